@@ -43,22 +43,22 @@ from everturn.tools.with_context import check_turn_function
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})
 
 Loop = Literal["auto", "manual"]
-"""Who settles the model's calls: the conversation, or whoever answers each of them."""
+"""Who settles the model's calls. `auto`: the conversation runs them. `manual`: your code answers each of them."""
 
 ToolItem = Union[Callable[..., Any], Tool, ServerTool, McpServer, Mapping[str, Any], "Agent"]
 
 
 Instructions = Callable[[TurnContext], str | Awaitable[str]] | Callable[[], str | Awaitable[str]]
-"""The system prompt, for each turn anew. Runs on a worker, in the activity of the turn."""
+"""A function that returns the system prompt. A worker runs it before each turn, in the turn's activity."""
 
 PrepareTools = Callable[[TurnContext, list[Tool]], Iterable[ToolItem] | Awaitable[Iterable[ToolItem]]]
-"""The tools of a turn, of those that the agent has. Runs on a worker, in the activity of the turn."""
+"""A function that returns a turn's tools. It gets the agent's tools, and runs on a worker, in the turn's activity."""
 
 
 Verdict = bool | str | Awaitable[bool | str]
 Approvers = Callable[[ToolCall, Decision], Verdict] | Callable[[ToolCall, Decision, ToolContext], Verdict]
-"""Whether the person of a decision may take it (`decision.by`); False, or why not in words. Runs on a worker. If it
-takes a third one, that is the call's context."""
+"""Says whether the person who decided (`decision.by`) may do so: True if they may, else False or the reason in words.
+A worker runs it. If it takes a third argument, that is the call's context."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -84,47 +84,47 @@ class Agent(Generic[OutputT_co]):
     """The system prompt; or a function, sync or async, that returns it before each turn. It may take the
     TurnContext."""
     tools: tuple[Tool, ...]
-    """Those that a worker or the client runs."""
+    """The tools that a worker or the client runs."""
     server_tools: tuple[ServerTool, ...]
-    """Those that the provider runs."""
+    """The tools that the provider runs."""
     raw_tools: tuple[Mapping[str, Any], ...]
     """Raw provider dicts."""
     prepare_tools: PrepareTools | None
-    """Which of `tools` a turn has, and which others: a function, sync or async, of the TurnContext and the list."""
+    """Returns a turn's tools: a function, sync or async, of the TurnContext and the list of `tools`."""
     agents: tuple[Agent, ...]
-    """Those among the tools and in `handoff_to`. They need no worker of their own."""
+    """The agents in `tools` and in `handoff_to`. They need no worker of their own."""
     handoffs: tuple[HandOff, ...]
-    """To whom it may hand the conversation on: for the model, each is a tool."""
+    """The agents that it may hand the conversation over to. The model sees each of them as a tool."""
     mcp_servers: tuple[McpServer, ...]
-    """Those among the tools. What they have, the worker knows."""
+    """The MCP servers in `tools`. The worker knows which tools they offer."""
     description: str
-    """What it is good for, for the agents that have it as a tool."""
+    """Says what the agent is good for, to agents that have it as a tool."""
     settings: ModelSettings
     limits: Limits
     patience: Patience
     fallback_models: tuple[Model, ...]
     """Asked in this order if `model` fails in a way that retries don't cure, or when patience is over."""
     compaction: Compaction | None
-    """What the model sees of a transcript that nears its window; None: all of it."""
+    """How a transcript that nears the model's window is shortened for the model; None: it is not."""
     approvals: Approvals
     """When waiting calls expire."""
     approvers: Approvers | None
-    """Who may decide: a function, sync or async, of the call and the decision."""
+    """Says who may decide: a function, sync or async, of the call and the decision."""
     hooks: tuple[Hooks, ...]
     """Your code at each turn and each call, which may change or stop it: see everturn.hooks."""
     output: Any
-    """A type that the last reply is to have: a pydantic model, or what JSON can carry. One that does not fit goes back
-    to the model twice, with what is wrong. Its validators run on the worker; `info.context` is the TurnContext."""
+    """The type of the last reply: a pydantic model, or any type that JSON can carry. If a reply does not fit, the model
+    is told why, and asked again, twice. Its validators run on the worker; `info.context` is the TurnContext."""
     output_adapter: TypeAdapter[Any] | None
     output_schema: dict[str, Any] | None
     """The JSON schema of `output`, of type object, whatever the type is."""
     local: Literal["auto", False] | None
     """With "auto", its `read` tools run within the conversation's workflow task when their last runs were quick. None:
-    as EVERTURN_LOCAL_TOOLS says. A tool's own `local` goes before it."""
+    as EVERTURN_LOCAL_TOOLS says. A tool's own `local` overrides it."""
     loop: Loop
     """With "manual", no call runs by itself: each waits for an answer, even calls of tools with a function."""
     activity_prefix: str = ""
-    """What its worker puts before its tools' names, for their activities: see EverturnPlugin."""
+    """What the worker puts before a tool's name to name its activity: see EverturnPlugin."""
 
     @known_options("Agent", InvalidAgent)
     def __init__(
@@ -227,7 +227,7 @@ class Agent(Generic[OutputT_co]):
         return by_name.get(name)
 
     def handoff(self, tool: str) -> HandOff | None:
-        """What a call of this tool hands the conversation on by; None if it does not."""
+        """The handoff that a call of this tool makes; None if it makes none."""
         return next((one for one in self.handoffs if one.name == tool), None)
 
     def with_tools(self, *more: Tool) -> Self:
@@ -245,7 +245,7 @@ class Agent(Generic[OutputT_co]):
 
     @property
     def full_name(self) -> str:
-        """With its version, as in `clerk@7`: conversations that stay with that version ask for it so."""
+        """Name and version, as in `clerk@7`. Conversations that stay with a version ask for the agent by this name."""
         return versioned(self.name, self.version)
 
     def named(self, name: str) -> Self:
@@ -255,8 +255,8 @@ class Agent(Generic[OutputT_co]):
         return made
 
     def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Self:
-        """The same agent with other instructions, or with these tools in place of its own. What the provider runs is
-        added to what it has. Raises InvalidTool."""
+        """The same agent with other instructions, or with these tools in place of its own. Tools that the provider
+        runs are added to those that it has. Raises InvalidTool."""
         made = copy(self)
         if instructions is not None:
             vars(made).update(instructions=instructions)
@@ -268,7 +268,7 @@ class Agent(Generic[OutputT_co]):
         return made
 
     def with_activity_prefix(self, prefix: str) -> Self:
-        """The same agent, each tool's activity with this before its name."""
+        """The same agent. The names of its tools' activities begin with this prefix."""
         made = copy(self)
         vars(made).update(activity_prefix=prefix)
         return made

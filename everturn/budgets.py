@@ -20,21 +20,21 @@ from everturn.sizes import MAX_ID_BYTES, MAX_NAME_CHARS, known_id, size_of
 DAY_SECONDS: Final = 86_400.0
 
 WAKE_SECONDS: Final = 30.0
-"""So long after it was resumed, a conversation that has not asked again is resumed once more."""
+"""A resumed conversation that has not asked again after this time is resumed once more."""
 
 MOST_WAKES: Final = 3
 
 MOST_WAITING: Final = 1_000
-"""Conversations that are resumed by themselves: what comes after them waits for a person's `resume`."""
+"""Waiting conversations that are resumed by themselves. Further ones wait for a person's `resume`."""
 
 MAX_WAITING_BYTES: Final = 300_000
-"""Of the ids of those that wait: they go from run to run."""
+"""All ids of waiting conversations together: each run hands them to the next."""
 
 MOST_WOKEN: Final = 50
-"""That were resumed and have not asked yet. The next ones come after them."""
+"""Conversations that were resumed and have not asked yet. The next ones are resumed after them."""
 
 MOST_WORKERS: Final = 200
-"""Of whose last batches the numbers are known, so that none counts twice."""
+"""Workers whose last batch's number is remembered. So no batch counts twice."""
 
 SHOWN_AT_WORK: Final = 20
 
@@ -62,18 +62,18 @@ class SetBudget(Record):
     """`set_budget`, a signal."""
 
     budget: Terms | None = None
-    """None takes it away: nobody waits for it any more."""
+    """None removes the budget: no conversation waits for it any more."""
     by: str = ""
 
 
 class Spending(Record):
-    """What a worker has to say about a conversation."""
+    """What a worker reports about a conversation."""
 
     conversation: str = Field(max_length=MAX_ID_BYTES)
     asks: bool = False
     """It wants to take a turn."""
     asked: bool = False
-    """Another conversation has asked for it: it needs no place of its own."""
+    """Another conversation called this one: it needs no place of its own."""
     tokens: int = 0
     cost_usd: float | None = 0.0
     """None if the price is not known."""
@@ -86,10 +86,10 @@ class SpendingBatch(Record):
 
     worker: str = Field(max_length=MAX_NAME_CHARS)
     number: int
-    """Of the worker's: a batch that comes again counts once."""
+    """The batch's number at its worker: a batch that comes again counts once."""
     items: tuple[Spending, ...] = ()
     declared: Terms | None = None
-    """What the worker's settings say. It holds unless somebody has set another one."""
+    """The budget in the worker's settings. It holds unless somebody has set another one."""
 
 
 class Refusal(Record):
@@ -114,7 +114,7 @@ class Waiter(Record):
     asked: bool = False
     since: float = 0.0
     until: float = 0.0
-    """Once it was resumed: when it has to have asked again."""
+    """After it was resumed: the time by which it has to ask again."""
     wakes: int = 0
 
 
@@ -124,7 +124,7 @@ class BudgetStart(Record):
     tenant: str = Field(max_length=MAX_NAME_CHARS)
     budget: Terms
     declared: bool = False
-    """It is a worker's setting, and nobody has set another one."""
+    """The budget comes from a worker's settings, and nobody has set another one."""
     by: str = ""
     day: int = 0
     """Days since 1970."""
@@ -134,7 +134,7 @@ class BudgetStart(Record):
     unpriced: int = 0
     """Turns whose price is not known."""
     at_work: dict[str, float] = Field(default_factory=dict)
-    """Until when each has its place: seconds since 1970. By its id, or a digest of a long one."""
+    """When each conversation's place expires: seconds since 1970. By its id, or by a digest of a long id."""
     waiting: tuple[Waiter, ...] = ()
     woken: tuple[Waiter, ...] = ()
     counted: dict[str, int] = Field(default_factory=dict)
@@ -147,9 +147,9 @@ class BudgetStatus(Record):
     tenant: str
     budget: Terms
     declared: bool = False
-    """The workers' settings say so; False: somebody has set it."""
+    """The budget comes from the workers' settings; False: somebody has set it."""
     by: str = ""
-    """Who has."""
+    """Who set it."""
     day: str = ""
     """The day that is counted, in UTC: 2026-11-22."""
     turns: int = 0
@@ -160,7 +160,7 @@ class BudgetStatus(Record):
     at_work: int = 0
     """Conversations that hold a place; counted only if the budget limits them."""
     conversations: tuple[str, ...] = ()
-    """The first twenty of those."""
+    """The first twenty conversations that hold a place."""
     waiting: int = 0
     """Conversations that are stalled for this budget, and resumed by themselves."""
 

@@ -37,7 +37,7 @@ class WorkerFacts(Record):
     @field_validator("limits")
     @classmethod
     def _read_now(cls, limits: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Here, as what can't be read stalls the conversation. Names that this code lacks are another version's."""
+        """Checked here: limits that can't be read stall the conversation. Unknown names come from another version."""
         try:
             Limits(**{name: value for name, value in limits.items() if name in Limits.model_fields})
         except InvalidSetting as error:
@@ -46,7 +46,7 @@ class WorkerFacts(Record):
 
 
 def mark_of(limits: Mapping[str, JsonValue]) -> str:
-    """Tells limits from others, in eight characters; empty for the defaults."""
+    """Eight characters that differ for different limits; empty for the defaults."""
     return blake2b(to_json(dict(sorted(limits.items()))), digest_size=4).hexdigest() if limits else ""
 
 
@@ -96,9 +96,9 @@ class Asked(Record):
     chain_id: str = ""
     """As in CarryOver, of its run; empty if it has not run."""
     left: dict[str, JsonValue] | None = None
-    """If its tool asks: what it left, to go on with once it has the answer."""
+    """If its tool asks: what the tool saved, to continue from once it has the answer."""
     decision: Decision | None = None
-    """Likewise: the approval that it ran with."""
+    """If its tool asks: the approval that it ran with."""
     only_person: bool = False
     """As in RunPlan."""
 
@@ -125,7 +125,7 @@ class OpenReply(Record):
     told: tuple[str, ...] = ()
     """The calls in `results` whose results are in events of a run before, too."""
     refused_edits: int = 0
-    """Arguments that people put in, and that did not fit."""
+    """How often people put in arguments that did not fit."""
     limit: str | None = None
     """The limit that ends the conversation after this reply, in words."""
 
@@ -180,7 +180,7 @@ class CarryOver(Record):
     reset_run: str = ""
     """The run that the last reset made; empty if there was none."""
     model: str = ""
-    """The one that somebody chose in place of the agent's own."""
+    """The model that somebody chose in place of the agent's own."""
     paused: bool = False
     view: View | None = None
     summary_due: bool = False
@@ -188,9 +188,9 @@ class CarryOver(Record):
     """Final replies in a row that did not fit the agent's output type."""
     policy: tuple[Rule, ...] = ()
     agent: str = ""
-    """Who goes on with it, if it was handed on; empty for the agent that it was started with."""
+    """The agent in charge, if the conversation was handed over; empty for the agent that it was started with."""
     handoffs: int = 0
-    """Since a user said something."""
+    """How many there were since a user last said something."""
     views: dict[str, View] = Field(default_factory=dict)
     """How the transcript was shown last to the agents that were in charge before, by their names."""
     trace: CarriedTrace | None = None

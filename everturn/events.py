@@ -28,7 +28,7 @@ class MessageReceived(_Event):
 
 
 class TurnStarted(_Event):
-    """The model is asked; the same turn again after a stall or a fallback."""
+    """The model is asked. After a stall or a fallback, the same turn starts again."""
 
     kind: Literal["turn_started"] = "turn_started"
     turn: int
@@ -199,7 +199,7 @@ class HandedOff(_Event):
 
 
 class Stalled(_Event):
-    """Retries don't cure it: the conversation waits for `resume`."""
+    """Retries don't cure the failure: the conversation waits for `resume`."""
 
     kind: Literal["stalled"] = "stalled"
     turn: int

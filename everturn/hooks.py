@@ -41,7 +41,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 Given: TypeAlias = Union[T, Awaitable[T]]  # noqa: UP007 - of a type variable, only this is an alias
-"""Of a sync function, or of an async one."""
+"""What a sync or an async function returns."""
 
 DEFAULT_TIMEOUT: Final = timedelta(seconds=20)
 LONGEST_TIMEOUT: Final = timedelta(minutes=10)

@@ -34,13 +34,13 @@ from everturn.tracing import Trace, TraceContext, or_none
 
 
 class Caller(Record):
-    """A call of another conversation."""
+    """The call, in another conversation, that this conversation answers."""
 
     conversation_id: str
     call_id: str
     turn: int = 0
     room: int | None = Field(default=None, ge=0)
-    """How many bytes the outcome may have; None: as many as a payload."""
+    """The most bytes that the outcome may have; None: as many as a payload may."""
 
 
 class Notify(Record):
@@ -57,23 +57,23 @@ class Start(Labelled):
     message: str | Annotated[tuple[Part, ...], Field(max_length=MAX_INPUT_PARTS)] = ()
     message_id: str | None = Field(default=None, max_length=500)
     provider: str = ""
-    """Who reads what the message's parts hold in `extra`, such as 'anthropic'."""
+    """The provider that can read the `extra` of the message's parts, such as 'anthropic'."""
     keep_open: float | None = Field(default=None, ge=0)
     """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
     model: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     limits: Limits | None = None
-    """What is set here goes before the agent's own limits."""
+    """A limit that is set here overrides the agent's own."""
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
     visibility: Literal["full", "minimal"] = "full"
-    """What it shows beside its payloads. `minimal`: its state, the number of the turn and the names of tools."""
+    """What is shown outside of the payloads. `minimal`: the state, the number of the turn and the names of tools."""
     caller: Caller | None = None
-    """What this conversation answers, if its agent is another agent's tool."""
+    """The call that this conversation answers, if its agent is another agent's tool."""
     trace: TraceContext | None = None
-    """The span that it is started from. What is no such context counts as none."""
+    """The span that starts the conversation. A context that can't be read counts as none."""
     notify: Notify | None = None
     policy: tuple[Rule, ...] = Field(default=(), max_length=MAX_RULES)
-    """What is decided on calls in advance."""
+    """Rules that decide on calls in advance."""
     searchable: tuple[str, ...] = Field(default=(), max_length=MAX_SEARCHABLE)
     """The keys of the metadata, and `tenant`, that the conversation can be found by."""
     carry: CarryOver | None = None
@@ -91,7 +91,7 @@ class Start(Labelled):
 
     @field_serializer("limits")
     def _only_what_was_set(self, limits: Limits | None) -> dict[str, Any] | None:
-        """What is left out leaves the agent's own as it is."""
+        """For a limit that is left out, the agent's own holds."""
         return limits.model_dump(mode="json", exclude_unset=True) if limits else None
 
     def as_message(self) -> Message:
@@ -99,7 +99,7 @@ class Start(Labelled):
 
 
 StateName = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
-"""What goes on: `stalled` waits for `resume`, `idle` for the next message."""
+"""What the conversation is doing: `stalled` waits for `resume`, `idle` for the next message."""
 
 
 class WaitingCall(Record):
@@ -113,11 +113,11 @@ class WaitingCall(Record):
     reason: WaitReason | None = None
     """None if the worker's version is too old to give one."""
     why: str = ""
-    """The same in words, and in detail: 'refund needs approval', 'outcome unknown: its worker was lost ...'."""
+    """The reason in words, with details: 'refund needs approval', 'outcome unknown: its worker was lost ...'."""
     since: str = ""
     """ISO 8601, UTC."""
     expires_at: str | None = None
-    """ISO 8601, UTC; None if it waits as long as it takes."""
+    """ISO 8601, UTC; None if it never expires."""
 
 
 class WaitNotice(Record):
@@ -189,13 +189,13 @@ class TranscriptPage(Record):
 
 
 class MessageIn(Record):
-    """`message`: a text or parts. A `message_id` that was taken before is taken once only."""
+    """`message`: a text or parts. A message with the `message_id` of an earlier one is not taken again."""
 
     text: str | None = None
     parts: tuple[Part, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
     message_id: str | None = Field(default=None, max_length=500)
     provider: str = ""
-    """Who reads what the parts hold in `extra`, such as 'anthropic'."""
+    """The provider that can read the `extra` of the parts, such as 'anthropic'."""
     stream: bool | None = None
     """From now on, as in Start; None leaves it as it is."""
     trace: TraceContext | None = None
@@ -226,13 +226,13 @@ class Control(Record):
     model: str | None = None
     """For `resume` after a stall: the model to go on with."""
     only_stalled: bool = False
-    """For `resume`: a conversation that is paused stays so."""
+    """For `resume`: a paused conversation stays paused."""
     seen: SeenReply | None = None
     """For `cancel_turn`: what people saw of the reply."""
 
 
 class Withdrawal(Record):
-    """`withdraw`, a signal: the update that nobody is to take any more."""
+    """`withdraw`, a signal: the update that is no longer to be accepted."""
 
     update_id: str = Field(min_length=1, max_length=1000)
 
@@ -250,34 +250,34 @@ class ModelRequest(Labelled):
     """Of the prefix: a hash chained over its messages. Empty for an empty prefix, or if none is known."""
     delta: tuple[Message, ...] = ()
     named: tuple[str, ...] = ()
-    """Calls whose results are too large to be here again: their tool activities' own events hold the content."""
+    """Calls whose results are too large to repeat here: their tool activities' own events hold the content."""
     model: str | None = None
     conclude: str | None = None
     """Why the model gets this last turn without tools."""
     view: View | None = None
     summarise: bool = False
-    """No turn of the conversation: the model writes the summary that the next view shows."""
+    """This is not a turn of the conversation: the model writes the summary that the next view shows."""
     stream: bool = False
-    """Its text is followed as it is written."""
+    """Somebody follows its text as it is written."""
     calls_left: int | None = None
     """How many tool calls its reply may make, if the conversation limits them; None: as the agent says."""
     hand_back_for: float | None = None
-    """Seconds for which workers that do not host the agent hand it back, for another one to take. None: for a few, and
-    then the conversation is told, which asks again with all its patience."""
+    """For so many seconds, workers that do not host the agent hand the request back for another worker to take. None:
+    for a few seconds; then the conversation is told, and asks again with all its patience."""
     trace: Trace | None = None
     """Where its spans belong, and what else it is to say; None if the worker of the last turn does not trace."""
     signed: bool = False
-    """The conversation was handed on: its reply says which agent wrote it."""
+    """The conversation was handed over: the reply is to say which agent wrote it."""
     asked: bool = False
-    """Another conversation has asked for this one: it is a part of that for its tenant's budget."""
+    """Another conversation called this one: for the tenant's budget, this one counts as a part of that one."""
     prompts: tuple[str, ...] = ()
     """The digests of the prompts that the run's history holds."""
     prompt_room: int | None = None
     live_at: LiveAt | None = None
-    """Where its text can be had over HTTP, if the worker that scheduled it runs it, too; what it says itself goes
-    before that (Streamed.live_at)."""
+    """Where its text can be read over HTTP, if the worker that scheduled it also runs it. What the running worker says
+    itself (Streamed.live_at) overrides this."""
     limits_mark: str = ""
-    """Of the agent's limits that the conversation knows: a worker whose agent has others says them."""
+    """`mark_of` the agent's limits that the conversation knows. A worker whose agent has others sends them."""
 
 
 class ModelReply(Record):
@@ -286,7 +286,7 @@ class ModelReply(Record):
     message: Message
     plan: tuple[PlannedCall, ...] = ()
     stop: Stop = "end"
-    """As it is written: see `stopped`."""
+    """As it is written; `stopped` says why the model really stopped."""
     digest: str = ""
     """Of the transcript with this reply."""
     usage: Usage = Usage()
@@ -301,11 +301,11 @@ class ModelReply(Record):
     view: View | None = None
     """How the transcript is to be shown from now on; None if nothing changes."""
     summary_due: bool = False
-    """It nears the model's window, and trimming no longer helps."""
+    """The transcript nears the model's window, and trimming no longer helps."""
     prompt: RecordedPrompt | None = None
     """What the turn was asked with, if functions of the user's decided it."""
     facts: WorkerFacts | None = None
-    """Sent when a worker meets the conversation; None if what it said before still holds."""
+    """Sent when a worker first gets the conversation; None if the facts sent before still hold."""
     hooks: tuple[HookAction, ...] = ()
     """What hooks did to the turn, to the reply and to its calls."""
     traced: Literal["sampled", "dropped"] | None = None
@@ -313,17 +313,17 @@ class ModelReply(Record):
 
     @property
     def stopped(self) -> Stop:
-        """Why the model stopped. That it wants tools is not written beside the message, which says it."""
+        """Why the model stopped. `tool_calls` is not written into `stop`: the message has the calls."""
         return "tool_calls" if self.stop == "end" and self.message.tool_calls else self.stop
 
     @property
     def final(self) -> bool:
-        """Nothing is left to be done for it: it has no calls, and its model did not just pause."""
+        """Nothing is left to do for it: it has no calls, and the model did not just pause."""
         return not (self.plan or self.stop == "paused" or self.message.cut_short)
 
     @property
     def ends_answer(self) -> bool:
-        """Nothing is asked of the model after it, unless somebody says something."""
+        """After it, the model is asked again only if somebody says something."""
         return self.final and self.output_problem is None
 
 
@@ -334,11 +334,11 @@ class PersonsAnswer(Record):
     """What a person said to a tool's question."""
 
     action: Literal["accept", "decline", "cancel"]
-    """They answered, would not, or nobody did in time."""
+    """The person answered, declined, or nobody answered in time."""
     text: str = ""
     by: str = ""
     left: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the tool left when it asked, to go on with."""
+    """What the tool saved when it asked, to continue from."""
 
 
 class ToolRequest(Labelled):
@@ -351,7 +351,7 @@ class ToolRequest(Labelled):
     decision: Decision | None = None
     """A human's approval, if one was asked for."""
     room: int | None = None
-    """How many bytes the result may have; None: as many as any."""
+    """The most bytes that the result may have; None: as many as any result may."""
     chain_id: str = ""
     """As in CarryOver. It is written here, so that every try of the call has the same."""
     hand_back_for: float | None = None
@@ -361,13 +361,13 @@ class ToolRequest(Labelled):
     again: bool = False
     """A person said to run it, though it may have run before."""
     answer: PersonsAnswer | None = None
-    """To what its tool asked the last time."""
+    """The answer to the tool's last question."""
     trace: TraceContext | None = None
     """The parent of its span; None if there is to be none."""
     tool: str = ""
-    """Its name, for `check_call`, and for an activity of the tool's own that is called differently."""
+    """The tool's name, for `check_call`, and for a tool's activity that has another name."""
     endpoint: str = ""
-    """Of Nexus, for `check_call`: it has to be there before an operation is scheduled."""
+    """The Nexus endpoint, for `check_call`: it has to exist before an operation is scheduled."""
 
 
 class DecisionCheck(Labelled):

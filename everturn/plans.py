@@ -1,4 +1,4 @@
-"""The plan for a reply's calls: what the worker that has the agent lets each of them do, for the workflow to follow."""
+"""The plan for a reply's calls. The worker that hosts the agent makes it, and the workflow follows it."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class RunPlan(Record):
     """Why a human has to approve it first; None if nobody has to."""
     expiry: Expiry | None = None
     policy: bool = False
-    """The agent says who may decide: ask it."""
+    """The agent has `approvers`: they say whether the person may decide."""
     only_person: bool = False
-    """Only a person approves it, and no policy: what was to look at it failed."""
+    """Only a person may approve it, and no rule: what was to check it failed."""
     changed_by: str = ""
     """The hooks that changed its arguments, for its summary."""
 
@@ -67,12 +67,12 @@ class RunTool(RunPlan):
     local: bool = False
     """Run it as a local activity: quicker, and not for what takes long or must not be repeated."""
     hurried: bool = False
-    """Local since its last runs were quick: one try, of a second. What comes to no end there goes to the queue."""
+    """Local because its last runs were quick: one try, of a second. If it does not end then, it goes to the queue."""
     activity: str = ""
     """Its activity's type, if that is not the tool's name."""
     attaches: bool = False
-    """A further try finds what an earlier one has begun, and sends nothing twice: it is tried again, though it is to
-    run once."""
+    """A further try finds what an earlier one has begun, and sends nothing twice. So the call is retried, although its
+    effect is `once`."""
 
     @property
     def retried(self) -> bool:
@@ -107,7 +107,7 @@ class RunActivity(RunPlan):
     heartbeat_timeout: float | None = None
     """Seconds without a heartbeat after which its worker is lost; None: only `timeout` says so."""
     retry: RetryPlan | None = None
-    """By which Temporal retries whatever fails; None: the model is told of a failure, and only what was lost with its
+    """How Temporal retries every failure; None: the model is told of a failure, and only a call that was lost with its
     worker is tried again."""
     max_chars: int = 200_000
     """Of its output, for the model."""
@@ -128,7 +128,7 @@ class RunNexus(RunPlan):
 
 
 RunElsewhere = RunActivity | RunNexus
-"""What runs as it is, and says nothing of itself to us."""
+"""Activities and Nexus operations that are not ours, and run as they are."""
 
 
 class AwaitAnswer(Record):
@@ -163,7 +163,7 @@ class HandOver(RunPlan):
     kind: Literal["handoff"] = "handoff"
     successor: Successor
     note: str = ""
-    """What it is told of what it is not shown, beside the message that the model gave along."""
+    """What the next agent is told of the messages that it is not shown, beside what the model says to it."""
 
 
 PlannedCall = Annotated[
@@ -184,8 +184,8 @@ class CheckedCall(Record):
 
 
 class ActivityCall(Record):
-    """Which call a user's own activity, or a Nexus operation, serves: in its header, for its input is its own. Headers
-    are not encrypted, so nothing is in it that anybody said."""
+    """The call that a user's own activity, or a Nexus operation, serves. It travels in a header, since the input is the
+    user's own. Headers are not encrypted, so nothing that anybody said is in it."""
 
     turn: int
     call_id: str

@@ -27,7 +27,7 @@ ANY_TOOL = "*"
 
 
 class Condition(Record):
-    """What holds of an argument. Of several, all have to hold."""
+    """Comparisons with an argument. If there are several, all have to hold."""
 
     equals: JsonValue = None
     one_of: tuple[JsonValue, ...] = ()
@@ -40,7 +40,7 @@ class Condition(Record):
     @model_validator(mode="before")
     @classmethod
     def _says_something(cls, given: Any) -> Any:
-        """A misspelt one would hold of everything."""
+        """Refuses unknown names: a misspelt condition would hold for everything."""
         if isinstance(given, Condition):
             return given
         if not isinstance(given, Mapping) or not given:
@@ -53,7 +53,7 @@ class Condition(Record):
         return given
 
     def holds(self, value: JsonValue) -> bool | None:
-        """None if it can't be said: the value is missing, or of another kind than what it is compared with."""
+        """Whether all hold; None if it can't be said: the value is missing, or of another kind than is compared."""
         said = [_compared(name, getattr(self, name), value) for name in self.model_fields_set]
         return _all(said)
 
@@ -66,8 +66,8 @@ class Rule(Record):
     then: Literal["approve", "deny", "ask"]
     """Let the call run, deny it, or ask a person."""
     where: dict[str, Condition] = Field(default_factory=dict)
-    """By argument, as the model gives it; `customer.tier` is one inside of another. If a model gives both that one and
-    an argument of that very name, neither counts. Empty: of whatever arguments."""
+    """Conditions by the name of the argument; `customer.tier` is a field of `customer`. If a model gives both that and
+    an argument with that whole name, neither counts. Empty: any arguments."""
     reason: str = Field(default="", max_length=MAX_RULE_CHARS)
     """What the model is told, or the person who is asked."""
     by: str = Field(default="", max_length=MAX_NAME_CHARS)
@@ -76,7 +76,7 @@ class Rule(Record):
     _flat = field_validator("where", mode="before")(flat)
 
     def applies(self, tool: str, arguments: Mapping[str, JsonValue]) -> bool | None:
-        """None if it can't be said."""
+        """Whether the rule applies to a call; None if it can't be said."""
         if self.tool not in (ANY_TOOL, tool):
             return False
         said = [condition.holds(_argument(arguments, name)) for name, condition in self.where.items()]
@@ -88,8 +88,8 @@ Policy = tuple[Rule, ...]
 
 def decided(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue]) -> Rule | None:
     """The rule that decides on a call: one that denies goes before one that asks, and that before one that approves;
-    None if none does. A rule to deny of which can't be said whether it holds has a person asked; one to approve does
-    nothing then."""
+    None if none does. If it can't be said whether a rule applies, a rule to approve does nothing, and for any other one
+    a person is asked."""
     found: dict[str, Rule] = {}
     for rule in policy:
         applies = rule.applies(tool, arguments)
@@ -101,7 +101,7 @@ def decided(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue
 
 
 def problem(policy: Policy) -> str | None:
-    """Why a conversation does not take these; None if it does."""
+    """Why a conversation does not take these rules; None if it does."""
     if len(policy) > MAX_RULES:
         return f"There are {len(policy)} rules; the limit is {MAX_RULES}."
     if (size := size_of(policy)) > MAX_POLICY_BYTES:
@@ -115,7 +115,7 @@ def said_by(who: str, rules: Iterable[Rule], *, known: Policy) -> Policy:
 
 
 def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
-    """Those that are there, and more: one that says the same of the same calls takes the place of the old one."""
+    """The old rules and the new ones. A new rule replaces an old one with the same tool and conditions."""
     new = [*more]
     same = [(rule.tool, rule.where) for rule in new]
     return (*(rule for rule in policy if (rule.tool, rule.where) not in same), *new)
@@ -126,7 +126,7 @@ def _all(said: list[bool | None]) -> bool | None:
 
 
 def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
-    """None for one that is not there, for null, and if there are two: a model may make up an argument `customer.tier`
+    """None for an argument that is missing or null, or if there are two: a model may make up one called `customer.tier`
     beside the one that is meant."""
     first, _, rest = name.partition(".")
     inside = arguments.get(first)

@@ -27,10 +27,11 @@ _PRICED_AS = {
     "openrouter": "openrouter",
     "huggingface": "huggingface",
 }
-"""Our providers by the list's names. Who is not here has no price: ollama, vllm, scripted."""
+"""The list's name for each of our providers. A provider that is not here has no price: ollama, vllm, scripted."""
 
 _ANYBODYS = frozenset({"openai-chat"})
-"""Providers whose models, at another address, are anybody's: a proxy's prices are the provider's, but not there."""
+"""Providers whose models are anybody's at another address, so their price is not known. For other providers, another
+address is a proxy, with the provider's own prices."""
 
 
 def cost_usd(model: Model, usage: Usage) -> float | None:

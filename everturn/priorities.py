@@ -1,4 +1,4 @@
-"""Which tasks of a backlog come first, as Temporal has it: for a conversation, its activities and its children."""
+"""Temporal's priorities: which tasks come first in a backlog. For a conversation, its activities and its children."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 MAX_KEY_BYTES: Final = 64
 LIGHTEST, HEAVIEST = 0.001, 1000.0
-"""The server takes others, and makes these of them."""
+"""The server takes others, too, and replaces them by the nearer one of these."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What somebody said of it. Raises InvalidSetting."""
+    """The priority and fairness that somebody asked for. Raises InvalidSetting."""
 
     priority: int | None = None
     fairness_key: str | None = None
@@ -32,11 +32,11 @@ class Order:
         self.of(None)
 
     def of(self, tenant: str | None) -> Priority:
-        """Of a new conversation."""
+        """The priority of a new conversation."""
         return priority_of(self.priority, self.fairness_key, self.fairness_weight, tenant=tenant)
 
     async def after(self, before: WorkflowHandle[Any, Any]) -> Priority:
-        """Of one that goes on from another: what was not said is as that one has it."""
+        """The priority of a conversation that goes on from another one, which gives what nobody asked for here."""
         had = Priority._from_proto((await before.describe()).raw_description.workflow_execution_info.priority)
         return Priority(
             priority_key=had.priority_key if self.priority is None else self.priority,
@@ -90,7 +90,7 @@ def read_weights(written: str) -> dict[str, float]:
 
 
 def weighted(order: Priority, tenant: str | None, weights: Mapping[str, float]) -> Priority:
-    """The same with the tenant's weight, if it is the key, and nobody gave another weight."""
+    """The same with the tenant's weight, if the tenant is the fairness key and nobody gave another weight."""
     if tenant is None or tenant not in weights or order.fairness_weight is not None:
         return order
     if order.fairness_key != _key(tenant):
@@ -99,12 +99,12 @@ def weighted(order: Priority, tenant: str | None, weights: Mapping[str, float]) 
 
 
 def without_name(order: Priority, tenant: str | None) -> Priority:
-    """The same with a digest in the tenant's place, if that is the key: no codec goes over it."""
+    """The same with a digest in the tenant's place, if the tenant is the fairness key: no codec encodes the key."""
     return replace(order, fairness_key=_digest(tenant)) if tenant and order.fairness_key == tenant else order
 
 
 def budget_id(tenant: str, *, encoded: bool) -> str:
-    """The id of the workflow that keeps the tenant's budget. `encoded`: payloads are, so the name is not to be read."""
+    """The id of the tenant's budget workflow. `encoded`: payloads are encoded, so the id may not show the name."""
     return f"{names.BUDGET_OF}{_digest(tenant) if encoded else tenant}"
 
 

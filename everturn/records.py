@@ -86,7 +86,7 @@ class Image(PartRecord):
 class Document(PartRecord):
     """A file for the model to read, such as a PDF: either `data` (base64, with its `media_type`) or a `url`.
 
-    A model that can't read it is told so, in words, in its place: docs/reference/providers.md says which reads what.
+    A model that can't read it gets a text instead that says so: docs/reference/providers.md says which reads what.
     """
 
     kind: Literal["document"] = "document"
@@ -152,7 +152,7 @@ class ToolCall(PartRecord):
 
 
 class Decision(Record):
-    """A human's word on a tool call: taken once, bound to the call, with who and when."""
+    """A human's decision on a tool call: made once, for this call, with who made it and when."""
 
     verdict: Literal["approve", "deny", "answer"]
     by: str = ""
@@ -162,11 +162,11 @@ class Decision(Record):
     arguments: dict[str, JsonValue] | None = None
     """The arguments that the human put in place of the model's; None if they were left alone."""
     by_policy: bool = False
-    """By a rule of theirs, made before."""
+    """A rule that this person had made before decided."""
 
     @property
     def is_told(self) -> bool:
-        """The model is told of this approval: in a part of its own, before the others of the tool's result."""
+        """Whether the model is told of this approval. It is told in a part of its own, before the tool's result."""
         return self.verdict == "approve" and (self.arguments is not None or bool(self.note))
 
 
@@ -174,27 +174,27 @@ HookPoint = Literal["before_model", "after_model", "before_tool", "after_tool"]
 
 
 class HookAction(Record):
-    """What a hook did, in the record of what it did it to."""
+    """What a hook did. It is recorded with the model's reply or the tool's result."""
 
     hook: str
     point: HookPoint
     did: Literal["changed", "denied", "asked", "stopped", "failed"]
     call_id: str = ""
     why: str = ""
-    """In words; the answer, of one that stopped the answer at hand."""
+    """The reason in words, or the answer that the hook gave after a tool."""
 
 
 ResultPart = Annotated[Text | Image | Document, Field(discriminator="kind")]
 
 
 class Successor(Record):
-    """Who goes on with a conversation that was handed on, and from where on that agent is shown it."""
+    """The agent that a conversation was handed over to, and which part of the conversation it is shown."""
 
     agent: str
     keep_from: int = 0
     """The messages before this position are not shown to it."""
     tools_from: int = 0
-    """Nor are the tool calls before this one, and their results."""
+    """Tool calls before this position, and their results, are not shown to it either."""
 
 
 class ToolResult(PartRecord):
@@ -211,7 +211,7 @@ class ToolResult(PartRecord):
     """The person's word on the call, if there was one."""
     hooks: tuple[HookAction, ...] = ()
     successor: Successor | None = None
-    """The call handed the conversation on: to whom."""
+    """The agent that the call handed the conversation over to."""
 
     @property
     def text(self) -> str:
@@ -220,14 +220,14 @@ class ToolResult(PartRecord):
 
     @classmethod
     def cut_short(cls, call: ToolCall, why: str, *, running: bool = False) -> Self:
-        """What the model is told of a call that has no result of its own; `running`: it may have taken effect."""
+        """The result that the model gets for a call that was cut short. `running`: the call may have taken effect."""
         doubt = " It was running: it may or may not have taken effect." if running else ""
         text = Text(text=f"This call was cut short: {why}.{doubt}")
         return cls(call_id=call.call_id, name=call.name, content=(text,), is_error=True)
 
 
 class ServerToolUse(PartRecord):
-    """A tool that the provider ran on its own side, or what came of it; `data` is the block or item as received."""
+    """A call of a tool that the provider ran itself, or its result; `data` is the block or item as received."""
 
     kind: Literal["server_tool_use"] = "server_tool_use"
     name: str
@@ -256,15 +256,15 @@ class Message(Record):
     parts: tuple[Part, ...]
     """Of the kinds Text, Image, Document, Thinking, ToolCall, ToolResult, ServerToolUse and Opaque."""
     author: str = ""
-    """Who wrote a user's message, if it was not a user: 'everturn'. Of a conversation that was handed on, which agent
-    wrote an assistant's message, if it was not the first one."""
+    """'everturn' if everturn, and no person, wrote a user's message. In a conversation that was handed over: the agent
+    that wrote an assistant's message, if it was not the first agent."""
     summary: bool = False
-    """It sums up what came before, and the model is shown it in the place of that."""
+    """It sums up the messages before it, and the model sees it in their place."""
     cut_short: bool = False
-    """Its turn was cancelled while it was written: it is what people had seen of it."""
+    """Its turn was cancelled while the model wrote it: the message is what people had seen by then."""
     provider: str = ""
-    """Who made an assistant's message, such as 'anthropic'; only set if a part holds what nobody else may see:
-    thinking, opaque parts, the provider's own tools, or an `extra`."""
+    """The provider that made an assistant's message, such as 'anthropic'. Only set if a part holds something that no
+    other provider may see: thinking, opaque parts, the provider's own tools, or an `extra`."""
 
     @classmethod
     def user(cls, content: str | Iterable[Part]) -> Message:
@@ -315,7 +315,7 @@ class Usage(Record):
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
     def since(self, before: Usage) -> Usage:
-        """What was used since the count stood there."""
+        """What was used since the count was `before`."""
         return Usage(**{name: getattr(self, name) - getattr(before, name) for name in Usage.model_fields})
 
 
@@ -325,7 +325,7 @@ def cost_with(spent: float | None, more: float | None) -> float | None:
 
 
 def in_dollars(usd: float) -> str:
-    """'0.0125'; of less than a cent two digits that are not 0, however little it is: '0.000023'."""
+    """The amount as text, such as '0.0125'. Less than a cent is written with two significant digits: '0.000023'."""
     return f"{usd:.4f}" if usd >= 0.01 or not usd else f"{Decimal(f'{usd:.2g}'):f}"
 
 
@@ -344,10 +344,10 @@ class Reply(Record):
     model: str = ""
     """`provider:name`, as configured."""
     response_id: str | None = None
-    """The provider's name for the reply."""
+    """The provider's id of the reply."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the provider says of the reply as a whole: `model`, if another one answered than was asked for,
-    `service_tier`, and under its own names why it was refused or filtered, and logprobs that were asked for."""
+    """What the provider says about the whole reply: `model`, if another one answered than was asked for;
+    `service_tier`; and by its own names, why it was refused or filtered, and logprobs that were asked for."""
 
     @property
     def text(self) -> str:
@@ -356,8 +356,8 @@ class Reply(Record):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the model was done, and said nothing but thoughts. In a conversation it is asked again, twice; then
-        that is how it ends."""
+        """Whether the model ended its reply with nothing but thoughts. A conversation then asks it again, twice; after
+        that, the conversation ends with the empty reply."""
         return self.stop == "end" and all(
             isinstance(part, Thinking) or (isinstance(part, Text) and not (part.text.strip() or part.extra))
             for part in self.message.parts

@@ -1,9 +1,9 @@
-"""The ledger of sizes: what Temporal takes, what each thing that is sent may have of it, and how that is measured.
+"""All size limits: what Temporal takes, how much of it each thing that we send may have, and how we measure that.
 
-In bytes as written, JSON's escapes included, unless a name says otherwise: a control character is one character and six
-bytes. What a payload is made of adds up to less than Temporal takes, even if all of it is as large as it may be
-(tests/unit/test_payload_sizes.py); cutting.py makes it so. A payload that were too large would be sent again and again
-by the SDK, in silence, and its conversation would stand still.
+Sizes are bytes of JSON as written, escapes included, unless a name says otherwise: a control character takes six bytes.
+The parts of a payload add up to less than Temporal takes, even if each is as large as it may be
+(tests/unit/test_payload_sizes.py); cutting.py makes it so. The SDK would send a payload that is too large again and
+again, in silence, and its conversation would stand still.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ TEMPORAL_MESSAGE_BYTES = 4 * 1024 * 1024
 """One gRPC message, such as all that a workflow task brings."""
 
 TEMPORAL_BUFFERED_BYTES = 2 * 1024 * 1024
-"""Signals that come while a workflow task runs. With the one that makes it more, the server begins the task anew."""
+"""Signals that come while a workflow task runs. At the signal that exceeds this, the server begins the task anew."""
 
 TEMPORAL_RUN_BYTES = 50 * 1024 * 1024
-"""Of a run's history: the server terminates one that has more."""
+"""A run's history: the server terminates a run that has more."""
 
 MAX_PAYLOAD_BYTES = 2_000_000
-"""Temporal's 2 MiB, but for its metadata and what a codec adds."""
+"""Temporal's 2 MiB, less its metadata and what a codec adds."""
 
 MAX_KEY_ID_CHARS = 40
-"""Of the id of a key that encrypts: each payload says it."""
+"""The id of an encryption key: each payload holds it."""
 
 CODEC_BYTES = 160
 """What encryption adds to a payload, at most: a nonce, a tag, the key's id, and names for all of it."""
 
 MARGIN_BYTES = MAX_PAYLOAD_BYTES // 20
-"""Of a payload, for all that is small in it: ids, names, counts, reasons."""
+"""The part of a payload that is kept for small things: ids, names, counts, reasons."""
 
 # ---------------------------------------------------------------- what people send
 
@@ -52,17 +52,17 @@ MAX_INPUT_PARTS = 1_000
 """Of one message or answer. Ten thousand small ones take a workflow task more time than Temporal gives it."""
 
 MAX_UNREAD_BYTES = 25_000_000
-"""Of a run's history: with so many, it takes no long messages until it has answered. Each is written once more as the
-model is shown it."""
+"""A run whose history has so many takes no long messages until it has answered. Each message is written once more when
+the model is shown it."""
 
 LONG_MESSAGE_BYTES = 10_000
-"""Shorter ones are sent without a look at that."""
+"""Shorter messages are sent without that check."""
 
 MAX_INBOX_BYTES = MAX_PAYLOAD_BYTES * 3 // 10
 """The messages that go into one model turn together, or on to the next run."""
 
 MAX_REASON_BYTES = 4_000
-"""What a person gives as a reason, and who it is: each call that it cuts short is told it, and so is the outcome."""
+"""A person's reason and name. They are written into each call that is cut short for it, and into the outcome."""
 
 MAX_CAUSE_BYTES = 8_000
 """Why a conversation is stalled; the cure; and what is wrong with a reply."""
@@ -88,12 +88,12 @@ MAX_STORED_REPLY_BYTES = 32 * 1024 * 1024
 """The model's message with external storage. The conversation reads it in one workflow task, which has 2 s."""
 
 MAX_DETAILS_BYTES = 64_000
-"""What a provider says of a reply as a whole: a part of the margin."""
+"""What a provider says about a whole reply: a part of the margin."""
 
 MAX_PROMPT_BYTES = 16_000
 """What one turn was asked with, packed, if it was decided at run time: a part of the margin (decision 0026)."""
 MAX_PROMPTS_BYTES = 48_000
-"""All of those that a run's history holds."""
+"""All such prompts in a run's history together."""
 MAX_ACTIONS_BYTES = 12_000
 """What hooks did to a turn or a result, as its record says: a part of the margin."""
 
@@ -106,7 +106,7 @@ MAX_EDIT_BYTES = 20_000
 """What the model is told, before a result, of the arguments and the note of the person who approved the call."""
 
 RUN_BYTES = 40_000_000
-"""Of a run's 50 MB: what people send and the turn that follows have the rest."""
+"""Of a run's 50 MB. The rest is for what people send and the turn that follows."""
 
 MOST_LOCAL, LOCAL_BYTES = 16, 32_000
 """Of what a workflow task brings, this is kept for each of so many calls that run within it: such a result is whole."""
@@ -184,8 +184,8 @@ def size_of(value: Any) -> int:
 
 
 def fits(messages: Sequence[Message], room: int) -> bool:
-    """Whether the messages have no more than so many bytes. Few have to be written for that: the number of their
-    characters mostly says enough."""
+    """Whether the messages fit into so many bytes of JSON. Mostly their number of characters says enough, and they need
+    not be written for it."""
     return sum(map(_at_most, messages)) <= room or size_of(messages) <= room
 
 
@@ -207,10 +207,10 @@ def larger(part: Part, size: int) -> bool:
 
 
 _ESCAPED_BYTES = 6
-"""Of a character, at most: `\\u0000`."""
+"""The most that one character takes: `\\u0000`."""
 
 _RECORD_BYTES = 200
-"""Of a record's own: the names of its fields, and those with few values."""
+"""What a record itself takes: the names of its fields, and the fields with few values."""
 
 
 def _at_most(message: Message) -> int:
@@ -219,7 +219,7 @@ def _at_most(message: Message) -> int:
 
 
 def _part_at_most(part: Part) -> int:
-    """A bound that is quickly worked out; the size itself, for what isn't just texts."""
+    """The most bytes that the part takes: a quick bound for texts, the exact size for anything else."""
     if part.extra:
         return size_of(part)
     match part:
@@ -263,7 +263,7 @@ def check_input(what: str, value: Any) -> None:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a JSON value is nested deeper than can cross."""
+    """Whether a JSON value is nested deeper than a payload may be."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         inside = [item for item in level if isinstance(item, dict | list | tuple)]
@@ -292,7 +292,7 @@ def known_id(message_id: str) -> str:
 
 
 def keyword(text: str) -> str:
-    """As a search attribute holds it: cut to what Temporal takes."""
+    """The text, cut to what Temporal takes in a search attribute."""
     text = text[:MAX_KEYWORD_CHARS]
     while (size := len(json.dumps(text))) > MAX_KEYWORD_BYTES:
         text = text[: len(text) * MAX_KEYWORD_BYTES // size]
