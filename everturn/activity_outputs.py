@@ -28,7 +28,7 @@ NO_OUTPUT = "(no output)"
 """As for a tool that returns None, or an empty text."""
 
 FAILED = "It failed."
-"""For a failure that says nothing of itself."""
+"""For a failure without a message."""
 
 MAX_ERROR_CHARS = 2_000
 
@@ -90,8 +90,8 @@ def what_of(name: str) -> str:
 
 
 def value_in(raw: RawValue | None, converter: PayloadConverter) -> tuple[Any, str]:
-    """What an activity returned; or None, and why it can't be read. JSON needs no type: whoever wrote it, in whatever
-    language. The rest is for the converter."""
+    """What an activity returned; or None, and why that can't be read. JSON is read without a type, whatever language
+    wrote it. The converter reads anything else."""
     if raw is None:
         return None, ""
     encoding, data = raw.payload.metadata.get("encoding"), raw.payload.data
@@ -125,7 +125,7 @@ def _part(value: Any) -> ResultPart:
         return Text(text=_text(value))
     if not value.data:
         return value
-    # A provider would refuse what is no base64, in this request and in all that follow.
+    # A provider would refuse data that is not base64, in this request and in all later ones.
     data = as_base64(value.data)
     return (
         value.model_copy(update={"data": data})

@@ -286,9 +286,9 @@ class Agent(Generic[OutputT_co]):
 
 
 def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:
-    """The agents and all that are their tools, by full name; and the first version of each by its plain name, too, if
-    nothing else has that. Raises InvalidAgent if two share one: conversations find their agent by it. `of`: the full
-    name of the agent whose tools they are to be."""
+    """The agents and all that are their tools, by full name; the first version of each also by its plain name, if no
+    other agent has that. Raises InvalidAgent if two share a name, since conversations find their agent by its name.
+    `of`: the full name of the agent that has them as tools."""
     by_name: dict[str, Agent] = {}
     first: dict[str, Agent] = {}
     todo = list(agents)

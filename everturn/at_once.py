@@ -1,4 +1,4 @@
-"""Many things done at the same time, so many of them and no more."""
+"""Does many things at the same time, up to a limit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ R = TypeVar("R")
 
 
 async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, most: int) -> AsyncGenerator[R]:
-    """What `do` gives for each of the items, in the order in which it is done. An item is taken from the source when
-    there is a place for it. What `do` raises ends it all."""
+    """The result of `do` for each item, as they end. An item is taken from the source when there is room for it. If
+    `do` raises, all of it ends."""
     source, running = aiter(items), set[asyncio.Future[R]]()
     more = True
     try:

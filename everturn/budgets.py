@@ -247,7 +247,7 @@ class Ledger:
             self._at_work.pop(name, None)
 
     def _ask(self, item: Spending, now: float) -> Refusal | None:
-        """None if it may."""
+        """The refusal; None if the conversation may take its turn."""
         name = item.conversation
         self._woken.pop(name, None)
         cause, cure = self._over() or self._full(item) or ("", "")
@@ -279,7 +279,7 @@ class Ledger:
         )
 
     def _full(self, item: Spending) -> tuple[str, str] | None:
-        """Cause and cure if it needs a place, and there is none."""
+        """Cause and cure if the conversation needs a place, and there is none."""
         most, name = self.terms.conversations, self.tenant
         if most is None or item.asked or known_id(item.conversation) in self._at_work or len(self._at_work) < most:
             return None
@@ -315,7 +315,7 @@ class Ledger:
         return True
 
     def forget(self, conversation: str) -> None:
-        """It is over: nobody has to wait for it."""
+        """The conversation is over: it waits for nothing, and holds no place."""
         self._waiting.pop(conversation, None)
         self._woken.pop(conversation, None)
         self._at_work.pop(known_id(conversation), None)
@@ -332,7 +332,7 @@ class Ledger:
                 yield (now // DAY_SECONDS + 1) * DAY_SECONDS
 
     def _pass_time(self, now: float) -> None:
-        """A new day begins with nothing spent; what a turn of the day before tells after midnight is the new one's."""
+        """A new day begins with nothing spent. What is reported after midnight counts for the new day."""
         if (day := int(now // DAY_SECONDS)) > self._day:
             self._day, self._tokens, self._usd, self._turns, self._unpriced = day, 0, 0.0, 0, 0
         for name in [name for name, until in self._at_work.items() if until <= now]:

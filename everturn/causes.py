@@ -1,4 +1,4 @@
-"""Why an activity or a run failed, in words: the same ones in the workflow and for who reads its history."""
+"""Why an activity or a run failed, in words. The workflow and the readers of its history use the same words."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class FailureCause:
     tool: str = ""
     """Said by a tool that ran as a local activity, whose event does not say whose it is."""
     left: dict[str, Any] | None = None
-    """What a tool that asks a person leaves, to go on with."""
+    """What a tool that asks a person saved, to continue from."""
     said: SeenReply | None = None
     """What a cancelled model turn had said when its worker was lost: by its last heartbeat, which is in Temporal's own
     error, and in that of a worker which noticed first."""
 
     @property
     def not_hosted(self) -> bool:
-        """It was handed back by workers that do not host what it is for, or none took it."""
+        """The activity was handed back by workers that don't host its agent or tool, or no worker took it."""
         return self.kind in (names.NOT_HOSTED, names.NOT_TAKEN)
 
 

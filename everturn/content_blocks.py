@@ -27,7 +27,7 @@ _OWN: TypeAdapter[ResultPart] = TypeAdapter(ResultPart)
 
 
 def parts_in(value: Any) -> list[Any] | None:
-    """What a block, a list of blocks or MCP's result says: parts, and as they are the items of a list that are none.
+    """The parts in a block, a list of blocks or an MCP result. Items of a list that are no blocks stay as they are.
 
     None for a value that is something else: JSON, as far as we know.
     """

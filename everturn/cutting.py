@@ -41,10 +41,10 @@ from everturn.sizes import (
 from everturn.utf8 import mend
 
 LEAST_BYTES = 400
-"""Of a part that is cut: its kind, its id, and the notice."""
+"""What is left of a part that is cut: its kind, its id, and the notice."""
 
 WHY_BYTES = (4_000, 400, 100)
-"""Of why each call waits: so many, unless very many calls do."""
+"""For the reason why a call waits: the first number, or a smaller one if very many calls wait."""
 
 MAX_NAME_SHOWN = 200
 """Characters of a name or an address, in a notice."""
@@ -52,12 +52,12 @@ MAX_NAME_SHOWN = 200
 
 @dataclass(frozen=True)
 class Notice:
-    """What the model is told, beside the sizes, in the place of what is missing."""
+    """What the model reads in place of what is missing, beside the sizes."""
 
     text: str = "Ask for less, or for a part."
-    """Of a text that was cut; `{shown}` becomes the number of characters shown."""
+    """For a text that was cut; `{shown}` becomes the number of characters shown."""
     other: str = "Ask for a smaller one."
-    """Of an image or document that was left out."""
+    """For an image or document that was left out."""
 
 
 NOTHING = Notice(text="", other="")
@@ -72,8 +72,8 @@ def shortened(
     before: int = 0,
     total: int | None = None,
 ) -> str:
-    """The text's beginning, with a notice: so many bytes as JSON, without the quotes around it, but for the notice if
-    not even that has room. `before`: so many characters of `total` are shown already."""
+    """The text's beginning with a notice, in `max_bytes` of JSON without the quotes around it; if there is no room for
+    more, only the notice. `before`: so many characters of `total` are shown already."""
     if (max_chars is None or len(text) <= max_chars) and _within(text, max_bytes):
         return text
     total = len(text) if total is None else total
@@ -133,7 +133,7 @@ def chars_of(content: Sequence[ResultPart]) -> int:
 
 
 def edit_notice(decision: Decision | None) -> tuple[ResultPart, ...]:
-    """The model is told that it was not its own arguments that ran."""
+    """What the model is told of an approval with a note or with other arguments than its own."""
     if decision is None or not decision.is_told:
         return ()
     by = f" by {decision.by}" if decision.by else ""
@@ -173,8 +173,8 @@ def short_status(status: Status) -> Status:
 
 
 def cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
-    """The messages in so many bytes: what comes first stays whole as far as that goes. None is left out, nor a result
-    of a call: what is least of them may be more than the room, if there are thousands."""
+    """The messages, cut to `room` bytes. The first ones stay whole as long as there is room. No message is left out,
+    nor a result of a call: if there are thousands, even what is left of them may be more than `room`."""
     if fits(messages, room):
         return tuple(messages)
     sizes = [[size_of(part) for part in message.parts] for message in messages]
@@ -195,7 +195,7 @@ def cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
 
 
 def _least(message: Message) -> Message:
-    """Of very many parts, the calls that have a result are left."""
+    """Of very many parts, only the results of calls are left, without their content."""
     results = [ToolResult(call_id=part.call_id, is_error=part.is_error) for part in message.tool_results]
     if len(results) == len(message.parts):
         return message.model_copy(update={"parts": tuple(results)})
@@ -204,7 +204,7 @@ def _least(message: Message) -> Message:
 
 
 def cut_part(part: Part, room: int, notice: Notice = NOTHING) -> Part:
-    """The part in so many bytes, if they are as many as its notice takes. Never more than it had."""
+    """The part, cut to `room` bytes, or to its notice if that takes more. Never larger than it was."""
     if not larger(part, room):
         return part
     if part.extra:
@@ -248,7 +248,7 @@ def _cut_result(result: ToolResult, room: int, notice: Notice) -> ToolResult:
 
 
 def without_content(messages: Sequence[Message], named: Sequence[str]) -> tuple[Message, ...]:
-    """The messages without what the results of these calls say."""
+    """The messages, with the content of these calls' results left out."""
     return tuple(
         message.model_copy(
             update={
@@ -288,11 +288,11 @@ def described(part: Part) -> str:
 
 
 def shortened_reason(text: str) -> str:
-    """What somebody gave as their name or their reason, as it is told on."""
+    """A person's name or reason, short enough to be passed on."""
     return shortened(text, max_bytes=MAX_REASON_BYTES)
 
 
 def with_short_words(decision: Decision) -> Decision:
-    """A decision that goes along with something large."""
+    """The decision with its words cut short, since something large goes along with it."""
     note = None if decision.note is None else shortened_reason(decision.note)
     return decision.model_copy(update={"by": shortened_reason(decision.by), "note": note})

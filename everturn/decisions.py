@@ -13,7 +13,7 @@ from everturn.records import Record, ResultPart, Text
 from everturn.sizes import MAX_INPUT_PARTS, flat
 
 Always = bool | Annotated[dict[str, Condition], BeforeValidator(flat)]
-"""Decide so on every call of this tool from now on, or on those of whose arguments this holds."""
+"""Decide the same on all later calls of this tool, or on those whose arguments meet these conditions."""
 
 ValidUntil = Annotated[float | None, Field(allow_inf_nan=False)]
 """Seconds since 1970: a decision that comes later is not taken."""
@@ -23,7 +23,7 @@ class Approve(Record):
     call_id: str
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
-    """The arguments that the person saw: refused if the call's are others."""
+    """The arguments that the person saw. The approval is refused if the call has others."""
     note: str | None = None
     by: str = ""
     always: Always = False
@@ -66,7 +66,7 @@ class Answer(Record):
 
 
 class SetPolicy(Record):
-    """`set_policy`: these rules, in place of all that there are."""
+    """`set_policy`: these rules replace all others."""
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)]
     by: str = ""

@@ -17,7 +17,7 @@ from everturn.errors import InvalidTool
 from everturn.records import Message, Part, Text
 
 READER: Final = "ag-ui"
-"""Who reads the `extra` of such a message's parts: no model's provider, and none of them is shown it."""
+"""The reader of the `extra` of such a message's parts. It is no provider, so no model is shown the `extra`."""
 
 _TOOLS: Final = "declared_tools"
 _SHOWN: Final = "shown_by_front_end"
@@ -26,7 +26,7 @@ MAX_TOOLS: Final = 100
 
 
 def check_declared(tools: Sequence[Mapping[str, Any]]) -> None:
-    """Raises InvalidTool for what no agent can be offered."""
+    """Raises InvalidTool for tools that no agent can have."""
     if len(tools) > MAX_TOOLS:
         raise InvalidTool(f"The front end declares {len(tools)} tools.", cure=f"Declare at most {MAX_TOOLS}.")
     seen = set[str]()

@@ -29,8 +29,8 @@ HOST: Final = "127.0.0.1"
 _QUEUES: Final = ("transfer", "timer", "visibility")
 _POLLS_PER_SECOND: Final = 2000
 
-# What a worker costs that is killed in a workflow task, for conversations whose starter does not say: the Temporal CLI,
-# say. The server's own is 10 s.
+# If a worker is killed in a workflow task, another one takes the task over after this time. For starters that set none,
+# such as the Temporal CLI; the server's own default is 10 s.
 _TASK_TIMEOUT: Final = 'history.defaultWorkflowTaskTimeout="5s"'
 
 # WAL with NORMAL survives a killed process and doubles the throughput; a power cut may cost the last transactions.
@@ -40,19 +40,19 @@ _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 # Not PR_SET_PDEATHSIG, which is Linux only and fires when the *thread* that started the server ends.
 _GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
-# Below those that the kernel gives to outgoing connections: from among those, a client that knocks on a killed server's
-# port can end up connected to itself, and holds it.
+# Below the ports that the kernel gives to outgoing connections. With one of those, a client that connects to a killed
+# server's port can end up connected to itself, and hold the port.
 _PORTS = range(20_000, 30_000)
 
 READY_SECONDS: Final = 30.0
 _DRAWS: Final = 3
-"""So often ports are drawn: between the look and the server's start, another program may take one."""
+"""How often ports are drawn: before the server has started, another program may take one."""
 
 _STOP_SECONDS: Final = 5.0
 
 
 FAIR = {"matching.useNewMatcher": "true", "matching.enableFairness": "true"}
-"""By which the server goes by priorities and fairness keys; it does not unless it is told to."""
+"""Makes the server respect priorities and fairness keys, which it does not by default."""
 
 
 class DevServer:
@@ -339,8 +339,8 @@ def _programs(folder: Path) -> list[Path]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, for a server that knows no model: without keys, and without Temporal's own variables, which the
-    program reads too and which are meant for clients."""
+    """This process's environment, for the server: without keys, as it asks no model; and without Temporal's variables,
+    which are meant for clients, but which the server's program reads, too."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")}
     return {name: value for name, value in kept.items() if not names_a_secret(name)}
 

@@ -6,7 +6,7 @@
         Judge("openai:gpt-5-nano", "It is about an order.", refuse="Ask me about your orders."),
     ])
 
-What is refused is answered with `refuse` in the model's place. The message stays in the transcript, and no later turn
+A refused text is answered with `refuse`, and not by the model. The message stays in the transcript, and no later turn
 shows it to the model.
 """
 
@@ -45,7 +45,7 @@ LONGEST_WAIT_SECONDS: Final = 10.0
 
 
 class _Guardrail(Hooks):
-    """`on`: where it looks. `refuse`: the answer in the place of what it stops."""
+    """`on`: the texts that it checks. `refuse`: the answer if it stops one."""
 
     _places: tuple[Place, ...] = ("input", "output")
 
@@ -59,7 +59,7 @@ class _Guardrail(Hooks):
         self.refuse = refuse
         self.name = name or type(self).__name__
         self.tools = tools
-        # What does nothing at a point costs nothing there: a reply that nobody looks at may be streamed.
+        # A reply that this does not check may be streamed.
         self.streams = "output" not in self.on
 
     async def before_model(self, given: ModelInput, context: TurnContext) -> BeforeModel:
@@ -87,7 +87,7 @@ class _Guardrail(Hooks):
         return message
 
     def _without_refused(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """What a refusal answered is not shown to the model with the next message."""
+        """The messages, with a note in the place of those that were refused: no later turn shows them to the model."""
         kept, held = list(messages), Text(text=WITHHELD.format(name=self.name))
         for place, message in enumerate(messages):
             if not (self.refuse and message.role == "assistant" and message.text == self.refuse):
@@ -175,7 +175,7 @@ class Pattern(_Guardrail):
 
 
 class Verdict(BaseModel):
-    """Of a judge."""
+    """What a judge answers."""
 
     allowed: bool
     reason: str = ""
@@ -251,7 +251,7 @@ def _case(text: str) -> str:
 
 
 def _said(messages: list[Message]) -> str:
-    """What is to be judged: the texts, and a word for what is none."""
+    """What is to be judged: the texts, and a word for each part that is no text."""
     parts = (part for message in messages for part in message.parts)
     return "\n".join(
         part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts if isinstance(part, Text | Image)

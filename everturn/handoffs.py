@@ -11,8 +11,8 @@ from everturn.plans import HandOver
 from everturn.records import Decision, Successor, Text, ToolCall, ToolResult
 
 MAX_VIEWS = 16
-"""So many agents' views are kept, for when they are in charge again. One that is forgotten sees what its predecessor
-sees."""
+"""How many agents' views are kept, for when they are in charge again. An agent whose view was dropped sees what its
+predecessor sees."""
 
 MAX_MESSAGE_BYTES = 16_000
 
@@ -21,44 +21,44 @@ MESSAGE = "message"
 
 
 class InCharge:
-    """Who goes on with a conversation, and how those who were in charge before were shown it."""
+    """The agent in charge of a conversation, and how the agents before it were shown the transcript."""
 
     def __init__(self, first: str, model: str | None, carry: CarryOver) -> None:
         self.first = first
         """The agent that the conversation was started with."""
         self._first_model = model or ""
-        """The one that was chosen for it at the start."""
+        """The model that was chosen for it at the start."""
         self.agent = carry.agent or first
         self.handoffs = carry.handoffs
-        """Since a user said something."""
+        """How many there were since a user last said something."""
         self.views = dict(carry.views)
 
     @property
     def handed_on(self) -> bool:
-        """Another agent goes on with it than the one that it was started with."""
+        """Whether another agent is in charge than the one that it was started with."""
         return self.agent != self.first
 
     @property
     def author(self) -> str:
-        """As its messages have it."""
+        """The `author` of its messages."""
         return self.agent if self.handed_on else ""
 
     @property
     def model(self) -> str:
-        """The one to ask in place of the agent's own; empty if nobody chose one."""
+        """The model to ask in place of the agent's own; empty if nobody chose one."""
         return "" if self.handed_on else self._first_model
 
     @property
     def carried(self) -> dict[str, Any]:
-        """As the next run is told."""
+        """What the next run is told of this."""
         return {"agent": self.author, "handoffs": self.handoffs, "views": self.views}
 
     def left(self, most: int | None) -> int | None:
-        """How often it may yet be handed on before a user says something; None if nothing limits that."""
+        """How often it may still be handed over before a user says something; None if nothing limits that."""
         return None if most is None else max(0, most - self.handoffs)
 
     def pin(self, agent: str) -> None:
-        """It stays with this version of the agent in charge. `agent`: its full name."""
+        """The conversation stays with this version of the agent in charge. `agent`: its full name."""
         if names.unversioned(agent) != self.agent:
             return  # it is of another agent, or of another version than the one that was asked for
         if not self.handed_on:
@@ -66,10 +66,10 @@ class InCharge:
         self.agent = agent
 
     def hand_over(self, to: Successor, view: View | None) -> View | None:
-        """Puts another agent in charge; returns how that one is shown the transcript. `view`: how the one before was.
+        """Puts another agent in charge; returns how that one is shown the transcript. `view`: how the last one was.
 
-        Who was in charge before sees again what it saw, and what came since. Anybody else sees no more than the one
-        before did. Both see less, if the handoff says so.
+        An agent that was in charge before sees again what it saw, and what came since. Any other agent sees no more
+        than the last one did. Both see less if the handoff says so.
         """
         self.views[self.agent] = view or View()
         known = (name for name in (self.first, *self.views) if names.unversioned(name) == to.agent)

@@ -1,4 +1,4 @@
-"""How often workers say that they live: quickly, or thriftily if each time is billed."""
+"""How often workers send heartbeats: often, or seldom if each one is billed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from temporalio.service import ConnectConfig, TLSConfig
 ProfileName = Literal["quick", "thrifty"]
 
 CLOUD: Final = (".tmprl.cloud", ".api.temporal.io")
-"""How the hosts of Temporal Cloud end: a namespace's own, and a region's."""
+"""The endings of Temporal Cloud's host names: a namespace's own, and a region's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,16 @@ class HeartbeatProfile:
 
 
 QUICK: Final = HeartbeatProfile(name="quick", interval_seconds=1.5, timeout=timedelta(seconds=5))
-"""Where heartbeats cost nothing: on one's own server."""
+"""For one's own server, where heartbeats cost nothing."""
 
 THRIFTY: Final = HeartbeatProfile(name="thrifty", interval_seconds=10.0, timeout=timedelta(seconds=13))
-"""Where each is billed. A turn of less than 10 s has none, and another machine goes on within 15 s of a kill."""
+"""Where each is billed. A turn of less than 10 s sends none, and another machine goes on within 15 s of a kill."""
 
 PROFILES: Final = {profile.name: profile for profile in (QUICK, THRIFTY)}
 
 
 def profile_for(wanted: ProfileName | None, connection: ConnectConfig) -> HeartbeatProfile:
-    """`wanted`; if nobody says, what suits the server."""
+    """`wanted`; if that is None, the profile that suits the server."""
     return PROFILES[wanted] if wanted else THRIFTY if is_cloud(connection) else QUICK
 
 

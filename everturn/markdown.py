@@ -1,4 +1,4 @@
-"""Markdown with what models, tools and people wrote in it, escaped: none of that may pass for ours.
+"""Markdown with text of models, tools and people in it. That text is escaped, so that it can't pass for ours.
 
 All such text goes through one of these: `inline` for running text, `code` for a name within a line, `block` for what
 is copied as it is.

@@ -1,4 +1,4 @@
-"""For whom a conversation is, and what whoever started it said of it: tools and predicates are given both."""
+"""A conversation's tenant and metadata, from whoever started it. Tools and predicates are given both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Labelled(Record):
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Those that there are, as other such records and a workflow's memo take them."""
+        """The tenant and the metadata, if there are any, as other such records and a workflow's memo take them."""
         return {name: value for name in ("tenant", "metadata") if (value := getattr(self, name))}
 
 

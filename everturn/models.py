@@ -15,7 +15,7 @@ from everturn.records import Usage
 from everturn.spelling import nearest, refuse_unknown
 
 MAX_RESULT_CHARS = 200_000
-"""Of what a model is told at once by a tool, a client or another agent, unless its agent says otherwise."""
+"""The most that a model reads of one result (of a tool, a client or another agent), unless its agent says otherwise."""
 
 PROVIDERS = (
     *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),
@@ -24,7 +24,7 @@ PROVIDERS = (
 """What may be before a model's colon. What each of them means is in `providers.catalog`."""
 
 _VARIABLE = re.compile(r"(?!sk_|gsk_|hf_|AIza)[A-Za-z_][A-Za-z0-9_]*")
-"""Of an environment variable, and not of the keys that could be one."""
+"""Matches an environment variable's name, but no key that looks like such a name."""
 
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def unknown_provider(provider: str) -> InvalidModel:
 
 
 class ModelSettings(Setting):
-    """How the model is asked. What is None is not sent, and the provider's default holds."""
+    """How the model is asked. A setting that is None is not sent: the provider's default holds."""
 
     max_output_tokens: int | None = Field(default=None, ge=1)
     """Of one reply, reasoning included if the provider counts it."""
@@ -200,7 +200,7 @@ class Approvals(Setting):
     on_expiry: Literal["deny", "approve"] = "deny"
     """What is decided then. What waits for an answer is denied; a call whose outcome is unknown never expires."""
     remind_before: timedelta | None = None
-    """So long before the expiry, a reminder is put among the events."""
+    """How long before the expiry a reminder comes among the events."""
 
     _durations = field_validator("expire_after", "remind_before", mode="before")(durations.checked)
 
@@ -239,8 +239,8 @@ class Budget(Setting):
     usd_per_day: float | None = Field(default=None, gt=0)
     """By the price list of the extra `prices`. Turns of models without a known price don't count."""
     conversations: int | None = Field(default=None, ge=1, le=1_000)
-    """That may be at work at once. One that is idle, done or stalled is not at work; those that an agent asks for are
-    a part of the one that asks."""
+    """How many may be at work at once. A conversation that is idle, done or stalled is not at work. Those of sub-agents
+    are a part of the one that asks them."""
     lease: timedelta = Field(default=timedelta(minutes=15), ge=timedelta(seconds=1))
     """A conversation that has taken no turn for so long, as it waits for a person or was terminated, is no longer at
     work."""

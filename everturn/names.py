@@ -1,4 +1,4 @@
-"""Every string that gets frozen into histories: only ever added to, for a renamed one breaks running conversations."""
+"""Every string that gets frozen into histories. Only add names: a renamed one breaks running conversations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT_SPENDING: Final = "count_spending"
 """The update by which workers ask a tenant's budget, and tell it what was spent."""
 
 BUDGET_MOVES: Final = "budget_moves"
-"""In the details of a budget's termination: it goes on, on another task queue."""
+"""In the details of a budget's termination: the budget goes on, on another task queue."""
 
 BUDGET: Final = "budget"
 """The query of a tenant's budget: what it is, and what was spent of it."""
@@ -42,11 +42,11 @@ EXTEND_PREFIX: Final = "extend_prefix"
 """The activity that makes results too large to be handed to the next run a part of the prefix, without a model turn."""
 
 EXPORT_SPANS: Final = "export_spans"
-"""The local activity that says what no model turn is going to say: a conversation ends without a last reply."""
+"""The local activity that exports the spans that are left when a conversation ends without a last reply."""
 
 CHECK_CALL: Final = "check_call"
-"""The activity that looks, before a user's own activity runs, at the arguments that a person put in, and for what a
-reset undid."""
+"""The activity that runs before a user's own activity. It checks the arguments that a person put in, and looks for
+what a reset undid."""
 
 CALL_HEADER: Final = "everturn-call"
 """The header of a user's own activity, or of a Nexus operation, that says which call it serves. Activities of ours say
@@ -65,7 +65,7 @@ WORKER_LOST: Final = "WorkerLost"
 """The error type of an activity whose workers were lost while it ran."""
 
 NOT_ALONE: Final = "NotAlone"
-"""The error type of one that was lost again and again, and is handed back while another such call runs."""
+"""The error type of a call that was lost again and again, and is handed back while another such call runs."""
 
 NO_THREAD: Final = "NoThread"
 """The error type of a tool's activity that did not begin: its worker's threads are stuck in calls that never ended."""
@@ -99,7 +99,7 @@ FILTER_FAILED: Final = "FilterFailed"
 """The error type of a model turn that a hook stalled, or whose hook failed."""
 
 UNREADABLE_RESULT: Final = "UnreadableResult"
-"""In the place of an error's type: a call ended, and nobody can read how."""
+"""In the place of an error's type: a call ended, and its outcome can't be read."""
 
 TOO_LATE: Final = "TooLate"
 """The error type of a tool's activity that did not begin: it was given to another worker meanwhile."""
@@ -114,10 +114,10 @@ MODEL_NOT_ASKED: Final = "ModelNotAsked"
 """The error type of a model turn whose request could not be written."""
 
 REPLY_NOT_PLANNED: Final = "ReplyNotPlanned"
-"""The error type of a model turn whose reply was paid for, and could not be gone on with."""
+"""The error type of a model turn whose reply was paid for, but which the conversation can't go on with."""
 
 INVALID_START: Final = "InvalidStart"
-"""The error type of a conversation that was started with what makes no sense."""
+"""The error type of a conversation whose input makes no sense."""
 
 REFUSED: Final = "Refused"
 """The error type of an update that the conversation did not take."""
@@ -129,7 +129,7 @@ PAYLOAD_NOT_TO_BE_HAD: Final = "PayloadNotToBeHad"
 """The error type of a payload that its storage does not have, or that the codec can't decode."""
 
 PAYLOAD_TOO_LARGE: Final = "PayloadTooLarge"
-"""The error type of what can't be sent for its size."""
+"""The error type of something that is too large to be sent."""
 
 NO_ACTIVITY: Final = "NotFoundError"
 """The error type of the SDK's own, if a worker has no activity of that name."""
@@ -157,7 +157,7 @@ WITHDRAWN: Final = "Withdrawn"
 """Error type of an update that was taken back before it was taken."""
 
 RAN_BEFORE_RESET: Final = "RanBeforeReset"
-"""Error type of a tool's activity: it had run in what a reset undid."""
+"""Error type of a tool's activity: the call had already run in what a reset undid."""
 
 NOT_CHECKED: Final = "NotChecked"
 """Error type of a tool's activity: it was not begun, for nobody can see whether it ran before a reset, or in what a

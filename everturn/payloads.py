@@ -303,13 +303,13 @@ class ModelReply(Record):
     summary_due: bool = False
     """The transcript nears the model's window, and trimming no longer helps."""
     prompt: RecordedPrompt | None = None
-    """What the turn was asked with, if functions of the user's decided it."""
+    """The turn's instructions and tools, if the user's functions decided them."""
     facts: WorkerFacts | None = None
     """Sent when a worker first gets the conversation; None if the facts sent before still hold."""
     hooks: tuple[HookAction, ...] = ()
     """What hooks did to the turn, to the reply and to its calls."""
     traced: Literal["sampled", "dropped"] | None = None
-    """Its worker traces: and has said what it was handed, or drops this trace."""
+    """Set if its worker traces. `sampled`: it has exported the spans handed to it; `dropped`: it drops this trace."""
 
     @property
     def stopped(self) -> Stop:

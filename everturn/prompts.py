@@ -1,4 +1,4 @@
-"""What a turn was asked with, if the agent's functions decided it: its digest with each turn, and its text once.
+"""A turn's instructions and tools, if the agent's functions decided them: a digest with each turn, and the text once.
 
 Decision 0026: the text is in the event of the first turn of a run that was asked with it. Of all such texts together, a
 run's history holds so many bytes and no more.
@@ -18,7 +18,7 @@ from everturn.records import Record
 from everturn.sizes import MAX_PROMPT_BYTES, MAX_PROMPTS_BYTES
 
 KNOWN = 8
-"""So many texts a conversation remembers that its history holds. One that comes back after these is written again."""
+"""How many texts of its history a conversation remembers. One that comes back later is written again."""
 
 
 class PromptTool(Record):
@@ -30,7 +30,7 @@ class PromptTool(Record):
 
 
 class Prompt(Record):
-    """What a turn was asked with, beside its messages."""
+    """A turn's instructions and tools."""
 
     instructions: str = ""
     tools: tuple[PromptTool, ...] = ()

@@ -45,7 +45,7 @@ class Record(BaseModel):
         written: dict[str, Any] = write(self)
         values = self.__dict__
         for name, default in self._defaults:
-            # To compare two records is slow, and most often it is the very default.
+            # Comparing two records is slow, and most values are the very default.
             if ((value := values[name]) is default or value == default) and name in written:
                 del written[name]
         return written

@@ -53,27 +53,27 @@ class Settings(BaseSettings):
     max_prefix_mb: Annotated[int, Field(ge=0)] = 256
     """What a worker's memory of transcripts takes at most."""
     heartbeats: Literal["quick", "thrifty"] | None = None
-    """How often a worker says that it lives; None: thrifty on Temporal Cloud, which bills each time, else quick."""
+    """How often a worker sends heartbeats; None: thrifty on Temporal Cloud, which bills each one, else quick."""
     stream_seconds: Annotated[float | None, Field(ge=0.05, le=1.5)] = None
-    """How often a model turn says more to those who follow its text as it is written. None: each 0.2 s, if heartbeats
-    are quick; else with the ordinary ones."""
+    """How often a running model turn sends more text to those who follow it. None: every 0.2 s, if heartbeats are
+    quick; else with each heartbeat."""
     local_tools: Literal["auto", "given"] = "given"
-    """Which tools run within the workflow task of their conversation. `auto`: of agents that do not say, `read` tools
-    whose last runs took at most 0.2 s, too, and not only those that say local=True."""
+    """Which tools run within the workflow task of their conversation: those with local=True. With `auto`, for agents
+    that do not say, also `read` tools whose last runs took at most 0.2 s."""
     live: SecretStr | None = None
     """How the text of a turn that somebody follows gets there: `heartbeats`, `http` (straight from the worker), or the
     address of a Redis server. The same on workers and clients; it may hold a password."""
     live_listen: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = "127.0.0.1:0"
     """host:port at which a worker hands out text over HTTP; port 0: any free one."""
     live_address: Annotated[str | None, Field(pattern=r"^https?://[^\s/@?#]+/?$", max_length=300)] = None
-    """The URL at which clients reach that; None: http:// and what it listens at."""
+    """The URL at which clients reach `live_listen`; None: http:// and its host and port."""
     tenant_weights: str = ""
     """Which share tenants get of busy workers, such as `acme=4,free=0.5`; 1 for those that are not named."""
     tenant_budgets: str = ""
     """What tenants may use, such as `acme=tokens:1000000+usd:50,*=conversations:20`: tokens and dollars a day, and
     conversations at work at once; `*` is for those that are not named. It holds until somebody sets another one."""
     tenants_in_metrics: Annotated[int, Field(ge=0, le=1000)] = 0
-    """So many tenants have a label of their own in a worker's metrics, those that it meets first; the others share
+    """How many tenants have a label of their own in a worker's metrics: the first ones that it meets. The others share
     `other`."""
     rate_limits: str = ""
     """Providers' limits that are known, such as `openai:rpm=500+tpm=200000,anthropic:rpm=50`: requests and tokens a

@@ -1,4 +1,4 @@
-"""What a model turn says of itself while it runs: the text so far, as a heartbeat's details hold it;
+"""What a model turn reports while it runs: the text so far, as a heartbeat's details hold it;
 and what is left of it if the turn is cancelled."""
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ MAX_SEEN_CHARS = 40_000
 """More than a heartbeat holds of a reply, with a notice."""
 
 Piece = tuple[Literal["text", "thinking"], str]
-"""Of what a model says, in order."""
+"""A piece of what a model says; the pieces are in order."""
 
 
 class LiveAt(Record):
     """Where the worker of a turn hands out its text over HTTP."""
 
     url: str = Field(max_length=300)
-    """Of the worker, such as `http://10.0.0.5:7879`."""
+    """The worker's address, such as `http://10.0.0.5:7879`."""
     token: str = Field(max_length=100, repr=False)
-    """Of this turn alone."""
+    """Valid for this turn only."""
 
 
 class Streamed(Record):
-    """What a running `call_model` says of itself, as the second of its heartbeat details: the end of what the model
+    """What a running `call_model` reports, as the second of its heartbeat details: the end of what the model
     has said so far. No event of the history holds it."""
 
     turn: int = 0
@@ -45,9 +45,9 @@ class Streamed(Record):
     usage: Usage = Usage()
     """So far, if the provider says so before the end."""
     cost_usd: float | None = 0.0
-    """Of that; None if the price is not known."""
+    """The cost of that usage; None if the price is not known."""
     live_at: LiveAt | None = None
-    """Where its worker hands it out, if that is elsewhere than its request says."""
+    """Where its worker hands the text out, if that is not where the request says."""
 
     def after(self, position: int) -> list[Piece]:
         """What comes after so many characters; nothing if a part of that is not here any more."""
@@ -83,7 +83,7 @@ def chars_of(pieces: Iterable[Piece]) -> int:
 
 
 def last_chars(pieces: Sequence[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:
-    """The pieces' last `chars` characters, and how many come before them; `at` came before all."""
+    """The pieces' last `chars` characters, and how many come before them. `at`: how many come before all pieces."""
     kept: list[Piece] = []
     for kind, text in reversed(pieces):
         if chars <= 0:
@@ -96,7 +96,7 @@ def last_chars(pieces: Sequence[Piece], chars: int, at: int) -> tuple[int, list[
 
 
 class AtLimit(Record):
-    """What a running `call_model` says in the place of Streamed, while it waits for its provider's limit."""
+    """What a running `call_model` reports instead of Streamed, while it waits for its provider's limit."""
 
     limit_of: str
     """The provider, such as 'openai'."""
@@ -108,7 +108,7 @@ class SeenReply(Record):
     """What was said of a reply when its turn was cancelled."""
 
     turn: int
-    """Of another turn than the one that is cancelled, it counts for nothing."""
+    """If another turn is cancelled than this one, the text is ignored."""
     text: str = Field(min_length=1)
     thinking: str = ""
     """For people: no model is shown thoughts that were cut short."""
@@ -149,5 +149,5 @@ def beaten_out(details: Sequence[Any]) -> SeenReply | None:
 
 
 def longer(one: SeenReply | None, other: SeenReply | None) -> SeenReply | None:
-    """Of two accounts of the same reply the one that says more; the first if both say as much."""
+    """The one of two accounts of the same reply that says more; the first if both say as much."""
     return other if other and (one is None or len(other.text) > len(one.text)) else one

@@ -46,7 +46,7 @@ def passes(error: RPCError) -> bool:
 
 
 async def outlasting(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P.kwargs) -> R:
-    """What the server answers, for who waits anyway: while it is away, it is asked again."""
+    """What the server answers, for callers that wait anyway: while it is away, it is asked again."""
     while True:
         try:
             return await ask(*args, **options)
@@ -57,8 +57,8 @@ async def outlasting(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P
 
 
 def history_moved(error: RPCError) -> bool:
-    """Whether the server keeps a run's history in another place than when it was begun to be read, as after a task of
-    the run's that was written twice. It is all there, to be read anew."""
+    """Whether the server has moved a run's history since the reading of it began, as after a task of the run's that was
+    written twice. The whole history is there, and can be read anew."""
     return any(one.TypeName().endswith(_MOVED) for one in error.grpc_status.details)
 
 
@@ -68,7 +68,7 @@ def run_closed_first(error: RPCError) -> bool:
 
 
 def over(error: RPCError) -> bool:
-    """Whether the run is over; else one that was not found is not there at all."""
+    """Whether the run is over. If it is not, a run that was not found does not exist."""
     return error.status is RPCStatusCode.NOT_FOUND and _COMPLETED in error.message
 
 
@@ -79,7 +79,7 @@ def task_turned_down(error: RPCError) -> bool:
 
 
 def task_fails(error: RPCError) -> bool:
-    """Whether nothing can be asked of a run, for its workflow task fails again and again."""
+    """Whether a run can answer nothing, because its workflow task fails again and again."""
     details = error.grpc_status.details
     return error.status is RPCStatusCode.FAILED_PRECONDITION and any(
         one.Is(WorkflowNotReadyFailure.DESCRIPTOR) for one in details

@@ -1,8 +1,8 @@
-"""Where a conversation's spans belong, and those that no activity can say of itself: they cover time in the workflow.
+"""Where a conversation's spans belong, and the spans that no activity can make: they cover time in the workflow.
 
 An activity's span is made by the try that ran. A wait for a person, and an answer as a whole, pass between activities:
-the workflow notes them and hands them to the next model turn, whose try says them with its own span. Their ids follow
-from the conversation's, so that each try would say the same. See decision 0018. No OpenTelemetry in here.
+the workflow notes them and hands them to the next model turn, whose try exports them with its own. Their ids follow
+from the conversation's, so each try exports the same. See decision 0018. No OpenTelemetry in here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pydantic import Field, field_validator
 from everturn.records import Record, Usage
 
 MAX_WAITS_BYTES = 30_000
-"""Of the waits that one model turn is told: some hundred. Of more, the latest."""
+"""All waits that one model turn is told, some hundred. If there are more, the latest ones."""
 
 MAX_OVER = 8
-"""Answers that ended with no reply to say so, since the last model turn. Of more, the latest."""
+"""Answers that ended without a reply since the last model turn. If there are more, the latest ones."""
 
 TOOL_ERROR = "tool_error"
 """The error.type of a call whose result tells the model of an error."""
@@ -28,7 +28,7 @@ MAX_LINKS = 16
 """Messages of other traces that one answer is linked to."""
 
 MAX_NAME_CHARS = 200
-"""Of who decided, as a span says it."""
+"""The name of whoever decided, in a span."""
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-|$)")
 _TRACEPARENT_CHARS = 55
@@ -94,14 +94,14 @@ class WaitSpan(Record):
     tool: str = ""
     needs: Literal["approval", "answer", "activity", "resume"] = "approval"
     reason: str = ""
-    """A WaitReason; of one that needs to be resumed, why: 'stalled' or 'paused'."""
+    """A WaitReason; for a conversation that waits to be resumed: 'stalled' or 'paused'."""
     answer: int = 0
-    """The first turn of the answer that it was in; 0 if it was in none."""
+    """The first turn of the answer that the wait was in; 0 if it was in none."""
     since: float
     """Seconds since 1970, by the server's clock; as all times here."""
     until: float
     verdict: str = ""
-    """Empty if nobody decided: the turn was cancelled. Of one that needs to be resumed: the command that ended it."""
+    """Empty if nobody decided: the turn was cancelled. For a wait to be resumed: the command that ended it."""
     by: str = ""
     error: str = ""
     """The type of the error that the activity ended with."""
@@ -111,10 +111,10 @@ class AnswerSpan(Record):
     """What happens from a message to the final reply: one invocation of the agent."""
 
     turn: int
-    """Its first."""
+    """The answer's first turn."""
     since: float
     links: tuple[TraceContext, ...] = Field(default=(), max_length=MAX_LINKS)
-    """Whose messages it answers, beside the caller's."""
+    """The traces of the messages that it answers, beside the caller's."""
     usage: Usage = Usage()
     """Spent so far, without the turn at hand."""
     cost_usd: float | None = None
@@ -126,14 +126,14 @@ class AnswerSpan(Record):
 
 
 class Trace(Record):
-    """What a model turn is to know and to say. `over` and `waits` come again until a reply of a worker that traces is
-    recorded."""
+    """Where a model turn's spans belong, and which other spans it is to export. `over` and `waits` are sent again
+    until a reply of a worker that traces is recorded."""
 
     chain_id: str
     caller: TraceContext | None = None
-    """Who started the conversation; None if nobody is known. It is then a trace of its own."""
+    """The span that started the conversation. None if it is not known: the conversation is then a trace of its own."""
     answer: AnswerSpan | None = None
-    """The one at hand; None if a sampler drops the trace, so that nothing is to be said."""
+    """The current answer; None if a sampler drops the trace: then no span is exported."""
     over: tuple[AnswerSpan, ...] = ()
     waits: tuple[WaitSpan, ...] = ()
 
@@ -152,19 +152,19 @@ class Trace(Record):
 
 
 class CarriedTrace(Record):
-    """What one run hands to the next of it."""
+    """What one run hands to the next for its traces."""
 
     trace: Trace
     told: Told = "unknown"
     links: tuple[TraceContext, ...] = Field(default=(), max_length=MAX_LINKS)
-    """Of messages that no answer has taken yet."""
+    """The traces of messages that no answer has taken yet."""
     usage_before: Usage = Usage()
     """What the conversation had spent when the answer at hand began."""
     cost_before: float | None = 0.0
 
 
 class ExportSpans(Record):
-    """The input of `export_spans`: what is left to be said when a conversation ends without a last reply."""
+    """The input of `export_spans`: the spans that are left when a conversation ends without a last reply."""
 
     agent: str
     model: str = ""

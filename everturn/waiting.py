@@ -24,7 +24,7 @@ LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
 
 RULED = ("needs_approval", "not_allowed")
-"""Why calls wait that may be decided without a look at each. What may have run already is looked at by itself."""
+"""Reasons of calls that may be decided all at once. A call that may already have run is decided by itself."""
 
 READ_ELSEWHERE = (
     "If another version of the code wrote it, deploy that version. If it is in external "
@@ -49,7 +49,7 @@ class PendingCall:
 
     @property
     def tool_asks(self) -> bool:
-        """Its tool has a question: whatever a person says to it, the call is run again with that."""
+        """Its tool has a question. Whatever a person answers, the call is run again with the answer."""
         return self.asked.reason == "tool_asks"
 
     @property
@@ -59,7 +59,7 @@ class PendingCall:
 
     @property
     def expiry(self) -> Expiry | None:
-        """What may have run already waits for as long as it takes."""
+        """A call that may already have run never expires."""
         return self.plan.expiry if isinstance(self.plan, RunPlan | AwaitAnswer) and not self.doubtful else None
 
     @property
@@ -90,7 +90,7 @@ class PendingCall:
         return None if asks else rule
 
     def at(self, time: float) -> PendingCall:
-        """It is asked now, unless it was before. `time`: seconds since 1970."""
+        """People are asked now, unless they were before. `time`: seconds since 1970."""
         return self if self.asked.since else self._with(since=time)
 
     def after_check(self, *, by: str, refusal: str) -> PendingCall:
@@ -99,7 +99,7 @@ class PendingCall:
         return self._with(reason=reason, refused=f" ({by or 'somebody'} may not decide: {refusal})")
 
     def addressed(self, call_id: str, *, approving: bool) -> bool:
-        """Whether a decision on that call, or on every one, is on this."""
+        """Whether a decision on `call_id`, which may mean every call, is about this one."""
         return call_id in (names.EVERY_CALL, self.call.call_id) and not (approving and self.needs == "answer")
 
     def shown(self) -> WaitingCall:
@@ -140,7 +140,7 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy) -> PendingCall
 
 
 def decision_of(rule: Rule, *, at: str) -> Decision:
-    """A rule's, in the place of the person who made it."""
+    """A rule's decision, in the place of the person who made the rule."""
     verdict: Literal["approve", "deny"] = "deny" if rule.then == "deny" else "approve"
     note = rule.reason or None if verdict == "deny" else None
     return Decision(verdict=verdict, by=rule.by, at=at, note=note, by_policy=True)
