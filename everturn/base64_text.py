@@ -1,4 +1,4 @@
-"""Base64 as everybody reads it, of what tools and providers write as such."""
+"""Base64 from tools and providers, written so that everybody can read it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class ToolFailed(EverturnError):
 
 
 class NotAnswered(ToolFailed):
-    """From `ToolContext.ask`: whoever was asked would not answer, or nobody did in time. A tool may catch it; else the
+    """From `ToolContext.ask`: the person declined to answer, or nobody answered in time. A tool may catch it; else the
     model is told."""
 
 
@@ -185,4 +185,4 @@ class Unreachable(EverturnError): ...
 
 
 FAULTS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a program raises that did not think of something. To do the same once more does not help."""
+"""What a program with a bug raises. Doing the same again does not help."""

@@ -18,7 +18,7 @@ CLOUD: Final = (".tmprl.cloud", ".api.temporal.io")
 class HeartbeatProfile:
     name: ProfileName
     interval_seconds: float
-    """Between two beats of an activity, and before the first."""
+    """Seconds between two heartbeats of an activity, and before the first."""
     timeout: timedelta
     """A worker that is silent for so long is lost."""
 

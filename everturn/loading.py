@@ -55,7 +55,7 @@ def _load_agents(spec: str) -> list[Agent]:
 
 
 def _agents_in(module: ModuleType) -> dict[str, Agent]:
-    """By variable; an Agent with two names is there once."""
+    """The agents by their variable; an Agent with two names is there once."""
     agents: dict[str, Agent] = {}
     for name, value in vars(module).items():
         if isinstance(value, Agent) and value not in agents.values():

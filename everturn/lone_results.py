@@ -1,4 +1,4 @@
-"""Tool results whose call was never made: no provider takes them."""
+"""Tool results without a call: no provider takes them."""
 
 from __future__ import annotations
 

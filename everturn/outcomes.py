@@ -11,7 +11,7 @@ from everturn.sizes import MAX_RESULT_BYTES
 
 
 def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:
-    """The same for whoever reads it: the conversation, a worker without memory, a client."""
+    """All who read it get the same result: the conversation, a worker without memory, a client."""
     text = outcome.text if outcome.output is None else json.dumps(outcome.output, ensure_ascii=False)
     text = shortened(text, max_bytes=MAX_RESULT_BYTES, max_chars=MAX_RESULT_CHARS)
     if outcome.status != "completed":

@@ -1,4 +1,4 @@
-"""Options that nobody knows: named, with the nearest one that there is. Values are not shown: one may be a key."""
+"""Names unknown options in errors, with the nearest known one. Values are not shown: one may be a key."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ LISTED: Final = "Temporal Cloud's list of 2026-11-22, pay as you go, first tier:
 
 @dataclass(frozen=True, kw_only=True)
 class TemporalPrices:
-    """Those of the list, unless others are given. Larger accounts pay less for actions; a plan's share comes on top."""
+    """The list's prices, unless others are given. Larger accounts pay less for actions; a plan's share comes on top."""
 
     per_million_actions: float = 50.0
     active_gb_hour: float = 0.042
-    """Of storage, while a run is open."""
+    """For storage, while a run is open."""
     retained_gb_hour: float = 0.00105
     """And after that, for as long as the namespace keeps it."""
     retention_days: float = 30.0

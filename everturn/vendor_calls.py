@@ -37,7 +37,7 @@ ARGUMENTS = ("args", "arguments", "input", "parameters")
 
 _BESIDE = frozenset({"type", "id", "call_id", "name", "_meta", "partialArgs", "partial_args", "willContinue"})
 _BESIDE |= {"will_continue", *ARGUMENTS}
-"""What may be in a call that does not say what it is. With anything else in it, it is something else."""
+"""The fields of a call that does not say that it is one. With any other field, it is something else."""
 
 _MAX_SHOWN = 120
 
@@ -51,7 +51,7 @@ class VendorCall:
     arguments: dict[str, Any] | None
     unparsed: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    """What was beside the call, by the vendor's names; `type` if it is not the usual one."""
+    """The fields beside the call, by the vendor's names; `type` if it is not the usual one."""
 
 
 def read_call(given: object) -> VendorCall:
@@ -116,7 +116,7 @@ def _is_schema(value: object) -> bool:
 
 
 def _check_untold(fields: Mapping[str, Any], given: object) -> None:
-    """A name alone makes no call of a user, a file or a tool's definition."""
+    """A name alone does not make a call: a user, a file and a tool's definition have one, too."""
     if strange := sorted(fields.keys() - _BESIDE):
         raise _not_a_call(given, f"; {strange[0]!r} is no field of a call")
     known = isinstance(given, Mapping) or hasattr(given, "model_dump")

@@ -42,7 +42,7 @@ from everturn.tools.output import OutputT_co
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""As clients start conversations with: what a worker that is killed in a workflow task costs."""
+"""As clients set it: how long a worker that is killed in a workflow task holds a conversation up."""
 
 
 class TypedOutcome(Outcome, Generic[OutputT_co]):
@@ -64,7 +64,7 @@ class ChildConversation(Generic[OutputT_co]):
         return self._handle.id
 
     async def outcome(self) -> TypedOutcome[OutputT_co]:
-        """How it ended; waits for the end, through stalls and approvals. Cancelling this cancels the conversation.
+        """Waits for the end, through stalls and approvals, and returns it. Cancelling this cancels the conversation.
         Raises ChildWorkflowError if it ended without an outcome: terminated, or started with what makes no sense."""
         try:
             ended = await self._handle
