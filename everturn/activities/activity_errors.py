@@ -15,8 +15,8 @@ from everturn.models import Patience
 from everturn.records import Reply
 
 INVALID_REPLIES = timedelta(minutes=1)
-"""How long a reply that can't be read is asked for again: a server that does not speak the protocol is wrongly set up
-more often than passing ill."""
+"""How long a turn is retried if its reply can't be read. A server that does not speak the protocol is more often set up
+wrongly than failing for a moment."""
 
 EMPTY_REPLIES = 3
 """From this try of a turn on, an empty reply is accepted as the end."""
@@ -44,7 +44,7 @@ def of_provider(error: ProviderError, patience: Patience, *, fallback: str | Non
 
 
 def of_limit(error: ProviderError, seconds: float, *, fallback: str | None) -> ApplicationError:
-    """No more waiting: the provider has taken nobody's call for so long."""
+    """No more waiting: the provider has accepted nobody's call for so many seconds."""
     error.message = f"{error.message} (it has accepted no call for {timedelta(seconds=round(seconds))})"
     return final(error, fallback=fallback)
 
@@ -70,8 +70,8 @@ def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
     """Another try for an empty reply; None after EMPTY_REPLIES tries: then the empty reply is the answer.
 
-    Most models do that now and then, and rarely twice. Claude does it each time if it finds that its tools have said
-    everything.
+    Most models give an empty reply now and then, and rarely twice. Claude gives one each time if it finds that its
+    tools have said everything.
     """
     if activity.info().attempt >= EMPTY_REPLIES:
         return None

@@ -19,7 +19,7 @@ from everturn.tools import user_code
 from everturn.tools.results import safe_error_text
 
 FindAgent = Callable[[str, str | None], Agent | Awaitable[Agent | None] | None]
-"""Given a name and a version (None: whichever is to be taken now), the agent; None if there is none."""
+"""Given a name and a version (None: the current one), returns the agent, or None if there is none."""
 
 MOST = 1_000
 """Agents that a worker keeps at hand. The one that was used least recently goes first."""
@@ -28,18 +28,18 @@ _log = get_logger("everturn.worker")
 
 
 class StoreFailed(Exception):
-    """The store did not say. The message is a cause."""
+    """The agent store failed. The message is the cause of a stall."""
 
 
 class AgentStore:
     """A worker's agents by a function: `Worker(client, agents=AgentStore(find))`, or `agents=find` for short.
 
     `find`, sync or async, is given what a conversation asks for: of "clerk@3" the name "clerk" and the version "3", of
-    "clerk" the version None. It returns an Agent, or None for a name that it does not know: that is handed back, for
-    another worker to take.
+    "clerk" the version None. It returns an Agent, or None for a name that it does not know: then the work is left for
+    another worker.
 
-    - `cache_for`: how long an agent without a version is taken for what the store says; one with a version stays what
-      it is. If the store fails, an older one goes on.
+    - `cache_for`: how long an agent without a version is used before the store is asked again. One with a version is
+      taken to stay what it is. If the store fails, the worker goes on with the older agent.
     - `timeout`: how long `find` may take.
     - `patience`: how long a store that fails is asked again before the conversation stalls.
 
@@ -67,8 +67,8 @@ class AgentStore:
 
 
 class HostedAgents(Mapping[str, Agent]):
-    """A worker's agents by what conversations call them: those that it was given, and those that its store has, as far
-    as they are at hand. As a list it has the former only."""
+    """A worker's agents by the names that conversations use: those that it was given, and those of its store that are
+    at hand. Iteration gives only the former."""
 
     def __init__(
         self, given: Mapping[str, Agent], store: AgentStore | None, *, complete: Callable[[Agent], Agent]
@@ -95,7 +95,7 @@ class HostedAgents(Mapping[str, Agent]):
         return bool(self._given) or self.store is not None
 
     def at_hand(self, name: str) -> Agent | None:
-        """The agent if nobody has to be asked."""
+        """The agent if the store need not be asked."""
         if name in self._given or self.store is None:
             return self._given.get(name)
         agent, since = self._found.get(name, (None, 0.0))
@@ -105,8 +105,8 @@ class HostedAgents(Mapping[str, Agent]):
         return agent
 
     async def look_up(self, name: str) -> Agent | None:
-        """The store's, which is asked once for all that wait for the same. Raises StoreFailed, and InvalidAgent for
-        what can't be used."""
+        """The store's agent. The store is asked once for all that wait for the same name. Raises StoreFailed, and
+        InvalidAgent for an agent that can't be used."""
         if self.store is None:
             return None
         task = self._asking.get(name)
@@ -157,7 +157,7 @@ class HostedAgents(Mapping[str, Agent]):
                     cure="Give activity_tool() the activity's name and its schema, and host "
                     "the activity on your own worker.",
                 )
-        # One that has a version is asked for by that from now on.
+        # From now on, conversations ask for an agent with a version by that version.
         made = self._complete(found).named(name if "@" in name else names.versioned(name, found.version))
-        vars(made)["_found_as"] = found  # the same again is the same agent, with what is kept for it
+        vars(made)["_found_as"] = found  # if the store returns it again, the agent made of it is kept
         return made

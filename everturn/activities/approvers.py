@@ -19,7 +19,7 @@ from everturn.tools.results import safe_error_text
 from everturn.tools.with_context import with_context
 
 LONGEST_CHARS = 2_000
-"""Of its words."""
+"""The longest reason that a policy may give."""
 
 _log = get_logger("everturn.decision")
 

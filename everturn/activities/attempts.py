@@ -1,6 +1,6 @@
 """Each try of an activity: what its log lines carry, and how long it has run by this process's own clock.
 
-Between the server's clock and a worker's there may be hours, so that no time of the one is compared with the other.
+The server's clock and a worker's may be hours apart, so a time of one is never compared with a time of the other.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 
 LAG_WINDOW_SECONDS = 300.0
-"""Clocks are set now and then: a measurement is forgotten after twice this time at the latest."""
+"""Somebody may set a clock, so a measurement is forgotten after at most twice this time."""
 
 _began: ContextVar[float] = ContextVar("began")
 
 
 def this_try() -> timedelta:
-    """How long this try of the activity has run, without what it waited at a provider's limit."""
+    """How long this try has run, not counting the time that it waited for a provider's rate limit."""
     now = time.monotonic()
     return timedelta(seconds=now - _began.get(now))
 
 
 def leave_out(seconds: float) -> None:
-    """Of how long this try has run: it waited for so long, and tried nothing."""
+    """Takes so many seconds off the time that this try has run: it only waited."""
     _began.set(_began.get(time.monotonic()) + seconds)
 
 
 class Lags:
-    """How long tasks wait in this worker before they begin. The server says when it handed a task over, but by its own
-    clock: the difference between the two clocks is taken from the quickest task of the last minutes."""
+    """How long tasks wait in this worker before they begin. The server says by its clock when it handed over a task.
+    The difference between the two clocks is taken from the quickest task of the last minutes."""
 
     def __init__(self) -> None:
         self._least = self._least_before = inf
         self._renewed_at = time.monotonic()
 
     def of(self, handed_over: datetime) -> float:
-        """Seconds; infinite while there is nothing to compare it with."""
+        """Seconds; infinite if there is no earlier task to compare with."""
         now = time.monotonic()
         if now - self._renewed_at > LAG_WINDOW_SECONDS:
             self._least_before, self._least, self._renewed_at = self._least, inf, now
@@ -53,7 +53,7 @@ class Lags:
 
 
 def bind(request: object) -> None:
-    """Has every log line of this activity say what it is about, those of users' tools included."""
+    """Adds the turn, and the call if there is one, to all log lines of this activity, also to those of users' tools."""
     match request:
         case ModelRequest(turn=turn):
             bind_contextvars(turn=turn)
@@ -72,7 +72,7 @@ class Attempts(Interceptor):
 
 class _Attempt(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        # Each activity runs in a task of its own, and what is set here ends with it.
+        # Each activity runs in its own asyncio task, so what is set here ends with that task.
         _began.set(time.monotonic())
         info = activity.info()
         bind_contextvars(conversation=info.workflow_id, attempt=info.attempt)

@@ -23,20 +23,20 @@ from everturn.payloads import ToolRequest
 
 RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 MAX_RUNS = 1000
-"""Runs whose beginning is known: it never changes."""
+"""For so many runs, this process remembers whether a reset made them. That never changes."""
 
 _made_by_reset: OrderedDict[str, bool] = OrderedDict()
 
 
 @dataclass
 class _RanBefore:
-    """What is found in the old runs."""
+    """What the old runs say of one tool."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """How each call of the tool ended there, by call_id, in words."""
     last_turn: int = 0
     gone: bool = False
-    """One of their histories is deleted."""
+    """Whether the history of an old run is deleted."""
 
 
 async def check(tool: str, request: ToolRequest) -> None:
@@ -65,7 +65,7 @@ async def check(tool: str, request: ToolRequest) -> None:
 
 
 async def _by_reset(client: Client, conversation: str, run: str) -> bool:
-    """Whether a reset made this run: its first event is a copy of the old run's, and names that one."""
+    """Whether a reset made this run. Then its first event is a copy of the old run's, and names the old run."""
     if run not in _made_by_reset:
         handle = client.get_workflow_handle(conversation, run_id=run)
         async for event in handle.fetch_history_events(page_size=1):

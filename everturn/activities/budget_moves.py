@@ -1,8 +1,8 @@
 """A tenant's budget whose task queue has no worker any more moves to the task queue of a worker that asks it.
 
-It is ended where it is, with a mark that it moves, and goes on from what its history came to: the history is final by
-then, so nothing that was counted is lost. Whoever is killed between the two leaves the mark, and the next worker that
-asks goes on with it. Decision 0050.
+Its workflow is ended with a mark that it moves, and a new run goes on from its history. That history is final by then,
+so nothing that was counted is lost. If a worker is killed between the two steps, the mark stays, and the next worker
+that asks does the second step. Decision 0050.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _log = get_logger("everturn.budget")
 
 
 async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers: Pollers) -> bool:
-    """Moves a budget that does not answer to this task queue, if no worker polls its own. Whether it moved; also if
-    another worker was quicker. Raises RPCError, InvalidSetting and Unreachable."""
+    """Moves a budget that does not answer to this task queue, if no worker polls its own. Returns whether it moved;
+    also if another worker was quicker. Raises RPCError, InvalidSetting and Unreachable."""
     described = await client.get_workflow_handle(budget_id).describe()
     if described.status != WorkflowExecutionStatus.RUNNING:
         return await go_on_here(client, budget_id, task_queue)
@@ -49,8 +49,8 @@ async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers:
 
 
 async def go_on_here(client: Client, budget_id: str, task_queue: str) -> bool:
-    """Has a budget that was ended to move go on here. False if it was not: it is over, or goes on already. Raises
-    RPCError and InvalidSetting."""
+    """Starts a budget again here if it was ended to move. False if it was not started: it is over, or goes on already.
+    Raises RPCError and InvalidSetting."""
     run_id = (await client.get_workflow_handle(budget_id).describe()).run_id
     kept = await kept_budget(client, budget_id, run_id=run_id)
     if kept is None or not kept.moves or kept.removed:

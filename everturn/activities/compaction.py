@@ -39,14 +39,14 @@ def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
 
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
-    """The messages with their places: the summary first, then what it does not stand for. It stands for older ones."""
+    """The messages with their places: the summary first, then those that it does not stand for. No older summaries."""
     kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not messages[place].summary]
     return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
 
 
 def _without_tools(placed: Sequence[tuple[int, Message]], *, before: int) -> list[tuple[int, Message]]:
     """The messages without the calls before that place, and without their results. Handoffs stay: without them, nobody
-    could say whose words are whose. So do texts, as anybody could have written them."""
+    could say whose words are whose. Texts stay, too, without anything that only their provider could have written."""
     if not before:
         return list(placed)
     handed = {result.call_id for _, one in placed for result in one.tool_results if result.successor}
@@ -102,7 +102,7 @@ def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compact
 
 
 def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
-    """What the summary is to be written of, and where the messages begin that stay; nothing if all is to stay."""
+    """The messages to summarise, and the place at which those that stay begin; no messages if all are to stay."""
     view, keep_from = view or View(), _boundary(messages, wanted)
     seen = _without_tools(_seen(messages, view), before=view.tools_from)
     old = [(place, message) for place, message in seen if not keep_from <= place < len(messages)]

@@ -1,4 +1,4 @@
-"""What the user's code is given of the turn or the call that it serves, and what the worker's `deps=` opened for it."""
+"""The contexts that user code is given for its turn or call, with what the worker's `deps=` opened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = get_logger("everturn.worker")
 
 
 class Spent:
-    """What a turn has spent: what code of the user's own says of itself, and the model's reply."""
+    """What a turn has spent: the model's reply, and what user code reports."""
 
     def __init__(self) -> None:
         self.usage = Usage()
@@ -42,7 +42,7 @@ class Spent:
 
     @classmethod
     def of_this_turn(cls) -> Self:
-        """To be called when a turn's activity begins: what its contexts count from then on."""
+        """To be called when a turn's activity begins. From then on, its contexts add to what this returns."""
         _spent.set(spent := cls())
         return spent
 
@@ -125,7 +125,7 @@ class Contexts:
 
 
 async def _patiently(opening: Awaitable[Any]) -> Any:
-    """What comes of it, with a line in the log for as long as it does not: nothing else says why a worker that was
+    """What `opening` returns. Until then, writes a log line every SAY_SECONDS: nothing else says why a worker that was
     started does nothing."""
 
     async def say() -> NoReturn:
@@ -141,7 +141,7 @@ async def _patiently(opening: Awaitable[Any]) -> Any:
 
 
 def check_deps(agents: Iterable[Agent], make_deps: object) -> None:
-    """Raises InvalidSetting for what can't make any, and InvalidAgent if they are wanted and there are none."""
+    """Raises InvalidSetting if `make_deps` can't make any, and InvalidAgent if deps are wanted and there are none."""
     if make_deps is None:
         for agent in agents:
             for what, function in _functions(agent):

@@ -19,8 +19,8 @@ _log = get_logger("everturn.turn")
 
 
 def handed_over(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Prefixes) -> ModelReply:
-    """To be called for a turn that was cancelled. Raises CancelledError if nobody waits for it, or if nothing was said
-    or counted. The calls that a part of a reply may hold are left out."""
+    """The reply of a turn that was cancelled, as far as it was said, without any calls in it. Raises CancelledError if
+    nobody waits for it, or if nothing was said or counted."""
     if request.summarise or not is_unwanted():
         raise asyncio.CancelledError
     streamed = beat.said() if beat.said else None
@@ -40,8 +40,8 @@ def handed_over(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: 
 
 
 def _digest(request: ModelRequest, cut: Message, prefixes: Prefixes) -> str:
-    """Of the transcript with it; empty if that is not known. It is not remembered: a worker that meets the conversation
-    has more to say of itself, and does so with the next turn's reply."""
+    """The digest of the transcript with `cut`; empty if that is not known. The worker does not remember this prefix: so
+    it meets the conversation with the next turn, whose reply says the worker's facts."""
     results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)
     if results is None or not cut.parts or (request.position and not request.digest):
         return ""

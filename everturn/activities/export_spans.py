@@ -1,5 +1,5 @@
-"""What is left to be said of a conversation when it ends. The interceptor of a worker that traces says it, as for model
-turns (worker/trace_activities.py); a worker without traces has nothing to do."""
+"""Exports the last spans of a conversation when it ends. The interceptor of a worker that traces does that, as for
+model turns (worker/trace_activities.py); a worker without traces has nothing to do."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Plans a handoff: what the agent that takes over is shown, as its filter says. That is the user's code, and so runs
-here, once, in the activity of the turn that hands on."""
+"""Plans a handoff: its filter says what the agent that takes over is shown. The filter is user code, so it runs here,
+once, in the activity of the turn that hands the conversation over."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class SaidBefore:
     request: ModelRequest | None = None
 
     def shown(self) -> Sequence[Message]:
-        """As the agent that was asked sees it."""
+        """The messages as the agent that replied sees them."""
         return compaction.shown(self.messages, self.request.view if self.request else None)
 
     def from_message(self, last: int | None) -> int:
-        """Where that many last messages of users begin."""
+        """The index at which the last messages of users begin, as many as `last` says; 0 if it is None."""
         if last is None:
             return 0
         said = [place for place, one in enumerate(self.messages) if one.role == "user" and not one.author]
@@ -66,7 +66,7 @@ async def plan_handover(
 
 
 async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: ToolContext) -> Shown:
-    """What its filter says. It decides what another agent may see: if it fails, nothing is handed on."""
+    """What the filter says. It decides what another agent may see, so if it fails, nothing is handed over."""
     try:
         asked = with_context(cast("Any", handoff.filter), before.shown(), context=context)
         said = await user_code.call(asked, seconds=user_code.QUICK_SECONDS)
@@ -85,7 +85,7 @@ async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: Too
 
 
 def one_at_the_most(plans: Sequence[PlannedCall]) -> list[PlannedCall]:
-    """The first handoff of a reply counts: nobody can go on in two places."""
+    """The plans with only the first handoff of a reply: a conversation can't go on in two places."""
     handing = [plan for plan in plans if isinstance(plan, HandOver)]
     if len(handing) < 2:
         return list(plans)
@@ -105,5 +105,5 @@ def signed(reply: Reply, request: ModelRequest) -> Reply:
 
 
 def takes_over(delta: Iterable[Message]) -> bool:
-    """Whether the agent takes over with this turn: its conversation has yet to be told about it."""
+    """Whether the agent takes over with this turn. Then its conversation does not know the agent's facts yet."""
     return any(result.successor for result in results_in(delta).values())

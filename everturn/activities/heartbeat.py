@@ -1,7 +1,7 @@
-"""Heartbeats of every activity by themselves, and from where blocking code can't stop them.
+"""Sends the heartbeats of every activity, even while user code blocks the event loop.
 
-While its event loop runs, each activity beats through it (which is also how a cancellation comes in). A tool that
-blocks the loop would fall silent and be taken for dead: then a thread of the worker's beats in its place.
+While the event loop runs, each activity beats through it, and cancellations come in the same way. If a tool blocks the
+loop, its worker would fall silent and be taken for dead: then a thread of the worker beats in the loop's place.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ INTERVAL_SECONDS = QUICK.interval_seconds
 """Between two beats, unless the worker's profile says more and the activity's time-out allows it."""
 
 PROGRESS_SECONDS = 0.5
-"""A tool's word on its progress is beaten out so soon, however often it has one; under a thrifty profile, with the next
-ordinary beat."""
+"""How soon a beat carries the progress that a tool reports, however often it does. Under a thrifty profile, the next
+ordinary beat carries it."""
 
 MAX_PROGRESS_BYTES = 64_000
 
 LONGEST_STAND_IN_SECONDS = 600.0
-"""For a loop that is blocked. Then everything that the worker has in hand is lost to it, and goes on elsewhere."""
+"""How long the thread beats for a blocked loop. Then the worker loses all its activities to other workers."""
 
 LATE_START_SECONDS = 2.0
 
 HURRIED_SECONDS = 0.3
-"""After the conversation has cancelled something here: by then the server knows of it."""
+"""How soon activities beat after their conversation has cancelled something. By then the server knows of it."""
 
 HANDED_OVER_SECONDS = 5.0
-"""Its conversation waits for what a cancelled model turn hands over. Code that does not end when it is cancelled is
-given up after so long: without beats, the server says in its place that it is over."""
+"""How long a cancelled model turn may take to end: its conversation waits for what it hands over. After that it gets no
+more beats, so that the server ends it."""
 
 _log = get_logger("everturn.worker")
 
@@ -64,7 +64,7 @@ class Heartbeat:
     progress: Any = None
     """What the activity last said of itself; each beat carries it."""
     speak: Callable[[], Any] | None = None
-    """Says what stands for `progress` when a beat is due. May be called from any thread."""
+    """Gives what a beat carries in place of `progress`. May be called from any thread."""
     said: Callable[[], Streamed | None] | None = None
     """All that a model turn has said so far, as far as it is kept."""
     interval: float = field(default_factory=lambda: INTERVAL_SECONDS)
@@ -72,18 +72,18 @@ class Heartbeat:
     waits: Any = None
     """What it waits for now, in place of its progress."""
     run_id: str = ""
-    """Of the workflow that it belongs to."""
+    """The workflow run that it belongs to."""
     last: float = field(default_factory=time.monotonic)
     by_loop: float = field(default_factory=time.monotonic)
-    """The last one that the loop has sent itself."""
+    """When the loop itself last sent a beat."""
     cancelled: bool = False
     hands_over: bool = False
-    """It is waited for when it is cancelled."""
+    """Whether the conversation waits for its result after cancelling it."""
     cancelled_at: float | None = None
-    """When it was seen to be cancelled, in `time.monotonic()`; only if it is waited for then."""
+    """When it was seen to be cancelled, in `time.monotonic()`; only if `hands_over`."""
     timer: asyncio.Handle | None = None
     due: float = 0.0
-    """When it goes off, in `time.monotonic()`."""
+    """When the timer goes off, in `time.monotonic()`."""
     context: Context = field(default_factory=copy_context)
     """The activity's own, which activity.heartbeat() needs."""
 
@@ -93,7 +93,7 @@ class Heartbeat:
             self._beat_in(max(0.0, self.last + seconds - time.monotonic()))
 
     def hurry(self) -> None:
-        """Beats as often as a quick worker from now on, if it is not over. To be called on the loop."""
+        """From now on, beats as often as a quick worker, unless it is over. To be called on the loop."""
         self.interval = min(self.interval, INTERVAL_SECONDS)
         if self.timer:
             self._beat_in(min(self.interval, HURRIED_SECONDS))
@@ -101,7 +101,7 @@ class Heartbeat:
     def report(self, progress: Any) -> None:
         """Sets what the next beat carries, as it is now. May be called from any thread.
 
-        What JSON can't hold, or is large, is shortened: a beat that can't be sent would end a tool that is at work.
+        A large value, or one that JSON can't hold, is shortened: a beat that can't be sent would end the running tool.
         """
         self.progress = _shown(progress)
         with suppress(RuntimeError):  # a thread that outlives its activity may outlive the loop
@@ -123,7 +123,7 @@ class Heartbeat:
 
     @property
     def given_up(self) -> bool:
-        """It has not ended though it was cancelled, and is waited for."""
+        """Whether it was cancelled HANDED_OVER_SECONDS ago and has not ended."""
         return self.cancelled_at is not None and time.monotonic() - self.cancelled_at > HANDED_OVER_SECONDS
 
     def _beat_on(self) -> None:
@@ -147,7 +147,7 @@ class Heartbeat:
 
 
 def is_unwanted() -> bool:
-    """The conversation has cancelled the activity that runs here. One whose worker shuts down goes on elsewhere."""
+    """Whether the conversation has cancelled the activity that runs here. A shutdown of its worker does not count."""
     why = activity.cancellation_details()
     return why is not None and why.cancel_requested
 
@@ -156,12 +156,12 @@ _here: ContextVar[Heartbeat | None] = ContextVar("here", default=None)
 
 
 def this_heartbeat() -> Heartbeat | None:
-    """Of the activity that runs here."""
+    """The heartbeat of the activity that runs here."""
     return _here.get()
 
 
 def _shown(progress: Any) -> Any:
-    """The user's value, as JSON has it; they may change theirs meanwhile."""
+    """A copy of the user's value, as JSON has it: the user may change the value meanwhile."""
     try:
         if iterator_in(progress, seen=set()) is not None:
             return repr(progress)[:1000]
@@ -216,29 +216,29 @@ class Heartbeats:
             beat.stop()
 
     def cancelling(self, run_id: str) -> None:
-        """Something of that run is to be cancelled. If it runs here, it need not wait for the next of its seldom beats
-        to learn that. May be called from any thread."""
+        """To be called if a workflow run cancels something. The run's activities on this worker then beat soon, and so
+        learn whether it is one of them. May be called from any thread."""
         for beat in [beat for beat in list(self._running) if beat.run_id == run_id]:
             with suppress(RuntimeError):
                 beat.loop.call_soon_threadsafe(beat.hurry)
 
     def _interval(self, timeout: timedelta | None) -> float:
-        """A worker with another profile may have scheduled the activity."""
+        """Seconds between two beats. A worker with another profile may have set the activity's time-out."""
         allowed = self._profile is not QUICK and timeout is not None and timeout >= self._profile.timeout
         return self._profile.interval_seconds if allowed else INTERVAL_SECONDS
 
     async def still_ours(self) -> bool:
         """Whether this activity is still this worker's to run.
 
-        A task can lie in a worker whose event loop is blocked until the server has given it to another one; run
-        then, it would happen twice. Only a late start is worth asking the server for.
+        A task can wait in a worker with a blocked event loop until the server has given it to another worker. If both
+        ran it, it would happen twice. The server is asked only after a late start.
         """
         info = activity.info()
         if info.is_local or self._lags.of(info.started_time) < LATE_START_SECONDS:
             return True
         handle = self._client.get_async_activity_handle(task_token=info.task_token)
         try:
-            await handle.heartbeat(*info.heartbeat_details)  # what the tries before this one spent stays known
+            await handle.heartbeat(*info.heartbeat_details)  # keeps what earlier tries left
         except AsyncActivityCancelledError:
             return True  # the cancellation comes in by itself
         except RPCError as error:
@@ -262,8 +262,8 @@ class Heartbeats:
                 asyncio.run(self._stand_in(silent))
 
     async def _stand_in(self, silent: list[Heartbeat]) -> None:
-        # Whatever goes wrong here (it ended meanwhile, it is to be cancelled, the server is away) is the loop's own
-        # to learn, once it runs again.
+        # Whatever goes wrong here (an activity has ended or is to be cancelled, the server is away), the loop finds out
+        # by itself once it runs again.
         await asyncio.gather(*map(self._beat_for, silent), return_exceptions=True)
 
     async def _beat_for(self, beat: Heartbeat) -> None:

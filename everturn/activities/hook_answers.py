@@ -1,6 +1,6 @@
-"""What a hook has returned, checked field by field: it is recorded, and decides what runs.
+"""Checks field by field what a hook has returned: it is recorded, and decides what runs.
 
-What can't be written would be tried again for ever, and a guardrail that says `StopWith(None)` must not be passed over.
+Unchecked, a value that can't be written would be retried for ever, and a guardrail's `StopWith(None)` would be ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ class Unfit(Exception):
 
 
 def own_copy(given: Any) -> Any:
-    """What a hook may change in place without anybody else's noticing, but for the messages of a ModelInput: these are
-    as many as the conversation has."""
+    """A copy that a hook may change in place. A ModelInput is not copied: it has all messages of the conversation."""
     return given.model_copy(deep=True) if isinstance(given, Reply | ToolCall | ToolResult) else given
 
 
 def checked(said: Any, *, given: Any, before: Any) -> Any:
-    """What the hook means, in which every text can be written: what it returned; or `given`, a copy of `before`, if it
-    has returned nothing and changed that. Raises Unfit."""
+    """What the hook means: what it returned; or `given`, a copy of `before`, if it returned nothing and changed that.
+    Every text in it can be written. Raises Unfit."""
     if said is None:
         said = given if isinstance(given, Record) and given != before else None
     match said:
@@ -84,7 +83,7 @@ def _all_of(said: ModelInput, name: str, kind: type) -> tuple[Any, ...]:
 
 
 def written(record: R, what: str) -> R:
-    """The same, as it is read again. `model_copy(update=)` and `model_construct` check nothing. Raises Unfit."""
+    """The same record, validated: `model_copy(update=)` and `model_construct` check nothing. Raises Unfit."""
     values = _plain(record)
     if too_deep(values):
         raise Unfit(f"it returned a {what} that is nested too deeply")
@@ -103,8 +102,8 @@ def written(record: R, what: str) -> R:
 
 
 def _plain(value: Any, level: int = 0) -> Any:
-    """Records as dicts by their fields, whatever these hold: what pydantic writes leaves defaults out."""
-    if level > 2 * MAX_DEPTH:  # or in a circle
+    """The value with records as dicts of all their fields: pydantic's own dump leaves defaults out."""
+    if level > 2 * MAX_DEPTH:  # or it contains itself
         raise Unfit("what it returned is nested too deeply")
     if isinstance(value, BaseModel):
         return {name: _plain(one, level + 1) for name, one in value.__dict__.items()}

@@ -34,10 +34,10 @@ from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 
 MAX_WHY_BYTES = 300
-"""Of one that did not stop the answer."""
+"""Of the reason of an action that did not stop the answer."""
 
 MAX_CHANGED_BYTES = 20_000
-"""Of the arguments that a hook puts in the place of shorter ones."""
+"""Of the arguments of a call, if a hook makes them longer."""
 
 _log = get_logger("everturn.hook")
 
@@ -47,11 +47,11 @@ _OF_RESULTS = (ToolResult, str, StopWith)
 
 
 class HookFailed(Exception):
-    """A hook raised, hung, or returned what it may not; the message says which one."""
+    """A hook raised, hung, or returned something that it may not return; the message says which."""
 
 
 class Stops(Exception):
-    """`before_tool` has answered in the place of the reply."""
+    """A `before_tool` hook has stopped: its text is the answer, in place of the reply."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -63,21 +63,21 @@ class CallVerdict:
     """What hooks say of a call before it runs."""
 
     call: ToolCall
-    """With the arguments that they left."""
+    """With its arguments as the hooks left them."""
     changed_by: tuple[str, ...] = ()
     denied: str | None = None
-    """What the model is told, if it does not run."""
+    """What the model is told if hooks do not let the call run."""
     asks: str | None = None
     """Why a person has to approve it."""
     failed: bool = False
-    """Nothing but a person's word lets it run: no policy."""
+    """A hook failed: only a person can let the call run, and no policy."""
 
 
 class HookRuns:
-    """Of one turn or call. `actions`: what was done, in order."""
+    """The hooks of one turn or call. `actions`: what they did, in order."""
 
     def __init__(self, agent: Agent, turn: Callable[[], TurnContext] = TurnContext, *, summary: bool = False) -> None:
-        """`turn` makes what the model's hooks are given."""
+        """`turn` makes the context that the model's hooks are given."""
         self._agent = agent
         self._turn = turn
         self._summary = summary
@@ -88,7 +88,7 @@ class HookRuns:
         self.hidden: frozenset[str] = frozenset()
         """Tools that the model was not shown."""
         self.answer: str | None = None
-        """What one of them says in the place of the model."""
+        """What a hook answers in place of the model."""
 
     @property
     def stopped(self) -> bool:
@@ -97,7 +97,7 @@ class HookRuns:
     # ------------------------------------------------------------ the model
 
     async def before_model(self, request: Request) -> Request:
-        """What the model is sent, unless there is an `answer` after this. Raises ApplicationError for a stall."""
+        """The request as hooks left it; not sent if there is an `answer` now. Raises ApplicationError to stall."""
         for hook in self._at("before_model"):
             given = ModelInput(
                 messages=tuple(request.messages),
@@ -123,7 +123,7 @@ class HookRuns:
         return request
 
     async def after_model(self, reply: Reply) -> Reply:
-        """The reply as it is recorded. Raises ApplicationError for a stall."""
+        """The reply as hooks left it, to be recorded. Raises ApplicationError to stall."""
         for hook in reversed([*self._at("after_model")]):
             said = await self._of_model(hook, "after_model", reply, wanted=Reply)
             if isinstance(said, StopWith):
@@ -137,7 +137,7 @@ class HookRuns:
 
     @cached_property
     def context(self) -> TurnContext:
-        """Of the turn."""
+        """The turn's context."""
         return self._turn()
 
     async def _of_model(self, hook: Hooks, point: HookPoint, given: Any, *, wanted: type) -> Any:
@@ -166,7 +166,7 @@ class HookRuns:
     # ------------------------------------------------------------ tools
 
     async def before_tool(self, call: ToolCall, tool: Tool, context: ToolContext) -> CallVerdict:
-        """Of a call whose arguments fit. Raises Stops, and ApplicationError for a stall."""
+        """What hooks say of a call whose arguments fit. Raises Stops, and ApplicationError to stall."""
         verdict = CallVerdict(call)
         for hook in self._at("before_tool", tool=call.name):
             try:
@@ -199,7 +199,7 @@ class HookRuns:
         return verdict
 
     def with_changes(self, reply: Reply) -> Reply:
-        """The reply with the calls as `before_tool` left them. Raises ApplicationError if it is too large by that."""
+        """The reply with the calls as `before_tool` left them. Raises ApplicationError if that makes it too large."""
         if not self.changed:
             return reply
         parts = (
@@ -214,7 +214,7 @@ class HookRuns:
         return reply.model_copy(update={"message": message})
 
     async def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
-        """The result as it is recorded, with what hooks did to it. Whatever goes wrong here, the tool has run."""
+        """The result as it is recorded, with what hooks did to it. A failed hook raises nothing: the tool has run."""
         for hook in reversed([*self._at("after_tool", tool=call.name)]):
             try:
                 said = await self._said(hook, "after_tool", call, result, context, wanted=_OF_RESULTS)
@@ -236,13 +236,13 @@ class HookRuns:
                 result = result.model_copy(update={"content": said.content, "is_error": said.is_error})
         return result.model_copy(update={"hooks": tuple(self.actions)}) if self.actions else result
 
-    # ------------------------------------------------------------ one of them
+    # ------------------------------------------------------------ a single hook
 
     def _at(self, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
         return hooks_at(self._agent, point, tool=tool)
 
     async def _said(self, hook: Hooks, point: HookPoint, *given: Any, wanted: tuple[type, ...]) -> Any:
-        """Raises HookFailed."""
+        """What the hook returned, checked. Raises HookFailed."""
         *others, context = given
         copies = [hook_answers.own_copy(one) for one in others]
         function = partial(getattr(hook, point), *copies, context)
@@ -282,20 +282,20 @@ class HookRuns:
 
 
 def hooks_at(agent: Agent, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
-    """Those that do something there; for a tool's calls, if one is named."""
+    """The agent's hooks that have a method for this point; if a tool is named, only those for its calls."""
     for hook in agent.hooks:
         if has(hook, point) and (tool is None or hook.tools is None or tool in hook.tools):
             yield hook
 
 
 def seconds_at(agent: Agent, tool: str) -> float:
-    """How long hooks may take beside a run of the tool."""
+    """How long the hooks around a run of the tool may take together."""
     points: tuple[HookPoint, ...] = ("before_tool", "after_tool")
     return sum(hook.timeout.total_seconds() for point in points for hook in hooks_at(agent, point, tool=tool))
 
 
 def stopped(reply: Reply, text: str) -> Reply:
-    """A reply of that text alone, which cost what the other did."""
+    """A reply of that text alone, with the usage of the reply that it replaces."""
     message = Message(role="assistant", parts=(Text(text=text),))
     return reply.model_copy(update={"message": message, "stop": "end", "details": {}})
 
@@ -333,7 +333,7 @@ def _reply_problem(before: Reply, after: Reply) -> str:
 
 
 async def _check_change(before: ToolCall, after: ToolCall, tool: Tool, context: ToolContext) -> None:
-    """Raises HookFailed for a change that can't be followed."""
+    """Raises HookFailed for a change that a hook may not make."""
     if (before.call_id, before.name) != (after.call_id, after.name):
         raise HookFailed("it returned another call: a hook may change only the arguments")
     if too_deep(after.arguments) or size_of(after.arguments) > max(size_of(before.arguments), MAX_CHANGED_BYTES):

@@ -49,8 +49,8 @@ class NoLongerAvailable(Exception):
 
 
 async def agent_of(agents: Mapping[str, Agent], request: _Request, *, heartbeats: Heartbeats) -> Agent:
-    """The agent that a request is for. If this worker does not host it, raises the error that hands it back; if its
-    store fails, the one that has it asked again while its patience lasts."""
+    """The agent that a request is for. Raises the error that hands the activity back if this worker does not host it.
+    If the agent store fails, raises the error that makes Temporal try again while the store's patience lasts."""
     if not isinstance(agents, HostedAgents):
         agent = agents.get(request.agent)
     elif (agent := agents.at_hand(request.agent)) is None and agents.store is not None:
@@ -99,15 +99,15 @@ def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
     try:
         [value] = arguments
         request: ToolRequest = activity.payload_converter().from_payload(value.payload, ToolRequest)
-    except Exception as error:  # whatever a converter raises for what is none of ours
+    except Exception as error:  # whatever a converter raises for input that is not ours
         name = activity.info().activity_type
         raise _handed_back(f"the activity {name!r}", (), UNBOUNDED_SECONDS) from error
     return request
 
 
 def not_registered(info: activity.Info) -> ApplicationError:
-    """The error of an activity that another workflow asks for and nobody has: the SDK's own, which it would have had
-    if conversations were not on its worker."""
+    """The error of an activity that another workflow asks for and nobody has. It is the one that the SDK raises on a
+    worker without conversations."""
     return ApplicationError(
         f"Activity function {info.activity_type} for workflow {info.workflow_id} is not registered on this worker",
         type=names.NO_ACTIVITY,
@@ -124,8 +124,8 @@ def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> App
 
 
 def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> ApplicationError:
-    """The error that hands the activity back; not retryable once it was handed back for so long. `facts`: for the
-    log."""
+    """The error that hands the activity back; not retryable once it was handed back for `seconds` (None: QUIETLY).
+    `facts`: for the log."""
     info = activity.info()
     delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)
     longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
@@ -140,6 +140,6 @@ def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> A
         type=names.NOT_HOSTED,
         non_retryable=not again,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),
-        # Temporal's own line on it would be a traceback; ours is the one above.
+        # Otherwise Temporal would log a traceback; the line above is enough.
         category=ApplicationErrorCategory.BENIGN,
     )

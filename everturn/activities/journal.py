@@ -1,8 +1,8 @@
-"""What a worker has in hand, on disk: so that others on the same machine can hand it back at once when it dies.
+"""Says on disk what a worker runs, so that others on the same machine can hand it back at once when the worker dies.
 
-Temporal notices a lost worker by its silence, which takes seconds. The kernel knows at once, and frees the lock on its
-journal, which names the activities that were running. A worker that starts, or that runs beside it, finds that, and
-fails them for it, to be run again.
+Temporal notices a lost worker by its silence, which takes seconds. The kernel knows at once, and frees the lock on the
+worker's journal, which names the activities that were running. Another worker finds the free journal, be it one that
+starts or one that runs already. It fails these activities in the dead worker's place, so that Temporal runs them again.
 
 What is in the folder is not trusted: only files that a worker of this user made are read or removed, and nothing in
 one of them can stop a worker, or fail what a living one runs.
@@ -40,7 +40,7 @@ from everturn.private_files import NotPrivate, PrivateFolder, identity_of
 _log = get_logger("everturn.worker")
 
 MAX_BYTES = 1024 * 1024
-"""A journal that gets longer is written anew, with what is in hand."""
+"""A longer journal is written anew, with only what still runs."""
 
 MAX_READ_BYTES: Final = 8 * MAX_BYTES
 """A longer file is not a journal."""
@@ -50,13 +50,13 @@ MAX_HEADER_BYTES: Final = 8 * 1024
 CANCEL_REQUESTED = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
 
 STALE_SECONDS = 24 * 3600.0
-"""Temporal has long noticed what a worker lost that has been dead for a day: its journal is only litter by then."""
+"""When a worker has been dead for a day, Temporal has long noticed what it lost, and its journal is only litter."""
 
 LOOK_SECONDS = 0.5
 """Between two looks at the other workers' journals."""
 
 SETTLED_SECONDS: Final = 2.0
-"""So long after its last change, a folder that shows the same time is the same."""
+"""Only if a folder's last change is older than this does its time show whether it has changed again."""
 
 RPC_TIMEOUT = timedelta(seconds=5)
 
@@ -96,10 +96,10 @@ class Journal:
         self._header: dict[str, str] = {}
         self._held: dict[str, Task] = {}
         self._passed: set[str] = set()
-        """Names of files that are none of ours; looking at them again and again would cost more than turns do."""
+        """Names of files that are not ours; to look at them again and again would cost more than turns do."""
         self._listed: frozenset[str] = frozenset()
         self._listed_at = 0.0
-        """As the folder was when it changed at that time."""
+        """When the folder changed; `_listed` holds its names since then."""
 
     def __enter__(self) -> Self:
         try:
@@ -122,7 +122,7 @@ class Journal:
         self._name, self._identity = name, identity_of(os.fstat(descriptor))
         self._header = _header(self._scope, self._identity[1])
         self._descriptor = descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # before its first line: an empty one is nobody's
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # before its first line: others pass over an empty file
         self._size = self._header_size = _written(descriptor, [self._header], at=0)
 
     def __exit__(self, *_: object) -> None:
@@ -135,7 +135,7 @@ class Journal:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None and self._folder:
             with suppress(OSError):
-                # Before its lock goes: it would look like that of a dead worker.
+                # Before its lock goes: without the lock, it would look like that of a dead worker.
                 self._folder.remove(self._name, self._identity)
             with suppress(OSError):  # what a full disk did not take
                 os.close(descriptor)
@@ -155,7 +155,7 @@ class Journal:
         if self._descriptor is None:
             return
         try:
-            if not self._held:  # what was in hand is nobody's business any more
+            if not self._held:  # nothing runs now, and nobody needs the old lines
                 os.ftruncate(self._descriptor, self._header_size)
                 self._size = self._header_size
             elif self._size > self._max_bytes:
@@ -168,20 +168,20 @@ class Journal:
             self._end()
 
     def _write_anew(self, descriptor: int) -> None:
-        # Over what is there, and then cut: whoever reads meanwhile, or after a kill, finds all that is in hand.
+        # Written over the old lines, then cut: who reads it meanwhile, or after a kill, finds all that is running.
         self._size = _written(descriptor, [self._header, *self._held.values()], at=0)
         os.ftruncate(descriptor, self._size)
 
     # ------------------------------------------------------------ the journals of others
 
     async def watch(self, client: Client) -> None:
-        """Hands back what workers before and beside this one had in hand when they died. Never returns."""
+        """Hands back what other workers of this machine were running when they died. Never returns."""
         while True:
             await self.hand_back(client)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def hand_back(self, client: Client) -> int:
-        """Fails what dead workers had in hand, and returns how many tasks that were."""
+        """Fails the open tasks of dead workers, and returns how many there were."""
         try:
             tasks = await asyncio.to_thread(lambda: list(self._orphans()))  # the disk may be slow
             some = asyncio.Semaphore(RPCS_AT_ONCE)
@@ -198,21 +198,21 @@ class Journal:
         if self._folder is None:
             return
         names = self._names(self._folder)
-        self._passed &= names  # of those that are gone, nothing is remembered
+        self._passed &= names  # files that are gone need not be remembered
         dead = [task for name in names - self._passed for task in self._found_in(name, self._read_dead)]
         if dead:
-            # Read after the dead ones, and whatever their scope is: one server may have two names.
+            # The living are read after the dead, and whatever their scope is: one server may have two names.
             living = {task["token"] for name in self._names(self._folder) for task in self._found_in(name, self._read)}
             living |= set(self._held)
             yield from (task for task in dead if task["token"] not in living)
 
     def _names(self, folder: PrivateFolder) -> frozenset[str]:
-        """Of the others' journals. They are listed only if the folder has changed: there may be hundreds."""
+        """The names of the others' journals. The folder is listed only if it has changed: it may hold hundreds."""
         try:
             changed_at = folder.changed_at()
             if changed_at != self._listed_at:
                 self._listed = frozenset(name for name in folder.names() if _NAME.fullmatch(name))
-                # Its clock ticks some times a second: what comes within the same tick would never be seen.
+                # The folder's clock ticks some times a second: a change within the same tick would never be seen.
                 self._listed_at = changed_at if changed_at < time.time() - SETTLED_SECONDS else 0.0
         except OSError:  # somebody clears the folder, or hides it
             return frozenset()
@@ -254,8 +254,8 @@ class Journal:
 
 
 def forget(conversations: Collection[str], folder: Path | None = None) -> tuple[int, int]:
-    """Removes the journals of dead workers in which nothing but these conversations is open; how many those were, and
-    how many others name one of them. They hold no more of it than its id and the names of activities."""
+    """Removes the journals of dead workers in which only these conversations have open tasks. Returns how many those
+    were, and how many others name one of the conversations: they hold only its id and the names of activities."""
     removed = left = 0
     try:
         opened = PrivateFolder(default_folder() if folder is None else folder)
@@ -291,7 +291,7 @@ def task_of(info: Any) -> Task:
 
 
 def _written(descriptor: int, lines: list[dict[str, str]], *, at: int) -> int:
-    """How many bytes that took. Raises OSError."""
+    """Writes the lines, and returns how many bytes they took. Raises OSError."""
     content = b"".join([to_json(line) + b"\n" for line in lines])
     if os.pwrite(descriptor, content, at) != len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -303,7 +303,7 @@ def _header(scope: dict[str, str], file_number: int) -> dict[str, str]:
 
 
 def _header_of(descriptor: int) -> dict[str, str]:
-    """Of the file's own. Raises _NoJournal."""
+    """The header of the file. Raises _NoJournal if it has none, or a copied one."""
     first, ended, _ = os.pread(descriptor, MAX_HEADER_BYTES, 0).partition(b"\n")
     header = _strings(first) if ended else None
     if header is None or any(header.get(name) != value for name, value in _KIND.items()):
@@ -314,7 +314,7 @@ def _header_of(descriptor: int) -> dict[str, str]:
 
 
 def _tasks_in(descriptor: int) -> list[Task]:
-    """What was begun and not ended. Raises _NoJournal if the file is too long."""
+    """The tasks that were begun and not ended. Raises _NoJournal if the file is too long."""
     content = b""
     while len(content) <= MAX_READ_BYTES and (more := os.pread(descriptor, MAX_BYTES, len(content))):
         content += more
@@ -366,8 +366,8 @@ async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore) -> Non
 
 
 async def _last_words(client: Client, task: Task) -> list[dict[str, Any]]:
-    """What a cancelled model turn had said: its conversation waits for that, and with its end, Temporal forgets its
-    heartbeats. Raises RPCError."""
+    """What a cancelled model turn had said, for which its conversation waits. Temporal forgets the heartbeats when the
+    activity ends, so they are read before. Raises RPCError."""
     if task["activity"] != names.CALL_MODEL:
         return []
     handle = client.get_workflow_handle(task["conversation"], run_id=task["run"])
@@ -381,7 +381,7 @@ async def _last_words(client: Client, task: Task) -> list[dict[str, Any]]:
 
 
 async def release(client: Client, conversation: str, run: str) -> None:
-    """Lets any worker take the conversation's next step, which would wait for its dead worker's own queue first.
+    """Lets any worker take the conversation's next workflow task, which would otherwise wait for the dead worker first.
     Raises RPCError."""
     await client.workflow_service.reset_sticky_task_queue(
         ResetStickyTaskQueueRequest(

@@ -1,5 +1,5 @@
-"""A response that a provider works on in the background: the next try of its turn finds it in the first heartbeat
-detail, and what nobody waits for any more is cancelled (decision 0028)."""
+"""A response that a provider works on in the background. Its id is in the first heartbeat detail, where the next try of
+its turn finds it. A response that nobody waits for any more is cancelled (decision 0028)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KeptResponse:
 
     @property
     def response_id(self) -> str:
-        """Empty if none was begun, or of another model, which a deploy may have brought."""
+        """Empty if none was begun, or if it was begun by another model: a deploy may have changed it."""
         kept = left().get(RESPONSE)
         known = isinstance(kept, dict) and kept.get("model") == self._model.name
         return str(kept.get("id") or "") if isinstance(kept, dict) and known else ""
@@ -43,7 +43,7 @@ class KeptResponse:
 
     @asynccontextmanager
     async def awaited(self) -> AsyncIterator[None]:
-        """What runs inside waits for it. If that is not to be tried again, nobody pays for the rest."""
+        """The block waits for the response. If it fails for good, the response is cancelled to save its cost."""
         try:
             yield
         except asyncio.CancelledError:

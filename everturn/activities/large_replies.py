@@ -1,7 +1,8 @@
-"""Replies that are larger than a payload, such as those with generated pictures: paid for, and never asked for again.
+"""Cuts replies that are larger than a payload, such as those with generated pictures: they are paid for, so they are
+never asked for again.
 
-With external storage they stay whole. Without it, what is large goes into the artifact store and a notice takes its
-place; without that, the notice says what was lost, and how the next one is kept.
+With external storage they stay whole. Without it, large parts go into the artifact store, and a notice takes their
+place. Without an artifact store, the notice says that they are lost, and how to keep the next ones.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _log = get_logger("everturn.turn")
 
 
 async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Reply:
-    """The reply, as large as a payload may be."""
+    """The reply, cut to what a payload may hold."""
     reply = _flat(reply)
     size = size_of(reply.message)
     if size <= MAX_REPLY_BYTES:
@@ -58,7 +59,7 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     parts = reply.message.parts
     large = _too_large(parts, limit)
     rest = size - sum(size_of(parts[index]) for index in large)
-    # So many small parts that these have to be cut, too.
+    # Whether there are so many small parts that these have to be cut, too.
     everywhere = rest + len(large) * SMALL_BYTES > limit
     keep = [part for index, part in enumerate(parts) if everywhere or index in large]
     name = await _kept(keep, turn=turn, artifacts=artifacts)
@@ -66,14 +67,14 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     room = max(SMALL_BYTES, (limit - rest) // max(1, len(large)))
     shorter = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(keep), kept_as=name or None)
-    # What the provider's own parts refer to may be gone: a message of no provider is encoded without such references.
+    # A provider's own parts may refer to what was cut. A message of no provider is encoded without such references.
     message = Message(role=reply.message.role, parts=shorter)
     (message,) = [_cut_everywhere(message, notice, limit)] if everywhere else cut([message], limit)
     return reply.model_copy(update={"message": message})
 
 
 def _cut_everywhere(message: Message, notice: str, limit: int) -> Message:
-    """The message in so many bytes, with one notice for all that is cut, before its calls."""
+    """The message cut to `limit` bytes, with one notice for all that was cut, which stands before the calls."""
     told = Text(text=f"\n[The reply was too large and was cut. {notice}]")
     (made,) = cut([message], limit - size_of(told) - 1)
     calls = [index for index, part in enumerate(made.parts) if isinstance(part, ToolCall)]
@@ -82,7 +83,7 @@ def _cut_everywhere(message: Message, notice: str, limit: int) -> Message:
 
 
 def _flat(reply: Reply) -> Reply:
-    """The reply without what is nested so deeply that nobody could read it again."""
+    """The reply without values that are nested too deeply to be read again."""
     parts = tuple(map(_flattened, reply.message.parts))
     if parts == reply.message.parts:
         return reply
@@ -92,7 +93,7 @@ def _flat(reply: Reply) -> Reply:
 def _flattened(part: Part) -> Part:
     match part:
         case ToolCall() if too_deep(part.arguments) or too_deep(part.extra):
-            # As arguments that are no JSON object: they can't be read, and the model is told.
+            # Like arguments that are no JSON object: the model is told that they can't be read.
             return part.model_copy(update={"arguments": {}, "unparsed": None, "extra": {TOO_DEEP: True}})
         case ServerToolUse() | Opaque() if too_deep(part.data):
             return Text(text=f"\n[Left out because it is nested too deeply: {part.kind}.]\n")
@@ -103,7 +104,7 @@ def _flattened(part: Part) -> Part:
 
 
 def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
-    """The largest parts, by index: without them, the others fit."""
+    """The indices of the largest parts: if these are cut, the reply fits."""
     sizes = {index: size_of(part) for index, part in enumerate(parts)}
     total = sum(sizes.values())
     large: set[int] = set()

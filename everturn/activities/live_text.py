@@ -1,6 +1,6 @@
-"""What a model says, put onto the lane beside Temporal while it says it.
+"""Writes a reply onto the lane beside Temporal while the model writes it.
 
-A write takes what has come since the last one: it waits for no clock, and never holds up the turn.
+Each write takes what has come since the last one. It waits for no timer, and never holds up the turn.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from everturn.payloads import ModelRequest
 from everturn.streamed import LiveAt, Piece, Streamed, chars_of
 
 AGAIN_SECONDS: Final = 1.0
-"""After a write that failed. What comes meanwhile goes with the next one, up to MAX_CHARS."""
+"""How soon a write comes after one that failed. It takes what came meanwhile, up to MAX_CHARS."""
 
 MAX_CHARS: Final = 200_000
 
 COME_SECONDS: Final = 1.0
-"""After which those who follow are here, if they can reach it."""
+"""How long clients have to come to the lane, if they can reach it."""
 
 _log = get_logger("everturn.live")
 
 _writing: set[asyncio.Task[None]] = set()
-"""The event loop holds its tasks weakly."""
+"""Keeps the tasks alive: the event loop holds them weakly."""
 
 
 def live_text(lane: Lane, request: ModelRequest) -> LiveText:
-    """For the try that runs here."""
+    """The live text of the try that runs here."""
     info = activity.info()
     key = TurnKey(info.namespace, info.workflow_run_id or "", info.activity_id)
     return LiveText(lane, key, turn=request.turn, attempt=info.attempt, announced=request.live_at)
 
 
 class LiveText:
-    """Of one try of a turn."""
+    """The live text of one try of a turn."""
 
     def __init__(self, lane: Lane, key: TurnKey, *, turn: int, attempt: int, announced: LiveAt | None = None) -> None:
         self._lane = lane
@@ -48,20 +48,20 @@ class LiveText:
         self._attempt = attempt
         self._announced = announced
         self._first_at: float | None = None
-        """When something was said first."""
+        """When the first text came."""
         self._new: list[Piece] = []
         self._at = 0
-        """So many characters were written."""
+        """How many characters were written."""
         self._pump: asyncio.Task[None] | None = None
         self._ended = False
 
     def begin(self) -> LiveAt | None:
-        """Where it can be had, if its request does not say so already; None if that holds. `end` has to follow."""
+        """Where the text can be had; None if that is still where the request says. `end` has to follow."""
         return self._lane.begin(self._key, self._attempt, self._announced)
 
     @property
     def is_followed(self) -> bool:
-        """Whether somebody may hear it here: at first, they are given time to come."""
+        """Whether somebody may follow on the lane. At first always true: clients are given time to come."""
         first = self._first_at
         return first is None or time.monotonic() - first < COME_SECONDS or self._lane.is_followed(self._key)
 

@@ -1,9 +1,9 @@
-"""Counts the tries of an activity that were lost with their worker, so that no call goes on killing workers for ever.
+"""Counts the tries of an activity that were lost with their worker, so that no call kills workers for ever.
 
-A try that fails says so, and leaves word in the first heartbeat detail, which Temporal keeps for the next try; one that
-is lost says nothing. A call that only shared the worker with one that kills is lost together with it: from the second
-loss on, those that were lost run one at a time on each worker. From then on, a tool call is to blame only for the tries
-that were lost when it ran alone: others, on their way there or waiting, may have had no time to say anything.
+A try that fails says so in the first heartbeat detail, which Temporal keeps for the next try. A try that is lost says
+nothing. A call may be lost only because another call killed the worker of both. So after its second loss, a call runs
+alone: of the calls that were lost before, each worker runs one at a time. From then on, only tries that were lost while
+the call ran alone count against it: a call that was about to wait, or waited, may have had no time to say anything.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from everturn.activities.user_activities import is_users_own
 from everturn.records import Message
 
 MOST_OF_A_TOOL = 5
-"""Then the model is told. Two in company, three alone: nothing else was to blame for those."""
+"""After so many lost tries of a tool call, the model is told: two beside other calls, and three alone."""
 
 MOST_GIVEN_UP = 2
-"""Calls of one tool that were told so, since a user said something: further ones are not run."""
+"""After so many calls of one tool were given up since a user said something, further calls of it are not run."""
 
 MOST_OF_A_PLAN = 3
-"""Then a reply is planned without the user's predicates and validators."""
+"""After so many lost tries of a model turn, its reply is planned without the user's predicates and validators."""
 
 MOST = 10
-"""Of everything else: of a model turn, say, that shared its workers with others. Then it fails, and so says why."""
+"""After so many lost tries, any activity of everturn's fails and says why."""
 
 IN_COMPANY = 2
-"""So often a call is lost before it is run alone."""
+"""How often a call is lost before it runs alone."""
 
 ALONE_SECONDS = 15.0
-"""How long the next one waits for it. A call that kills its worker usually does so within seconds."""
+"""How long a call keeps the next one waiting. A call that kills its worker usually does so within seconds."""
 
 LONGEST_WAIT_SECONDS = 2.0
-"""How long a call waits for its turn, before it is handed back: its time-out at the server is running."""
+"""How long a call waits for its turn before it is handed back to the server, where its time-out is running."""
 
 MOST_MET = 10_000
 
 BACK_IN = timedelta(seconds=1)
 
 SETTLE_SECONDS = 0.25
-"""A pause before it begins, so that the calls that came with it can first leave word that they wait."""
+"""A pause before a call begins alone: in it, the calls that came with it can report that they wait."""
 
 LOST, AT, RAN, ALONE = "everturn_lost", "everturn_at", "everturn_ran", "everturn_alone"
-"""What a try leaves: how many tries were lost before try AT, whether AT is lost too if it ends without a word, and how
-many were lost before it when they ran alone."""
+"""The keys of what a try leaves to the next. LOST: how many tries were lost before try AT. RAN: whether try AT is lost,
+too, if it ends without a word. ALONE: how many tries before AT were lost while they ran alone."""
 
 _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
 
 
 def given_up(messages: Sequence[Message]) -> frozenset[str]:
-    """The tools whose calls, since a user last said something, took their workers with them again and again: a model
-    that is told of one may just call again."""
+    """The tools of which MOST_GIVEN_UP calls lost their workers since a user last said something, and were given up. A
+    model that is told so once may just call the tool again."""
     times: Counter[str] = Counter()
     for message in reversed(messages):
         if message.role == "user":
@@ -92,7 +92,7 @@ def leave(**facts: Any) -> None:
 def lost() -> int:
     """How many tries of this activity were lost before this one."""
     info = activity.info()
-    if info.attempt == 1 or info.is_local:  # tries of local ones leave no word
+    if info.attempt == 1 or info.is_local:  # a local activity has no heartbeats to leave it in
         return 0
     found = left()
     at = int(found.get(AT, 0))
@@ -104,7 +104,8 @@ def lost() -> int:
 
 
 def blamed() -> int:
-    """How many of the lost tries a call is to blame for: the first, for which nobody knows, and those alone."""
+    """How many of its lost tries count against a call: the first IN_COMPANY ones, whose cause nobody knows, and those
+    that were lost while it ran alone."""
     return min(lost(), IN_COMPANY) + _lost_alone()
 
 
@@ -157,7 +158,8 @@ class Alone:
 
     @asynccontextmanager
     async def if_lost_before(self) -> AsyncIterator[None]:
-        """If this call was lost before, no other such call begins here until the block ends, or for ALONE_SECONDS."""
+        """If this call was lost IN_COMPANY times, no other such call begins on this worker until the block ends, or
+        for ALONE_SECONDS."""
         before, alone = lost(), _lost_alone()
         if before < IN_COMPANY:
             yield
@@ -198,7 +200,7 @@ class LocalTries:
 
     def __init__(self) -> None:
         self._met: OrderedDict[str, None] = OrderedDict()
-        """Runs that this process has looked up: what is lost from now on is lost with it."""
+        """Runs that this process has looked up. A later loss would be that of this process, so one look is enough."""
 
     async def lost(self) -> int:
         info = activity.info()

@@ -17,7 +17,7 @@ from everturn.logs import get_logger
 CURE = "Start it, or set McpServer(optional=True) to go on without it. `resume` asks again."
 
 ONCE_TRIES = 6
-"""For a call of a run-once tool, which Temporal does not try again: half a minute in all."""
+"""How often a run-once call asks for the list, as Temporal does not try it again: half a minute in all."""
 FIRST_WAIT_SECONDS = 0.5
 
 LONGEST_WAIT = timedelta(seconds=30)
@@ -30,7 +30,7 @@ class NeverListed(Exception):
 
 
 async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
-    """The agent with all its tools. Raises what makes Temporal try again, and then what stalls the conversation."""
+    """The agent with all its tools. Raises ApplicationError: to be tried again, or to stall when patience is over."""
     try:
         return await toolsets.agent(agent)
     except NotListed as error:
@@ -47,8 +47,8 @@ async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
 
 
 async def for_call(toolsets: Toolsets, agent: Agent, name: str) -> Agent:
-    """The agent with the tool of this name, if any of its servers has it. Raises what makes Temporal try again, and
-    then NeverListed."""
+    """The agent with the tool of this name, if any of its servers has it. Raises ApplicationError to be tried again,
+    and NeverListed when patience is over."""
     info = activity.info()
     once = info.retry_policy is not None and info.retry_policy.maximum_attempts == 1
     for attempt in range(ONCE_TRIES if once else 1):

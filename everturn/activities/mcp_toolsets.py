@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from everturn.agent import Agent
 
 START_SECONDS = 10.0
-"""How long a worker waits for its servers before it begins; turns wait for what is not there by then."""
+"""How long a starting worker waits for its servers. Turns then wait for the servers that are still missing."""
 
 LIST_SECONDS = 30.0
 
 REFRESH_SECONDS = 5.0
-"""How long a turn waits for a list that is there already, in an older form."""
+"""How long a turn waits for a new list if there is an older one."""
 AGAIN_SECONDS = 30.0
-"""How soon that is tried again."""
+"""How soon a new list is asked for again after that failed, if there is an older one."""
 
 MOST_MET = 1_000
-"""Servers of agents that a store has, each as one agent has it."""
+"""So many servers of agents from the agent store are remembered, counted once for each agent."""
 
 _log = get_logger("everturn.mcp")
 
 
 class NotListed(Exception):
-    """A server's tools are not known yet: it can't be reached. The words are a cause."""
+    """A server's tools are not known yet: it can't be reached. The message is the cause of a stall."""
 
     def __init__(self, server: McpServer, why: str) -> None:
         super().__init__(f"The tools of MCP server {server.label!r} can't be listed: {why}.")
@@ -89,10 +89,10 @@ class Toolsets:
         await self._connections.close()
 
     async def agent(self, agent: Agent, *, wanted: str = "") -> Agent:
-        """The agent with the tools that its servers have now. `wanted`: a tool that it has to have, if any server has
-        it; servers that can't be reached don't matter then, if it is found.
+        """The agent with the tools that its servers have now. `wanted`: the name of a tool that is needed. If a server
+        has it, servers that can't be reached do not matter.
 
-        Raises NotListed for a server that was never reached and is not optional."""
+        Raises NotListed for a server that was never reached, unless it is optional and no tool is wanted."""
         if not agent.mcp_servers:
             return agent
         toolsets = [self._toolset(server) for server in agent.mcp_servers]
@@ -109,7 +109,7 @@ class Toolsets:
         return made
 
     def _toolset(self, server: McpServer) -> _Toolset:
-        """That of an agent of the store is made as it is met, and goes as others are."""
+        """The server's toolset. For an agent of the store it is made on first use, and may be forgotten again."""
         if (known := self._toolsets.get(id(server)) or self._met.get(id(server))) is not None:
             return known
         check_installed()
@@ -121,7 +121,7 @@ class Toolsets:
     # ------------------------------------------------------------ lists
 
     async def _refreshed(self, toolset: _Toolset, *, at_once: bool = False) -> NotListed | None:
-        """Lists the tools if that is due. What was listed before stays if that fails."""
+        """Lists the tools if that is due. If that fails, the older list stays."""
         async with toolset.lock:
             if not (toolset.due or at_once):
                 return None
@@ -142,7 +142,7 @@ class Toolsets:
         from everturn.tools.mcp.listing import ListedTool, listed, tools_of
 
         server, connection = toolset.server, self._connections.to(toolset.server)
-        toolset.stale = False  # a change that is told of meanwhile makes it stale again
+        toolset.stale = False  # if the server reports a change meanwhile, it is stale again
         known = toolset.tools is not None
         limit = REFRESH_SECONDS if known else LIST_SECONDS + server.start_timeout.total_seconds()
         try:
@@ -171,7 +171,8 @@ class Toolsets:
                 toolset.stale = True
 
     def _with(self, agent: Agent, toolsets: Sequence[_Toolset]) -> Agent:
-        """The same object while nothing changes. What the agent has itself goes before what a server calls alike."""
+        """The agent with these tools; the same object while nothing changes. A tool of the agent's own goes before a
+        server's tool of the same name."""
         lists = tuple(one.tools for one in toolsets)
         before = self._completed.get(agent)
         if before and len(before[0]) == len(lists) and all(a is b for a, b in zip(before[0], lists, strict=True)):

@@ -91,7 +91,7 @@ class ModelTurns:
         self._specs: WeakKeyDictionary[Agent, tuple[ToolSpec, ...]] = WeakKeyDictionary()
         self._namespace = namespace
         self._half_told: dict[str, None] = {}
-        """Conversations that were told of a namespace that had not said all of itself."""
+        """Conversations that were told the namespace's facts before all of these were known."""
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
@@ -145,7 +145,7 @@ class ModelTurns:
     async def _decided(
         self, agent: Agent, request: ModelRequest, messages: Sequence[Message]
     ) -> tuple[Agent, RecordedPrompt | None]:
-        """The agent as it is for this turn, and what that comes to; None if it is the same for all turns."""
+        """The agent as it is for this turn, and its prompt to record; None if the agent is the same for all turns."""
         made = await decided(agent, partial(self._contexts.of_turn, request), messages)
         if made is agent or request.summarise:
             return made, None
@@ -158,12 +158,12 @@ class ModelTurns:
     async def _follow_up(
         self, agent: Agent, request: ModelRequest, reply: Reply, hooks: HookRuns, messages: Sequence[Message]
     ) -> tuple[Reply, tuple[PlannedCall, ...], JsonValue, str | None]:
-        """The reply as hooks let it be, and its plan; or its output and what is wrong with that. It is paid for:
-        whatever fails here is no reason to ask for another by itself."""
+        """The reply as hooks left it, its plan, its output, and what is wrong with the output. The reply is paid for: a
+        failure here does not ask the model again by itself."""
         if hooks.stopped:
             return reply, (), None, None
         careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
-        # Without a number, the agent's own limit holds: but not that of one that has taken over.
+        # Without a number, the agent's own limit holds, unless the agent has taken over from another.
         left = MAX_PLANNED_CALLS if request.calls_left is None and request.signed else request.calls_left
         try:
             plan = await plan_calls(
@@ -196,8 +196,8 @@ class ModelTurns:
         return self._prefixes.remember(request.digest, prefix, delta)
 
     async def _facts(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
-        """For a conversation that this worker meets, that was not told all of them yet, that is to stay with a version,
-        or whose agent has other limits now. Once it was handed on, its limits are those of its first agent."""
+        """What a conversation is told if this worker meets it, if it was not told all yet, if it is to stay with a
+        version, or if its agent has other limits now. After a handoff, it keeps the limits of its first agent."""
         version = agent.full_name if "@" in agent.full_name else ""
         limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
         others = mark_of(limits) != request.limits_mark and not request.signed
@@ -213,7 +213,7 @@ class ModelTurns:
         return WorkerFacts(agent=version, model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
     def _reply_stream(self, beat: Heartbeat, agent: Agent, request: ModelRequest) -> ReplyStream | None:
-        """None if a hook is to see the reply before anybody else does."""
+        """The stream of the reply; None if a hook is to see the reply before anybody else does."""
         if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
             return None
         return self._streaming.begin(beat, request, cost=partial(_cost, agent, request))
@@ -221,7 +221,7 @@ class ModelTurns:
     async def _summary(
         self, agent: Agent, request: ModelRequest, prefix: Sequence[Message], spent: Spent
     ) -> ModelReply:
-        """The model's summary of what is old, as the message that stands for it from now on."""
+        """The model's summary of the old messages, as the message that stands for them from now on."""
         wanted = agent.compaction
         old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
         if not old:
@@ -249,7 +249,7 @@ class ModelTurns:
         *,
         reply_stream: ReplyStream | None = None,
     ) -> Reply:
-        """The model's reply as hooks left it, or what they say in its place."""
+        """The model's reply as hooks left it, or what a hook answers in its place."""
         question = self._question(agent, request, messages)
         if (text := hook_runs.stopped_before(messages)) is not None:
             return hooks.answered(question, text)
@@ -362,7 +362,7 @@ class ModelTurns:
         except ConversationError as error:
             raise activity_errors.final(error) from None
         if len(prefix) < request.position:
-            # A model that is not shown all answers what was never asked.
+            # A model that is not shown all messages would answer what was never asked.
             raise activity_errors.final(
                 ConversationError(
                     f"{request.position - len(prefix)} of the {request.position} messages before turn {request.turn} "
@@ -373,7 +373,7 @@ class ModelTurns:
         _log.info("prefix.read", messages=len(prefix))
         if request.digest and (found := digest_of(prefix)) != request.digest:
             # The history is the truth. This can happen after an upgrade that writes a record differently; so the
-            # prefix is remembered as what it is, and nobody is given it for the one that was asked for.
+            # prefix is remembered under its own digest, and never taken for the one that was asked for.
             _log.warning("prefix.digest_differed", messages=len(prefix))
             request = request.model_copy(update={"digest": found})
         return request, prefix, results

@@ -1,5 +1,5 @@
-"""Whether a Nexus endpoint is there. Scheduling an operation for one that is not fails the workflow task, again and
-again, and nobody would be told."""
+"""Checks that a Nexus endpoint is there. To schedule an operation for one that is not would fail the workflow task,
+again and again, and nobody would be told."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from everturn.payloads import ToolRequest
 from everturn.temporal_errors import passes
 
 _NOT_SAID = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
-"""A server that keeps its list of endpoints to operators, as Temporal Cloud does."""
+"""Answers of a server that shows its list of endpoints to operators only, as Temporal Cloud does."""
 
 
 async def check(request: ToolRequest) -> None:
-    """Raises the error that hands the call back if the request's endpoint is not there: somebody may make it."""
+    """Raises the error that hands the call back if the request's endpoint is not there: somebody may still make it."""
     service = activity.client().operator_service
     try:
         found = await service.list_nexus_endpoints(ListNexusEndpointsRequest(name=request.endpoint))

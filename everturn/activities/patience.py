@@ -1,4 +1,4 @@
-"""How long what failed is tried again: patience is a time, and only failures spend it.
+"""How long an activity that fails is tried again. Patience is a time, and only failures spend it.
 
 Each reported failure adds how long its try took and the wait that follows. A worker that is lost, a deploy or an outage
 of the workers reports nothing and so spends nothing. What is spent goes from try to try in the heartbeat details, which
@@ -19,7 +19,7 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
 
 FIRST_WAIT_SECONDS = 0.2
-"""Of Temporal, before it tries a failed activity again by itself: see timeouts.py. Each later one is twice that."""
+"""How long Temporal itself waits before it retries a failed activity: see timeouts.py. Each later wait doubles."""
 
 SPENT = "everturn_spent_seconds"
 

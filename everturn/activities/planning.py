@@ -36,14 +36,15 @@ from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 
 MAX_PLANNED_CALLS = 512
-"""Of one reply. More are hardly a plan but a loop in the model: it is told so."""
+"""Of one reply. More are probably a loop in the model, which is told so."""
 
 
 AT_ONCE = 32
 """Calls whose arguments are checked and whose predicates are asked at the same time."""
 
 TEXT_CHARS = (4_000, 120, 20)
-"""Of what a call is told: so many, unless the plan is too large to go to the workflow together with the reply."""
+"""The longest text of a call's plan. The first number holds, unless the plan is then too large to go to the workflow
+together with the reply; then the next one does."""
 
 
 CallContexts = Callable[[ToolCall], ToolContext]
@@ -58,7 +59,7 @@ def _no_context(call: ToolCall) -> ToolContext:
 
 
 INPUTS_TO_TEXT = 10
-"""So many times as many bytes as a text may have characters, of arguments that were converted for an activity."""
+"""Arguments converted for an activity may have so many times as many bytes as a text may have characters."""
 
 
 async def plan_calls(
@@ -74,12 +75,12 @@ async def plan_calls(
     before: SaidBefore = NOTHING_SAID,
     times: ToolTimes = NOT_TIMED,
 ) -> tuple[PlannedCall, ...]:
-    """Raises what hooks raise to stop or to stall.
+    """Raises what hooks raise to stop the answer or to stall the conversation.
 
-    `given_up`: tools that are not run again. `careful`: nothing of the user's runs, since workers were lost with
-    this reply. What a predicate would have decided, a person does; and arguments are checked when the tool runs.
-    `context`: what the predicates and validators of a call are given, and hooks. `before`: what was said before the
-    reply, for the filters of handoffs. `times`: how long tools took so far."""
+    `given_up`: tools that are not run again. `careful`: no user code runs, since workers were lost with this reply. A
+    person decides in place of a predicate, and arguments are checked when the tool runs. `context`: what a call's
+    predicates, validators and hooks are given. `before`: what was said before the reply, for the filters of handoffs.
+    `times`: how long tools took so far."""
     if conclude:
         return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
     left = agent.limits.max_tool_calls if calls_left is None else calls_left
@@ -105,7 +106,7 @@ async def plan_calls(
 
 
 async def _each(plan: Callable[[ToolCall], Awaitable[PlannedCall]], calls: Sequence[ToolCall]) -> list[PlannedCall]:
-    """Together; raises for the first that fails, in the order of the calls, once all have ended."""
+    """The plans, made at the same time. Once all have ended, raises the first error in the order of the calls."""
     if len(calls) <= 1:  # as in most replies: a task of its own takes two more rounds of the event loop
         return [await plan(call) for call in calls]
     planned = await asyncio.gather(*map(plan, calls), return_exceptions=True)
@@ -124,7 +125,7 @@ def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
 
 
 def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
-    """What a call is told may quote the call, which is large; and a reply may have 512 of them."""
+    """The plan in fewer bytes: its text may quote a large call, and a reply may have 512 calls."""
     match plan:
         case RefuseCall(text=text) if len(text) > most:
             return plan.model_copy(update={"text": f"{text[:most]}…"})
@@ -269,7 +270,7 @@ async def _plan_elsewhere(
     run: dict[str, Any],
     read: Callable[[], Awaitable[dict[str, Any]]] | None,
 ) -> PlannedCall:
-    """`read`: its arguments as its types want them; None if they are not looked at."""
+    """`read`: converts the arguments to what the tool's types want; None to leave them as they are."""
     try:
         inputs = await read() if read else None
     except InvalidArguments as error:

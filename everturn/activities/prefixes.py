@@ -16,12 +16,14 @@ from sys import getsizeof
 from everturn.records import Message, ToolResult
 
 MESSAGE_OVERHEAD_BYTES, PART_OVERHEAD_BYTES = 500, 1_000
-"""What a message and each of its parts take in memory beyond their JSON: of short ones, by far the most. Measured."""
+"""What a message and each of its parts take in memory beyond their JSON, as measured. For short ones this is by far the
+most."""
 
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """The messages of a turn, after those of its parent: conversations that begin alike share what they share."""
+    """The messages of one turn, which follow those of its parent. Conversations that begin with the same messages share
+    their nodes."""
 
     digest: str
     parent: _Node | None
@@ -42,7 +44,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A result that the deltas only name."""
+    """A result too large for a delta, which only names it."""
 
     result: ToolResult
     bytes: int
@@ -50,8 +52,8 @@ class _Kept:
 
 
 class Prefixes:
-    """A tree of turns, and results on their way into it. What was not asked for longest goes first, be it a branch or a
-    result. Not thread-safe: it belongs to the worker's event loop."""
+    """A tree of turns, and the results that are to become part of it. If it is too large, what nobody has asked for the
+    longest time goes first, be it a branch or a result. Not thread-safe: it belongs to the worker's event loop."""
 
     def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
         self.max_bytes = max_bytes
@@ -126,7 +128,7 @@ class Prefixes:
 
     def remember_result(self, run_id: str, result: ToolResult) -> None:
         size = _taken(result.model_dump_json(), parts=1)
-        self.forget_results(run_id, [result.call_id])  # that of an attempt before, which nobody got
+        self.forget_results(run_id, [result.call_id])  # an earlier attempt's, which nobody got
         if size > self.max_bytes:
             return
         self._results[run_id, result.call_id] = _Kept(result, size, self._tick())
@@ -166,7 +168,7 @@ class Prefixes:
                 self.bytes -= self._results.popitem(last=False)[1].bytes
 
     def _cut(self, leaf: _Node) -> None:
-        """Forgets a branch, down to where another one goes off."""
+        """Forgets a branch, up to the first node that another branch shares."""
         for node in _upwards(leaf):
             if node.children:
                 break

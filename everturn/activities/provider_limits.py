@@ -1,4 +1,4 @@
-"""A model turn waits here for its provider's limit: in its activity, seen by all, without spending patience."""
+"""Where a model turn waits for its provider's rate limit: in its activity, seen by all, without spending patience."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from everturn.records import Reply
 from everturn.streamed import AtLimit
 
 SHOWN_AFTER_SECONDS = 0.5
-"""A shorter wait is told nobody."""
+"""A shorter wait is not shown."""
 
 _log = get_logger("everturn.limit")
 
@@ -27,7 +27,8 @@ async def within_limit(
     model: Model, ask: Callable[[], Awaitable[Reply]], *, patience: Patience, fallback: str | None
 ) -> Reply:
     """The reply of `ask`, which is called once the provider's limit allows it, and again after a 429. Raises what `ask`
-    raises; for a 429, only if the provider takes nobody's calls for longer than `patience.model`."""
+    raises; for a 429, only if its stream had begun, or if the provider takes nobody's calls for longer than
+    `patience.model`."""
     limit, came = limit_of(model), asyncio.get_running_loop().time()
     longest = patience.max_retry_delay.total_seconds()
     while True:
@@ -64,7 +65,7 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
         if not waiting.done():
             if beat:
                 beat.waits = AtLimit(limit_of=limit.provider, ahead=limit.waiting)
-                if beat.interval <= INTERVAL_SECONDS:  # else each costs, and an ordinary one says it soon
+                if beat.interval <= INTERVAL_SECONDS:  # else each beat costs, and the next ordinary one says it
                     beat.within(0.0)
             stopping = asyncio.ensure_future(activity.wait_for_worker_shutdown())
             try:

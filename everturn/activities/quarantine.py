@@ -1,12 +1,12 @@
-"""After the server's database was restored from a backup: `once` calls that may have run in what was lost wait.
+"""Stops `once` calls that may have run already, after the server's database was restored from a backup.
 
-What happened after the backup is in no history any more, though its effects stay: a payment was made. The conversation
-does it again, often with other call ids, since the model is asked again. So what can be known is this: whatever answers
-a message of before the restore may have been done before; whatever answers a later message was not. Histories say when
+What happened after the backup is in no history any more, but its effects stay: a payment was made. The conversation
+would do it again, often with other call ids, since the model is asked again. This much can be known: a call for a
+message from before the restore may have run already; a call for a later message has not. Histories say when
 messages came, by the server's clock (decision 0043).
 
-A worker notices one thing by itself, whether or not it was told of a restore: that it is given the very try of a call
-that it had begun before. No server does that, unless it has forgotten.
+A worker notices one sign of a restore by itself, even if nobody told it: it is given the very try of a call that it has
+already begun. A server does that only if it has forgotten the first time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_BEGUN: Final = 10_000
 """Tries of `once` calls that a worker remembers."""
 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-"""When a message came of which no history is left."""
+"""Stands for when a message came if no history of it is left."""
 
 _log = get_logger("everturn.tool")
 
@@ -45,19 +45,19 @@ class Quarantine:
         self._begun: OrderedDict[tuple[str, str, int], None] = OrderedDict()
 
     async def check(self, tool: str, request: ToolRequest) -> None:
-        """Raises ApplicationError if this call may have run in what was lost. A person who says to run it all the same
-        has the last word."""
+        """Raises ApplicationError if this call may have run in what was lost. If a person has said to run it anyway, it
+        is not checked."""
         if request.again:
             return
         if why := self._begun_before() or await self._from_before(tool):
             _log.warning("tool.quarantined", tool=tool, why=why)
-            # Temporal's own line on it would be a traceback.
+            # Otherwise Temporal would log a traceback.
             raise ApplicationError(
                 why, type=names.MAY_HAVE_RUN, non_retryable=True, category=ApplicationErrorCategory.BENIGN
             )
 
     def begins(self) -> None:
-        """The call is run now."""
+        """Notes that this try of the call runs now."""
         self._begun[_this_try()] = None
         while len(self._begun) > MOST_BEGUN:
             self._begun.popitem(last=False)
@@ -113,15 +113,15 @@ async def asked_at(client: Client, conversation: str, run: str) -> datetime:
 
 
 def _at_rest(by_history: StateByHistory) -> bool:
-    """Nothing that was said waits for an answer."""
+    """Whether no message waits for an answer."""
     return not (by_history.state.answering or by_history.state.inbox or by_history.overlooks)
 
 
 async def _started_for(
     client: Client, conversation: str, event: HistoryEvent, by_history: StateByHistory, at: datetime
 ) -> datetime:
-    """When the message came that the run began with: a run that goes on with an answer has it from the run before, and
-    an agent that was asked, from who asked it."""
+    """When the message came that the run began with. A run that goes on with an answer has the message from the run
+    before it. An agent that was asked has it from the workflow that asked."""
     began = event.workflow_execution_started_event_attributes
     if began.continued_execution_run_id:
         earlier = await asked_at(client, conversation, began.continued_execution_run_id)
@@ -133,7 +133,7 @@ async def _started_for(
 
 
 async def _asked_of(client: Client, workflow_id: str, run: str) -> datetime:
-    """Of a workflow that asks an agent. What a user's own was asked for, nobody knows but its start."""
+    """The same for a workflow that asks an agent. For a user's own workflow, only its start is known."""
     async for event in client.get_workflow_handle(workflow_id, run_id=run).fetch_history_events(page_size=1):
         began = event.workflow_execution_started_event_attributes
         if began.workflow_type.name == names.CONVERSATION:

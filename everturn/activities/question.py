@@ -36,7 +36,7 @@ def question_of(
 
 
 def with_notes(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages, with a note in those that were cut short: a model takes its own words for whole."""
+    """The messages, with a note in those that were cut short: a model takes its own words to be complete."""
     if not any(message.cut_short for message in messages):
         return messages
     note = Text(text=CUT_SHORT)
@@ -44,8 +44,8 @@ def with_notes(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelSettings:
-    """The settings of a turn that is asked with these messages: a call is forced by what a user said, and not by a
-    result, a pause or a repair, or the model would never come to its answer."""
+    """The settings of a turn with these messages. `tool_choice` forces a call only right after a user's message: after
+    a result, a pause or a repair it does not, or the model would never come to its answer."""
     if settings.tool_choice in _NOT_FORCED or not settings.reset_tool_choice:
         return settings
     latest = messages[-1] if messages else None
@@ -61,7 +61,7 @@ def fallback_after(agent: Agent, failed: Model) -> str | None:
 
 
 def instructions_of(agent: Agent, request: ModelRequest) -> str:
-    """In words by now: what a function says, it has said."""
+    """The instructions as text, with a note if the turn is to conclude. If a function gives them, it has run before."""
     said = agent.instructions if isinstance(agent.instructions, str) else ""
     if request.conclude is None:
         return said

@@ -1,4 +1,4 @@
-"""A final reply as the type that its agent is to end with."""
+"""Reads a final reply as its agent's `output` type."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _log = get_logger("everturn.turn")
 
 
 async def output_of(agent: Agent, reply: Reply, turn: Callable[[], TurnContext[Any]]) -> tuple[JsonValue, str | None]:
-    """A final reply as the agent's `output` type, in JSON, and what is wrong with it; None for other replies. `turn`
-    makes what the type's validators are given."""
+    """A final reply as the agent's `output` type, in JSON, or None and what is wrong with it; twice None for other
+    replies. `turn` makes the context that the type's validators are given."""
     if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
         return None, None
     try:

@@ -17,7 +17,7 @@ _log = get_logger("everturn.tool")
 
 
 async def told_in_the_end(tool: Tool, error: Exception) -> str:
-    """What the model is told when there are no more tries. Until then, raises what makes Temporal try again."""
+    """What the model is told when there are no more tries. Until then, raises the error that makes Temporal retry."""
     text, attempt = await safe_error_text(error), activity.info().attempt
     if tool.effect == "once" and not tool.attaches:
         _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=text)

@@ -1,6 +1,6 @@
-"""What a model says, put into the heartbeats of its turn while it says it.
+"""Puts a reply into the heartbeats of its turn while the model writes it.
 
-The history is not told: Temporal keeps the details of the last heartbeat beside it, and clients ask for them.
+None of this is in the history: Temporal keeps the details of the last heartbeat beside it, and clients ask for them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from everturn.records import Usage
 from everturn.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_chars
 
 RECENT_CHARS = 4_000
-"""What a quick beat holds: many times what comes between two of them."""
+"""What a frequent beat holds: many times the text that comes between two of them."""
 
 MAX_CHARS = 32_000
-"""What a beat holds at most: for those who come late, one goes out every INTERVAL_SECONDS."""
+"""What a beat holds at most. One with all of it goes out every INTERVAL_SECONDS, for clients that come late."""
 
 
 class ReplyStream:
-    """The text and thoughts of one attempt. `every`: seconds between two beats, of which the first comes at once; None
-    if nobody waits for them, and the ordinary beats do. `lane`: where the text goes beside them."""
+    """The text and thoughts of one attempt. `every`: seconds between two beats; the first comes at once. None if
+    the ordinary beats are enough. `lane`: where the text goes beside the beats."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class ReplyStream:
         self._new: list[Piece] = []
         self._pieces: list[Piece] = []
         self._at = 0
-        """So many characters came before `_pieces`."""
+        """How many characters came before `_pieces`."""
         self._silent = True
         self._live_at: LiveAt | None = None
-        """What those who follow are to be told by a beat."""
+        """Where clients can follow the text live, as the next beats say."""
         self._whole_at = 0.0
-        # A beat may come from a thread, in the place of a loop that is blocked.
+        # If the loop is blocked, a beat comes from a thread.
         self._lock = threading.Lock()
         beat.speak, beat.said = self.streamed, self.said
 
@@ -102,7 +102,7 @@ class ReplyStream:
             return self._streamed(at, pieces)
 
     def said(self) -> Streamed:
-        """All of it, or as much of its end as a beat can hold; without pieces if that is nothing."""
+        """All that was said, or as much of its end as a beat can hold; without pieces if nothing was said."""
         with self._lock:
             self._gather()
             return self._streamed(self._at, self._pieces)
@@ -123,7 +123,7 @@ class ReplyStream:
 
     @property
     def _pace(self) -> float | None:
-        """Seconds between two beats; None if the ordinary ones do, for now."""
+        """Seconds between two beats; None if the ordinary beats are enough for now."""
         return None if self._lane and self._lane.is_followed else self._every
 
     def _gather(self) -> None:
@@ -142,12 +142,12 @@ class Streaming:
     """How a worker's turns are followed, if somebody asked for it."""
 
     seconds: float | None
-    """Between two beats; None: with the ordinary ones."""
+    """Between two beats; None if the text goes with the ordinary beats."""
     lane: Lane | None = None
-    """Goes before that: as long as somebody may hear it, the ordinary beats do for those who do not."""
+    """Used before `seconds`: while somebody may follow on the lane, all others get ordinary beats only."""
 
     def begin(self, beat: Heartbeat, request: ModelRequest, *, cost: Callable[[Usage], float | None]) -> ReplyStream:
-        """For the turn that runs here."""
+        """The stream of the turn that runs here."""
         lane = live_text(self.lane, request) if self.lane and request.stream else None
         every = self.seconds if request.stream else None
         attempt = activity.info().attempt

@@ -1,4 +1,4 @@
-"""When an activity of a lost worker is tried again here: frees its conversation from that worker's sticky queue."""
+"""If an activity of a lost worker is tried again here, frees its conversation from that worker's sticky queue."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _log = get_logger("everturn.worker")
 async def take_over() -> None:
     """Releases the conversation from the worker that was lost with this activity's last try, if one was.
 
-    That worker held the conversation too, as a rule: the step that takes this activity's result would be offered to it
-    alone, for two seconds.
+    That worker usually held the conversation, too. Then the workflow task that takes this activity's result would be
+    offered to that worker alone for two seconds.
     """
     info = activity.info()
     if info.attempt == 1 or info.workflow_id is None or info.workflow_run_id is None:
@@ -24,12 +24,12 @@ async def take_over() -> None:
     try:
         if await _was_lost(info.workflow_id, info.workflow_run_id, info.activity_id):
             await release(activity.client(), info.workflow_id, info.workflow_run_id)
-    except RPCError as error:  # it costs two seconds, and nothing else
+    except RPCError as error:  # a failure costs two seconds, and nothing else
         _log.debug("worker.not_released", error=str(error))
 
 
 async def _was_lost(conversation: str, run: str, activity_id: str) -> bool:
-    """Whether the try before this one ended by silence."""
+    """Whether the try before this one ended because its heartbeats stopped."""
     handle = activity.client().get_workflow_handle(conversation, run_id=run)
     described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
     return any(

@@ -1,8 +1,8 @@
-"""Each tenant's budget, as a worker's model turns meet it: asked before a turn, and told after it.
+"""How a worker's model turns use the budget of their tenant: they ask it before a turn, and report to it afterwards.
 
-A worker asks for a conversation once, and again once its tenant is over budget or half of the lease is over. What it
-has to say goes in batches, one at a time and a few a second, however many turns there are. A conversation without a
-tenant costs nothing; one whose tenant has no budget costs a request now and then, and no event.
+A worker asks once for each conversation, and again if the tenant is over budget or half of the lease is over. Questions
+and reports go in batches, one at a time and a few a second, however many turns there are. A conversation without a
+tenant costs nothing. One whose tenant has no budget costs a request now and then, and no event in a history.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from everturn.payloads import ModelReply, ModelRequest
 from everturn.priorities import budget_id
 
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""After it was seen that a tenant has no budget, none is looked for."""
+"""How long no budget is looked for after a tenant was found to have none."""
 
 ANSWER_SECONDS: Final = 4.0
-"""Less than the silence after which an activity counts as lost: it has no heartbeats yet, or is about to end."""
+"""How long a turn waits for its budget. It sends no heartbeats meanwhile, so this is less than the silence after which
+an activity counts as lost."""
 
 PACE_SECONDS: Final = 0.25
-"""From one batch of a tenant's to the next."""
+"""Between two batches of a tenant."""
 
 AGAIN_SECONDS: Final = 1.0
-"""After a batch that was not answered, until it is sent again."""
+"""How soon a batch that was not answered is sent again."""
 
 MOST_ITEMS: Final = 50
 """In a batch."""
@@ -51,7 +52,7 @@ MOST_TENANTS: Final = 10_000
 MOST_LEASES: Final = 10_000
 
 PATIENCE: Final = timedelta(minutes=30)
-"""With a budget that does not answer, until the conversation stalls."""
+"""How long a budget may fail to answer before the conversation stalls."""
 
 EVERYBODY: Final = "*"
 
@@ -59,7 +60,7 @@ _log = get_logger("everturn.budget")
 
 
 class TenantBudgets(Interceptor):
-    """Of one worker. `declared`: what its settings say, by tenant."""
+    """One for each worker. `declared`: the budgets that its settings declare, by tenant."""
 
     def __init__(
         self, client: Client, *, task_queue: str, declared: Mapping[str, Terms], pollers: budget_moves.Pollers
@@ -90,7 +91,7 @@ class TenantBudgets(Interceptor):
         return found
 
     async def close(self) -> None:
-        """What was not said by now is lost: turns have waited for it as long as they could."""
+        """Reports that were not sent by now are lost: turns have waited for them as long as they could."""
         for tenant in self._tenants.values():
             await tenant.close()
 
@@ -134,7 +135,7 @@ class _Budget:
         self._pollers = pollers
 
     async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
-        """None if there is no such budget. Raises _NoAnswer."""
+        """The budget's answer; None if there is no such budget. Raises _NoAnswer."""
         try:
             try:
                 return await self._count(batch)
@@ -159,7 +160,7 @@ class _Budget:
             raise _NoAnswer("it moves here" if moved else "no worker took the question in time") from error
         except RPCError as error:
             raise _NoAnswer(error.message) from error
-        except ValueError as error:  # codecs raise all kinds, and what comes may be another version's
+        except ValueError as error:  # codecs raise all kinds, and the answer may be another version's
             raise _NoAnswer(explain(error)) from error
 
     async def _count(self, batch: SpendingBatch) -> SpendingAnswer:
@@ -184,11 +185,11 @@ class _Budget:
 
 
 class _NoAnswer(Exception):
-    """Why, in words."""
+    """The budget did not answer; the message says why."""
 
 
 async def _explained(asked: Coroutine[Any, Any, bool]) -> bool:
-    """Raises _NoAnswer."""
+    """What `asked` returns. Raises _NoAnswer if it fails."""
     try:
         return await asked
     except RPCError as error:
@@ -198,14 +199,14 @@ async def _explained(asked: Coroutine[Any, Any, bool]) -> bool:
 
 
 class _Tenant:
-    """What a worker knows of a tenant's budget, and has to say to it."""
+    """What a worker knows of a tenant's budget, and what it has yet to send to it."""
 
     def __init__(self, budget: _Budget, *, worker: str) -> None:
         self._budget = budget
         self._worker = worker
         self._number = 0
         self._none_until = 0.0
-        """It is known that there is no budget."""
+        """Until then, it is known that the tenant has no budget."""
         self._over = False
         self._leases: dict[str, float] = {}
         """Until when each conversation need not ask."""
@@ -218,7 +219,7 @@ class _Tenant:
         return self._speaking is not None
 
     async def ask(self, conversation: str, *, asked: bool) -> None:
-        """Returns if it may take a turn. Raises ApplicationError."""
+        """Returns if the conversation may take a turn. Raises ApplicationError if not, or without an answer."""
         now = time.monotonic()
         if self._none_until > now or (not self._over and self._leases.get(conversation, 0.0) > now):
             return
@@ -239,8 +240,9 @@ class _Tenant:
             self._leases.pop(next(iter(self._leases)))
 
     async def tell(self, conversation: str, reply: ModelReply, *, done: bool) -> None:
-        """Returns once it is counted, so that a worker that is killed then loses nothing; or after a while. It goes on
-        being said until it is counted. The reply is paid for, so nothing here fails the turn."""
+        """Reports what a turn spent. Returns once that is counted: a worker that is killed then loses nothing. Without
+        an answer, returns after ANSWER_SECONDS; the report is sent again until it is counted. Nothing here fails the
+        turn, whose reply is paid for."""
         if self._none_until > time.monotonic():
             return
         if done:
@@ -278,7 +280,7 @@ class _Tenant:
     async def _answered(
         self, said: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]]
     ) -> SpendingAnswer | None:
-        """The answer to a batch: it is said until there is one, and counts once."""
+        """The answer to a batch, which is sent until there is one. The budget counts it only once."""
         self._number += 1
         items = tuple(item for item, _ in said)
         batch = SpendingBatch(worker=self._worker, number=self._number, items=items, declared=self._budget.declared)
@@ -299,7 +301,7 @@ class _Tenant:
             return answer
 
     def _silent(self, why: str) -> ApplicationError:
-        """It is asked again, for as long as patience lasts."""
+        """The error of a budget that does not answer: the turn is tried again while patience lasts."""
         tenant = self._budget.tenant
         delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
         return ApplicationError(

@@ -111,7 +111,7 @@ class ToolCalls:
             if request.decision is None or request.decision.arguments is None:
                 return checked
             arguments = request.arguments
-            if tool is not None:  # else it is gone with a deploy, and runs as it was planned
+            if tool is not None:  # else a deploy has removed it, and it runs as it was planned
                 context = self._context(tool.name, request, beat)
                 arguments = (await _seen_by_hooks(HookRuns(agent), tool, request, context)).arguments
                 try:
@@ -131,7 +131,7 @@ class ToolCalls:
 
     @activity.defn(dynamic=True)
     async def _any_other(self, arguments: Sequence[RawValue]) -> ToolResult:
-        """A tool that none of this worker's agents has, for another version of the code."""
+        """Runs calls of tools without an activity of their own here: they may belong to another version of the code."""
         info = activity.info()
         if info.workflow_type != names.CONVERSATION:
             raise not_registered(info)
@@ -180,7 +180,7 @@ class ToolCalls:
         return result
 
     async def _tool(self, name: str, request: ToolRequest) -> tuple[Agent, Tool]:
-        """Raises NeverListed, and as `tool_of` does."""
+        """The agent and its tool. Raises NeverListed, and what `tool_of` raises."""
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
             return agent, tool_of(agent, name, request)
@@ -212,13 +212,13 @@ class ToolCalls:
             raise _needs_approval(tool, request, error) from None
         except OutcomeUnknown as error:
             raise ApplicationError(str(error), type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
-        except asyncio.CancelledError:  # by Temporal: one of the tool's own comes as another error
+        except asyncio.CancelledError:  # from Temporal: the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
                 raise activity_errors.handed_over() from None
             details = activity.cancellation_details()
             if tool.effect == "once" and details and (details.paused or details.reset):
-                # An operator's hand on the activity: once that is lifted, Temporal would run it again by itself.
+                # An operator did this to the activity. Later, Temporal would run it again by itself.
                 why = f"{tool.name} was cut short: its activity was {'paused' if details.paused else 'reset'}"
                 raise ApplicationError(why, type=names.CUT_SHORT, non_retryable=True) from None
             raise
@@ -227,12 +227,12 @@ class ToolCalls:
                 raise _asking(tool, request, questions.open) from None
             passing = isinstance(error, (Retry, *tool.retry))
             return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
-        if questions.open:  # the tool has caught what ended it
+        if questions.open:  # the tool has caught the exception that asks
             raise _asking(tool, request, questions.open)
         return content, False
 
     async def _fitting(self, result: ToolResult, request: ToolRequest, *, max_chars: int, until: float) -> ToolResult:
-        """The result; if it is too large, kept whole if there is a store, and cut."""
+        """The result. If it is too large, it is cut, and kept whole in the artifact store if there is one."""
         most = MAX_RESULT_BYTES if request.room is None else request.room
         max_bytes = max(0, most - size_of(result.decision))
         if result_fits(result.content, max_chars=max_chars, max_bytes=max_bytes):
@@ -242,7 +242,7 @@ class ToolCalls:
         return result.model_copy(update={"content": content})
 
     async def _keep(self, result: ToolResult, *, until: float) -> Notice:
-        """Keeps the whole result, and says how it is found. Whatever goes wrong here, the tool has run."""
+        """Keeps the whole result; the notice says how to find it. A failure raises nothing: the tool has run."""
         assert self._artifacts is not None
         conversation_id, call_id = activity.info().workflow_id or "", result.call_id
         # After the tool's own time-out comes the server's.
@@ -266,7 +266,7 @@ class ToolCalls:
         )
 
     def _again(self, tool: Tool, text: str, *, kind: str, delay: timedelta = timedelta()) -> Content:
-        """What no result came of: another try while patience lasts, then the model is told."""
+        """For a run without a result. Raises to try again while patience lasts, then returns the text for the model."""
         if tool.effect == "once":
             raise ApplicationError(text, type=kind, non_retryable=True)
         if patience.spend(delay, tool.patience):
@@ -289,7 +289,7 @@ class ToolCalls:
 
 
 def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
-    """Ends the activity: whoever waits for a person waits in the workflow."""
+    """The error that ends the activity: the wait for a person is the workflow's."""
     details = {"call_id": request.call_id, "tool": tool.name, "left": error.left}
     question = error.question or f"{tool.name} asks a question"
     return ApplicationError(
@@ -320,8 +320,8 @@ def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Conten
 
 
 async def _seen_by_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> ToolRequest:
-    """With the arguments that a person put in as hooks let them be: those of the model were seen when the call was
-    planned. Raises ApplicationError if hooks do not let them be."""
+    """The request with the arguments that a person put in, as hooks left them. The model's own arguments were seen by
+    hooks when the call was planned. Raises ApplicationError if hooks refuse the person's."""
     if request.decision is None or request.decision.arguments is None:
         return request
     call = _call(tool.name, request)
@@ -348,7 +348,7 @@ def _call(name: str, request: ToolRequest) -> ToolCall:
 def _refuse_edit(name: str, request: ToolRequest, why: str) -> None:
     """Raises ApplicationError if it was a person who put these arguments in."""
     if request.decision and request.decision.arguments is not None:
-        # A human's slip is the human's to mend: the call waits for a person again.
+        # A person made the mistake, so a person corrects it: the call waits for a person again.
         raise ApplicationError(
             f"the edited arguments {why}",
             {"call_id": request.call_id, "tool": name},  # the event of a local activity does not say whose it is

@@ -1,6 +1,6 @@
 """How long this worker's tools take, and which are quick enough to run within a workflow task.
 
-Only what the worker itself has seen since it began: nothing is written down, and the next one learns anew.
+It counts what this worker has seen since it began. Nothing is stored: the next worker learns anew.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from everturn.sizes import LOCAL_BYTES, larger
 from everturn.tools.tool import Local, Tool
 
 LAST_RUNS = 20
-"""So many are remembered of a tool."""
+"""How many runs of a tool are remembered."""
 
 FEWEST_RUNS = 5
-"""A tool that ran less often is not known."""
+"""A tool that ran less often does not count as quick."""
 
 QUICK_SECONDS = 0.2
-"""Meanwhile the conversation takes in nothing: no message, no decision, no other result."""
+"""While such a tool runs, its conversation takes in nothing: no message, no decision, no other result."""
 
 MOST_TOOLS = 1_000
 
@@ -30,7 +30,7 @@ _log = get_logger("everturn.tool")
 
 
 class ToolTimes:
-    """Of one worker. `local`: what holds for the `read` tools of agents that do not say."""
+    """One for each worker. `local`: what holds for `read` tools if neither the tool nor its agent says."""
 
     def __init__(self, *, local: Local = False) -> None:
         self._local = local
@@ -38,7 +38,7 @@ class ToolTimes:
         """By agent and tool; infinite if the result was large."""
 
     def take(self, agent: Agent, tool: str, seconds: float, result: ToolResult | None) -> None:
-        """A run took so long. None: it brought no result."""
+        """Notes how long a run took. `result`: None if it brought none."""
         if result and larger(result, LOCAL_BYTES):
             seconds = inf
         runs = self._seconds.setdefault((agent.name, tool), deque(maxlen=LAST_RUNS))
@@ -51,7 +51,7 @@ class ToolTimes:
             self._seconds.popitem(last=False)
 
     def hurries(self, agent: Agent, tool: Tool) -> bool:
-        """Whether a call of it is to be tried within the workflow task, since its last runs were quick."""
+        """Whether a call of the tool is to be tried within the workflow task, since its last runs were quick."""
         if tool.local != "auto" and tool.effect != "read":
             return False
         said = next((one for one in (tool.local, agent.local) if one is not None), self._local)

@@ -26,9 +26,9 @@ _log = get_logger("everturn.turn")
 
 
 async def decided(agent: Agent, turn: Callable[[], TurnContext[Any]], messages: Sequence[Message]) -> Agent:
-    """The agent with what its functions say for this turn, and with the tools that came with what was said last; the
-    same object if there is nothing of both. What the functions raise is tried again while the agent's patience lasts,
-    and then stalls the conversation, as what they return and can't be used does. `turn` makes what they are given."""
+    """The agent with what its functions return for this turn, and with the tools that came with what was said last; the
+    same object if there is neither. If a function raises, it is tried again while the agent's patience lasts; then the
+    conversation stalls. It stalls at once if what a function returns can't be used. `turn` makes their context."""
     agent = await _by_functions(agent, turn)
     try:
         return with_declared_tools(agent, messages)
@@ -65,12 +65,12 @@ async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
 
 
 def _listed(items: Any) -> Any:
-    """What it returned, as a list: it may be a generator of the user's. As it is, if it is no series of tools."""
+    """What the function returned, as a list: it may be a generator. Unchanged if it is no series of tools."""
     return items if isinstance(items, str | Mapping) or not isinstance(items, Iterable) else list(items)
 
 
 def _check(item: Any) -> None:
-    """Raises InvalidTool for what only a worker's start can bring in."""
+    """Raises InvalidTool for an item that a worker can set up only when it starts."""
     if isinstance(item, McpServer):
         raise InvalidTool(
             "It returned an McpServer.", cure="Put the server into tools=. Then its tools are in the list."

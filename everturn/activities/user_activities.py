@@ -1,4 +1,4 @@
-"""Users' own activities, hosted beside the tools of the agents that call them: as they are, with nothing of ours."""
+"""Users' own activities, hosted beside the tools of the agents that call them: everturn runs them as they are."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def user_activities(agents: Mapping[str, Agent], *, besides: Collection[str]) ->
 
 
 class ActivityThreads(Threads, ThreadPoolExecutor):
-    """For sync functions among them. Temporal's worker asks for a ThreadPoolExecutor, whose threads a process can't end
-    without: these are ours all the same."""
+    """For users' sync activities. Temporal's worker asks for a ThreadPoolExecutor, but a process can't end before the
+    threads of one do. So this one passes for a ThreadPoolExecutor, and uses everturn's own threads."""
 
     def __init__(self, most: int) -> None:
         Threads.__init__(self, most)
@@ -46,6 +46,6 @@ class ActivityThreads(Threads, ThreadPoolExecutor):
 
 
 def is_users_own(info: activity.Info) -> bool:
-    """Whether the activity is none of everturn's: its heartbeats and its input are its own."""
+    """Whether the activity is a user's: then everturn has no part in its heartbeats and its input."""
     ours = info.workflow_type == names.CONVERSATION and not info.activity_id.startswith(names.ACTIVITY_OF_CALL)
     return not ours
