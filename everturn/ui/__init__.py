@@ -1,5 +1,5 @@
-"""Front ends of others on durable conversations: `ai_sdk` speaks the UI message stream of Vercel's AI SDK, and `ag_ui`
-speaks AG-UI. Both are ASGI apps, to be mounted in an application of your own.
+"""Other people's front ends on durable conversations: `ai_sdk` speaks the UI message stream of Vercel's AI SDK, and
+`ag_ui` speaks AG-UI. Both are ASGI apps, to be mounted in an application of your own.
 
     async with Worker(client, agents=[clerk]):
         app.mount("/api/chat", ui.ai_sdk(client, agent="clerk", authorize=whose_chat))

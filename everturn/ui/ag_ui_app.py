@@ -1,4 +1,4 @@
-"""AG-UI on durable conversations, as an ASGI app."""
+"""An ASGI app through which AG-UI clients talk with durable conversations."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ def ag_ui(
     max_body_bytes: int = MAX_BODY_BYTES,
     show_causes: bool = False,
 ) -> ASGIApp:
-    """What `HttpAgent` of `@ag-ui/client` 1.0 talks to. Mount it, and give its address with its slash:
+    """The app that `HttpAgent` of `@ag-ui/client` 1.0 talks to. Mount it, and give its address with the final slash:
     `new HttpAgent({ url: "/ag-ui/" })`.
 
     | | |
     |---|---|
-    | `POST /` | says what is new in the client's messages, or decides what it answers, and streams the answer |
-    | `POST /THREAD/stop` | cancels the answer that is being given. A client that only leaves cancels nothing |
+    | `POST /` | takes what is new in the client's messages, or its decisions, and streams the answer |
+    | `POST /THREAD/stop` | cancels the answer in progress. Disconnecting cancels nothing |
 
-    A run that brings nothing new gives the whole thread first, and then what goes on: so a client comes back. The
-    options: as in `ai_sdk`; a thread is a chat. The front end runs the agent's tools that have `runs_on="client"`, and
-    those that a run declares itself; the model reads a run's `context` and `state`. Raises InvalidSetting.
+    A run that brings nothing new gets the whole thread first, and then whatever still happens: this is how a client
+    reconnects. The options are those of `ai_sdk`; a thread is a chat. The front end runs the agent's tools that have
+    `runs_on="client"`, and those that a run declares itself; the model reads a run's `context` and `state`. Raises
+    InvalidSetting.
     """
     chats = Chats.of(
         client,
@@ -81,7 +82,7 @@ class _AgUi:
         stream = AgUiRun(run.threadId, run.runId, narrates, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
-            # A decision that is no longer asked for was taken before: the client comes back, and may lack any part.
+            # If the client's decisions were taken before, it is reconnecting, and any part may be missing there.
             told = stream.events(answer, comes_back=not (decided or asked.said), refused=refused)
             return event_stream(or_failed(told, stream.fail, stack.pop_all()), headers={})
 

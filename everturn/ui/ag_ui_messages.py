@@ -1,4 +1,4 @@
-"""A conversation so far as AG-UI's messages: what a client that comes back is given."""
+"""A conversation so far as AG-UI's messages, for a client that reconnects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AgUiMessage = dict[str, Any]
 
 
 def ag_ui_messages(transcript: Sequence[Message], so_far: Sequence[Event]) -> list[AgUiMessage]:
-    """`so_far`: the events of the answer at hand, if the transcript lacks what came of them."""
+    """`so_far`: the events of the current answer, whose results the transcript may not have yet."""
     results = results_in(transcript) | {
         one.result.call_id: one.result for one in so_far if isinstance(one, events.ToolFinished)
     }
@@ -33,7 +33,7 @@ def ag_ui_messages(transcript: Sequence[Message], so_far: Sequence[Event]) -> li
             ]
         elif message.role == "user" and not message.author:
             messages.append({**about, "content": _parts(said_by_person(message))})
-    if not any(isinstance(one, events.TurnStarted) for one in so_far):  # no turn has taken what was said last
+    if not any(isinstance(one, events.TurnStarted) for one in so_far):  # no turn has read the last message yet
         said = [_parts(said_by_person(one.message)) for one in so_far if isinstance(one, events.MessageReceived)][:1]
         last = messages[-1]["content"] if messages else None
         messages += [{"id": f"{OWN_ID}last", "role": "user", "content": one} for one in said if one != last]
@@ -61,7 +61,7 @@ def _calls(message: Message) -> dict[str, Any]:
 
 
 def _parts(parts: Sequence[Any]) -> Any:
-    """A text, if it is nothing else."""
+    """One text if all parts are texts, else a list."""
     if all(isinstance(part, Text) for part in parts):
         return "".join(part.text for part in parts)
     return [_part(part) for part in parts if isinstance(part, Text | Image | Document)]

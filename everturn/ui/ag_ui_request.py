@@ -21,7 +21,7 @@ class _AgUiMessage(BaseModel):
     id: str = Field(default="", max_length=400)
     role: str
     content: Any = None
-    toolCallId: str = ""  # noqa: N815 - as it is on the wire
+    toolCallId: str = ""  # noqa: N815 - the protocol's spelling
     toolCalls: list[dict[str, Any]] | None = None  # noqa: N815
     error: str | None = None
 
@@ -44,7 +44,7 @@ class _Context(BaseModel):
 
 
 class RunInput(BaseModel):
-    """RunAgentInput, as far as it is read."""
+    """The fields of AG-UI's RunAgentInput that are used here."""
 
     threadId: str = Field(max_length=200)  # noqa: N815
     runId: str = Field(min_length=1, max_length=500)  # noqa: N815
@@ -57,7 +57,7 @@ class RunInput(BaseModel):
 
 @dataclass(frozen=True)
 class RunAsked:
-    """What the run is to do: say something, decide on calls, or nothing but go on."""
+    """What the run is to do: say something, decide on calls, or only continue."""
 
     said: list[NewMessage] = field(default_factory=list)
     choices: list[PageDecision] = field(default_factory=list)
@@ -146,7 +146,7 @@ def _as_json(content: Any) -> JsonValue:
 
 
 def _choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecision:
-    """An interrupt that nobody would answer is a denial: a conversation goes on with one of the two."""
+    """A cancelled interrupt counts as a denial: the conversation needs an approval or a denial to go on."""
     call_id = entry.interruptId.rpartition(".")[0]
     if entry.status == "cancelled":
         return PageDecision(entry.interruptId, call_id, approved=False, reason="cancelled by the user")
@@ -167,7 +167,7 @@ def _choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecision:
 
 
 def _shown(call: dict[str, Any] | None) -> dict[str, JsonValue] | None:
-    """The call's arguments, as the client has them."""
+    """The call's arguments in the client's copy of the call."""
     match call:
         case {"function": {"arguments": str(text)}} if isinstance(value := _as_json(text), dict):
             return value

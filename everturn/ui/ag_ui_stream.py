@@ -1,4 +1,4 @@
-"""AG-UI's events, protocol 1.0: those of one run, which tells one answer or the rest of it."""
+"""The AG-UI events (protocol 1.0) of one run, which streams one answer or the rest of it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ RESPONSE_SCHEMA: Final = {
 
 
 class AgUiRun:
-    """One run of a thread, told to one client."""
+    """One run of a thread, streamed to one client."""
 
     def __init__(self, thread_id: str, run_id: str, narrates: Narrator, *, show_causes: bool = False) -> None:
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._narrates = narrates
         self._show_causes = show_causes
         self._open: dict[Kind, str] = {}
-        """The ids of the messages that are being written."""
+        """The ids of the messages that have begun and not ended."""
         self._count = 0
 
     async def events(self, answer: GivenAnswer, *, comes_back: bool, refused: list[str]) -> AsyncGenerator[AgUiEvent]:
-        """What is told of the answer. `comes_back`: the client may lack any part of the conversation, and is given its
-        messages first."""
+        """The events of the run. `comes_back`: the client reconnects, may lack any part of the conversation, and gets
+        its messages first. `refused`: why decisions were refused."""
         yield {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
         self._narrates.look_ahead(answer.events)
         told = [one for event in answer.events for one in self._narrates.tell(event)]
@@ -56,7 +56,7 @@ class AgUiRun:
             for one in self._narrates.tell(happened):
                 for event in self._events(one):
                     yield event
-                if isinstance(one, narrator.Withdrawn):  # only a snapshot takes words back
+                if isinstance(one, narrator.Withdrawn):  # AG-UI can take words back only with a snapshot
                     yield _snapshot(ag_ui_messages(_before_turn(await answer.transcript(), happened), ()))
         for event in self._end(answer.rest or Rest("ended"), refused):
             yield event
@@ -65,7 +65,7 @@ class AgUiRun:
         yield from self._close()
         yield {"type": "RUN_ERROR", "message": text, "code": code}
 
-    # ------------------------------------------------------------ one thing after the other
+    # ------------------------------------------------------------ event by event
 
     def _events(self, told: narrator.Told) -> Iterator[AgUiEvent]:
         match told:
@@ -142,12 +142,12 @@ def _snapshot(messages: list[dict[str, Any]]) -> AgUiEvent:
 
 
 def _before_turn(transcript: Sequence[Message], happened: Event) -> Sequence[Message]:
-    """Without the reply that is told after this."""
+    """The transcript without the reply of this event, which is sent after the snapshot."""
     return transcript[:-1] if isinstance(happened, Replied) else transcript
 
 
 def _being_written(told: list[narrator.Told]) -> list[narrator.Told]:
-    """The words of a turn that runs. All else is in the snapshot."""
+    """The words of the turn that still runs. Everything else is in the snapshot."""
     ended = max((place for place, one in enumerate(told) if isinstance(one, narrator.TurnEnded)), default=-1)
     return [one for one in told[ended + 1 :] if isinstance(one, narrator.Words)]
 

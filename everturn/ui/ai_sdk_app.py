@@ -1,4 +1,4 @@
-"""Vercel's AI SDK on durable conversations, as an ASGI app."""
+"""An ASGI app through which pages of Vercel's AI SDK talk with durable conversations."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ def ai_sdk(
     max_body_bytes: int = MAX_BODY_BYTES,
     show_causes: bool = False,
 ) -> ASGIApp:
-    """What `useChat` of Vercel's AI SDK 6 talks to (5, too, if no call waits for an approval). Mount it, and give the
-    address with its slash to `new DefaultChatTransport({ api: "/api/chat/" })`.
+    """The app that `useChat` of Vercel's AI SDK 6 talks to (AI SDK 5, too, if no call waits for an approval). Mount it,
+    and give its address with the final slash to `new DefaultChatTransport({ api: "/api/chat/" })`.
 
     | | |
     |---|---|
-    | `POST /` | says what is new in the page's messages, and streams the answer. `regenerate` asks the same again |
-    | `GET /CHAT/stream` | streams the answer that is being given, from its beginning; 204 if none is |
+    | `POST /` | takes what is new in the page's messages, and streams the answer. `regenerate` asks for a new one |
+    | `GET /CHAT/stream` | streams the answer in progress, from its beginning; 204 if there is none |
     | `GET /CHAT` | the chat so far, as the JSON of `UIMessage[]` |
-    | `POST /CHAT/stop` | cancels the answer that is being given. A page that only leaves cancels nothing |
+    | `POST /CHAT/stop` | cancels the answer in progress. A page that only disconnects cancels nothing |
 
-    `agent`: who answers; a worker hosts it. `authorize`: who asks, given the request and the chat's id; see Visitor.
-    `keep_open`: as in `Client.start`; a chat that is over goes on with what is said next. `max_body_bytes`: a page
-    sends all its messages each time, unless its transport sends the last one alone. `show_causes`: whether pages are
-    told why a conversation stalled, which may name models and settings. Raises InvalidSetting.
+    `agent`: the agent that answers; a worker hosts it. `authorize`: your function that says who is asking, given the
+    request and the chat's id; see Visitor. `keep_open`: as in `Client.start`; a new message continues a chat that has
+    ended. `max_body_bytes`: by default, a page sends all its messages each time; its transport can be set to send only
+    the last. `show_causes`: whether pages see why a conversation stalled, which may name models and settings. Raises
+    InvalidSetting.
     """
     chats = Chats.of(
         client,
@@ -94,7 +95,7 @@ class _AiSdk:
         try:
             return await self._stream(chat, chat.answer(), only_running=True)
         except NotFound:
-            return Response(status_code=204)  # nothing was said yet
+            return Response(status_code=204)  # the chat has no message yet
 
     async def messages(self, request: Request) -> Response:
         chat = await self._visited(request)

@@ -1,4 +1,4 @@
-"""A conversation so far as the AI SDK's UI messages: what a page that is loaded begins with."""
+"""A conversation so far as the AI SDK's UI messages, for a page that has just been loaded."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ UIMessage = dict[str, Any]
 
 
 def ui_messages(transcript: Sequence[Message], answer: GivenAnswer) -> list[UIMessage]:
-    """The messages of people and the answers to them. The latest answer has the id that its stream has, so that a page
-    which takes that up again shows it once."""
+    """The messages of people and the answers to them. The latest answer has the same id here as in its stream, so a
+    page that resumes the stream shows the answer once."""
     results = results_in(transcript) | {
         one.result.call_id: one.result for one in answer.events if isinstance(one, events.ToolFinished)
     }
@@ -33,7 +33,7 @@ def ui_messages(transcript: Sequence[Message], answer: GivenAnswer) -> list[UIMe
             messages.append({"id": f"{OWN_ID}{position}", "role": "user", "parts": _said(message)})
     begun = [one.turn for one in answer.events if isinstance(one, events.TurnStarted)]
     replied = [one for one in answer.events if isinstance(one, events.Replied)]
-    if not begun:  # no turn has taken what was said last
+    if not begun:  # no turn has read the last message yet
         said = [one.message for one in answer.events if isinstance(one, events.MessageReceived)]
         untaken = [_said(one) for one in said[:1] if not messages or messages[-1]["parts"] != _said(one)]
         messages += [{"id": f"{OWN_ID}last", "role": "user", "parts": parts} for parts in untaken]

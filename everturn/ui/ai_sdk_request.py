@@ -1,4 +1,4 @@
-"""What a page of the AI SDK posts: its messages, of which only the last one counts. All others are kept here."""
+"""What a page of the AI SDK posts: all its messages. Only the last one is read; the conversation has the others."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Posted(BaseModel):
     id: str = Field(max_length=200)
     messages: list[Any] = Field(min_length=1)
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
-    messageId: str | None = Field(default=None, max_length=400)  # noqa: N815 - as it is on the wire
+    messageId: str | None = Field(default=None, max_length=400)  # noqa: N815 - the protocol's spelling
 
     @property
     def newest(self) -> _UIMessage:
-        """The last message; or, if the person decided on calls of an earlier answer, that one."""
+        """The last message; or, if the person decided on calls of an earlier answer, that answer."""
         for message in self.messages[:-1]:
             if isinstance(message, dict) and message.get("role") == "assistant" and message.get("id") == self.messageId:
                 return _UIMessage.model_validate(message)
@@ -39,10 +39,10 @@ class Posted(BaseModel):
 
 @dataclass(frozen=True)
 class DecidedOnPage:
-    """The answer goes on, with what the person decided and what the page's own tools gave."""
+    """The person decided on calls, or the page's own tools gave results: the answer goes on with these."""
 
     message_id: str
-    """The page's name for the answer."""
+    """The page's id for the answer."""
     choices: list[PageDecision]
     outputs: list[PageResult]
     seen: SeenByPage
@@ -50,15 +50,15 @@ class DecidedOnPage:
 
 @dataclass(frozen=True)
 class AskedAgain:
-    """The page wants the answer to this message anew."""
+    """The page wants a new answer to this message."""
 
     message: NewMessage
     answer_id: str
-    """The page's name for the answer that it does not want; empty if it did not say."""
+    """The page's id for the answer to replace; empty if the page did not give it."""
 
 
 def read(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
-    """Raises HTTPException for what a durable conversation can't do."""
+    """Raises HTTPException for a request that a durable conversation can't carry out."""
     last = posted.newest
     if not last.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
@@ -81,7 +81,7 @@ def read(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
 
 
 def _part(part: dict[str, Any]) -> Part | None:
-    """None for what only the page itself has a use for, such as its data parts."""
+    """None for a part that is only for the page itself, such as a data part."""
     match part:
         case {"type": "text", "text": str(text)}:
             return Text(text=text)
@@ -94,7 +94,7 @@ def _part(part: dict[str, Any]) -> Part | None:
 
 
 def file_part(url: str, media_type: Any, name: Any) -> Part:
-    """A picture or a document: of a data URL, or where it can be found. Raises HTTPException."""
+    """A picture or a document, from a data URL or from a web address. Raises HTTPException."""
     media_type = media_type if isinstance(media_type, str) and media_type else None
     scheme = url[:8].lower()
     if scheme.startswith("data:"):

@@ -1,4 +1,4 @@
-"""The AI SDK's UI message stream, version 1: the chunks that one answer is told in."""
+"""The AI SDK's UI message stream, version 1: the chunks of one answer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LAST: Final = b"data: [DONE]\n\n"
 _PART: Final[dict[Kind, str]] = {"text": "text", "thinking": "reasoning"}
 
 WITHDRAWN: Final = {"everturn": {"withdrawn": True}}
-"""On a part of a message: a try of the model that failed, whose words the page may leave out."""
+"""Marks a part of a message that came from a failed attempt of the model. The page may leave its words out."""
 
 STALLED: Final = "This needs help from somebody. It goes on once that has come."
 
 
 class UIMessageStream:
-    """Of one answer. `message_id`: the page's name for it, if it goes on with a message that it has."""
+    """The stream of one answer. `message_id`: the page's id for it, if the stream continues a message of the page's."""
 
     def __init__(self, narrates: Narrator, *, message_id: str = "", show_causes: bool = False) -> None:
         self._narrates = narrates
@@ -34,11 +34,11 @@ class UIMessageStream:
         self._started = False
         self._in_step = False
         self._parts: dict[Kind, str] = {}
-        """The ids of those that are open."""
+        """The ids of the parts that have begun and not ended."""
         self._count = 0
 
     async def chunks(self, answer: GivenAnswer, *, refused: list[str]) -> AsyncGenerator[Chunk]:
-        """What is told of the answer, from its beginning to where it is at rest. `refused`: why decisions were."""
+        """The chunks of the answer, until it is at rest. `refused`: why decisions were refused."""
         self._narrates.look_ahead(answer.events)
         for event in answer.events:
             for chunk in self._tell(event):
@@ -59,7 +59,7 @@ class UIMessageStream:
         yield from self._close_step()
         yield {"type": "error", "errorText": text}
 
-    # ------------------------------------------------------------ one thing after the other
+    # ------------------------------------------------------------ event by event
 
     def _tell(self, event: Event) -> Iterator[Chunk]:
         for told in self._narrates.tell(event):
@@ -110,7 +110,7 @@ class UIMessageStream:
     def _end(self, answer: GivenAnswer, refused: list[str]) -> Iterator[Chunk]:
         rest = answer.rest or Rest("ended")
         yield from self._start("reply")
-        # Who decided and was refused is asked once more: else their page would send the same again and again.
+        # Ask again if a decision was refused: else the page would send the same decision over and over.
         for asked in self._narrates.ask(rest.waiting, again=bool(refused)):
             yield self._approval(asked)
         yield from self._close_step()

@@ -1,4 +1,4 @@
-"""A page's chat as a conversation: who may open it, what is said in it, and what people decide."""
+"""A page's chat as a conversation: who may open it, its new messages, and what people decide in it."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ MAX_BODY_BYTES: Final = 4_000_000
 KEEP_OPEN: Final = timedelta(hours=1)
 
 OWN_ID: Final = "everturn-"
-"""How the ids begin that this side gives to messages: what has one was said before, and is not said again."""
+"""The prefix of the message ids that the server makes. A message with such an id is known here: it isn't sent again."""
 
 
 @dataclass(frozen=True)
 class NewMessage:
-    """What a page's person says; `message_id`: the page's name for it."""
+    """What the person at the page says. `message_id`: the page's id for it."""
 
     message_id: str
     parts: list[Part]
     reader: str = ""
-    """Who reads what the parts have in `extra`."""
+    """The provider that reads the parts' `extra`."""
 
 
 @dataclass(frozen=True)
 class PageDecision:
-    """What a person said to one question: to run a call or not, with other arguments perhaps."""
+    """A person's answer to one question: whether a call may run, perhaps with other arguments."""
 
     question_id: str
     call_id: str
@@ -66,8 +66,7 @@ class PageResult:
 
 @dataclass(frozen=True)
 class Chats:
-    """Those of one agent. `keep_open`: as in `Client.start`; a chat that is over is taken up again by what is said
-    next."""
+    """The chats of one agent. `keep_open`: as in `Client.start`; a new message continues a chat that has ended."""
 
     client: Client
     agent: str
@@ -101,7 +100,7 @@ class Chats:
         return cls(client, name, authorize, keep_open, max_body_bytes, show_causes)
 
     async def visited(self, request: Request, chat_id: str) -> Chat:
-        """The chat that the request is about. Raises HTTPException if whoever asks may not open it."""
+        """The chat that the request is about. Raises HTTPException if this visitor may not open it."""
         if not CHAT_ID.fullmatch(chat_id):
             raise HTTPException(400, "A chat's id has 1 to 128 letters, digits, _ and -.")
         visitor = self.authorize(request, chat_id)
@@ -115,7 +114,7 @@ class Chats:
         return Chat(self, visitor, client, client.conversation(visitor.conversation_id(self.agent, chat_id)))
 
     async def body_of(self, request: Request) -> bytes:
-        """Raises HTTPException for what is too large, or no JSON: a form of another site's page is none."""
+        """Raises HTTPException for a body that is too large or no JSON. A form on another site can't send JSON."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "The body is to be application/json.")
         body = bytearray()
@@ -128,7 +127,7 @@ class Chats:
 
 @dataclass(frozen=True)
 class Chat:
-    """One visitor's look at one conversation."""
+    """A conversation as one visitor may use it."""
 
     chats: Chats
     visitor: Visitor
@@ -136,7 +135,7 @@ class Chat:
     conversation: Conversation
 
     async def say(self, said: NewMessage) -> None:
-        """Once, however often it is sent."""
+        """Sends the message. A message that is sent again, with the same id, counts once."""
         await self.client.send(
             self.chats.agent,
             Message(role="user", parts=tuple(said.parts), provider=said.reader),
@@ -149,18 +148,18 @@ class Chat:
         )
 
     async def ask_again(self, message: NewMessage, *, answer_id: str) -> str | None:
-        """Sees to another answer to the message, and returns the id of what was said for it; None if nothing was.
+        """Gets another answer to the message. Returns the id of the message sent for it; None if none had to be sent.
 
-        What runs or waits goes on, and what stalled is tried again. Else the message is said once more, for what was
-        said stays said; with an `answer_id` once, however often that answer is to be made anew.
+        An answer that still runs or waits goes on, and a stalled one is resumed. Otherwise the message is sent again,
+        as a new one: the transcript keeps the first. For the same `answer_id`, it is sent again only once.
         """
         try:
             async with self.answer() as answer:
                 rest, turns = answer.rest, [one for one in answer.events if isinstance(one, TurnStarted | Replied)]
-        except NotFound:  # it never arrived
+        except NotFound:  # the message never arrived
             await self.say(message)
             return message.message_id
-        # After the final reply it still runs for a moment; or for as long as no worker is there.
+        # After its final reply, a turn runs for another moment; or until a worker is there, if none is.
         is_whole = bool(turns) and isinstance(turns[-1], Replied) and turns[-1].final
         if not is_whole and (rest is None or rest.why == "waiting"):
             return None
@@ -177,24 +176,24 @@ class Chat:
         return GivenAnswer(self.conversation, message_id=message_id, decides=self.visitor.decides)
 
     async def decide(self, choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> tuple[bool, list[str]]:
-        """Carries out what the page's person decided, as far as it is still asked. Returns whether anything was, and
-        why what was refused was.
+        """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,
+        and why decisions were refused.
 
-        What was decided meanwhile, by this person's first try or by somebody else, stays as it is: the answer tells
-        what came of it. Raises NotFound and Unreachable.
+        A call that was decided meanwhile, by this person's first attempt or by somebody else, keeps that decision:
+        the answer shows its result. Raises NotFound and Unreachable.
         """
         asked = await self._asked()
         todo: list[tuple[PageDecision | PageResult, Awaitable[str]]]
         todo = [(one, self._choose(one)) for one in choices if one.question_id in asked]
         todo += [(one, self._give(one)) for one in outputs if one.call_id in asked]
         refused = await asyncio.gather(*(doing for _, doing in todo))
-        if any(refused):  # somebody else may have been quicker by a moment
+        if any(refused):  # somebody else may have decided a moment earlier
             asked = await self._asked()
         told = zip(todo, refused, strict=True)
         return bool(todo), [why for (one, _), why in told if why and _asks_for(one) in asked]
 
     async def _asked(self) -> set[str]:
-        """What waits for people: the ids of questions, and of calls whose results they give."""
+        """What waits for people: the ids of questions, and the ids of calls that wait for a result."""
         async with self.answer() as answer:
             return {question_id(one) if one.needs == "approval" else one.call_id for one in answer.waiting}
 
@@ -215,7 +214,7 @@ class Chat:
         )
 
     async def stop(self) -> None:
-        """Ends the answer that is being given, if one is."""
+        """Cancels the answer in progress, if there is one."""
         try:
             await self.conversation.cancel_turn()
         except (Refused, Ended, NotFound):

@@ -1,4 +1,4 @@
-"""Server-sent events with a beat, and errors in plain words: what both protocols need of HTTP."""
+"""Server-sent events with heartbeats, and errors in plain words: the HTTP part that both protocols share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from everturn.explaining import explain
 from everturn.logs import get_logger
 
 BEAT_SECONDS: Final = 10.0
-"""A comment is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""
+"""A comment is sent at least this often: proxies cut silent connections, and each side notices if the other is gone."""
 
 HEADERS: Final = {
     "cache-control": "no-cache, no-transform",
-    # Proxies such as nginx would collect a stream otherwise.
+    # Otherwise proxies such as nginx would buffer the stream.
     "x-accel-buffering": "no",
 }
 
@@ -36,13 +36,13 @@ _STATUS: Final[dict[type[Exception], int]] = {
 }
 
 _LINE_ENDS: Final = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""Of Unicode. They end no line of server-sent events, but some readers split there all the same."""
+"""Unicode's line ends. They end no line of server-sent events, but some readers split lines there all the same."""
 
 _log = get_logger("everturn.ui")
 
 
 def written(chunk: Mapping[str, Any]) -> bytes:
-    """One event. A half of a surrogate pair, which no UTF-8 can hold, becomes a question mark."""
+    """One event. Half of a surrogate pair can't be written as UTF-8, and becomes a question mark."""
     text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
     return f"data: {text}\n\n".encode(errors="replace")
 
@@ -50,7 +50,7 @@ def written(chunk: Mapping[str, Any]) -> bytes:
 def event_stream(
     chunks: AsyncGenerator[Mapping[str, Any]], *, headers: Mapping[str, str], last: bytes = b""
 ) -> Response:
-    """The response that sends these chunks, and `last` after them. A page that leaves ends nothing but this."""
+    """The response that sends these chunks, then `last`. If the page disconnects, only this response ends."""
     return StreamingResponse(_with_beats(chunks, last), media_type="text/event-stream", headers={**HEADERS, **headers})
 
 
@@ -82,18 +82,19 @@ async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last: bytes) ->
 async def or_failed(
     chunks: AsyncIterable[dict[str, Any]], fail: Callable[[str], Iterable[dict[str, Any]]], stack: AsyncExitStack
 ) -> AsyncGenerator[dict[str, Any]]:
-    """The chunks, and what `fail` makes of an error among them: the headers are sent by then. Leaves `stack`."""
+    """The chunks. An error among them becomes what `fail` makes of it, since the headers are already sent. Closes
+    `stack` at the end."""
     async with stack:
         try:
             async for chunk in chunks:
                 yield chunk
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told in the stream
+        except Exception as error:  # noqa: BLE001 - any error is reported in the stream
             for chunk in fail(told_to_page(error)):
                 yield chunk
 
 
 def told_to_page(error: Exception) -> str:
-    """What a page may be told of it. The cure is one for those who run the service, and may name what is theirs."""
+    """What a page may read of an error: not the cure, which is for those who run the service and may name internals."""
     if isinstance(error, EverturnError):
         return error.message
     _log.error("ui.failed", exc_info=error)
@@ -101,7 +102,7 @@ def told_to_page(error: Exception) -> str:
 
 
 async def as_text(_: Request, error: Exception) -> Response:
-    """Pages show the body of an error as it is."""
+    """The error as plain text: pages show the body as it is."""
     match error:
         case HTTPException():
             return PlainTextResponse(error.detail, error.status_code, error.headers)
@@ -110,7 +111,7 @@ async def as_text(_: Request, error: Exception) -> Response:
         case RecursionError():
             return PlainTextResponse("The request is too deeply nested.", 400)
         case ClientDisconnect():
-            return PlainTextResponse("", 400)  # nobody reads it: the page has left before it had said all
+            return PlainTextResponse("", 400)  # nobody reads it: the page disconnected early
         case RPCError():
             return PlainTextResponse(f"Temporal said no: {error.message}.", 503)
         case _:

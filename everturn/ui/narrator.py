@@ -1,6 +1,6 @@
-"""Makes of a conversation's events what a page has to be told, in words that both protocols have.
+"""Turns a conversation's events into what a page has to be told, in terms that suit both protocols.
 
-A page may know a part of the answer already, when it sends a decision say: what it has seen is not told again.
+A page may know a part of the answer already, for instance when it sends a decision. That part is not told again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Kind = Literal["text", "thinking"]
 
 @dataclass(frozen=True)
 class SeenByPage:
-    """What the page has of the answer that it goes on with."""
+    """What the page already has of the answer that it continues."""
 
     calls: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
     questions: frozenset[str] = frozenset()
-    """Those of approvals, by their ids."""
+    """The ids of the approval questions."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Withdrawn:
-    """The model said something else when it was asked again: all words of the turn so far are void."""
+    """The model was asked again and said something else: all words of the turn so far are void."""
 
     turn: int
 
@@ -58,7 +58,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class TurnEnded:
-    """Its words are whole."""
+    """All words of the turn are told."""
 
     turn: int
 
@@ -85,12 +85,12 @@ class Progressed:
 class Finished:
     result: ToolResult
     asked: bool
-    """The page was asked for its approval."""
+    """Whether the page was asked to approve the call."""
 
 
 @dataclass(frozen=True)
 class HeldUp:
-    """What holds it up. It goes on by itself."""
+    """Why the conversation does not go on now, or that it goes on again. The page has nothing to do."""
 
     state: Literal["worker_awaited", "limited", "paused", "resumed"]
 
@@ -99,24 +99,24 @@ Told = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | ApprovalAs
 
 
 def question_id(waiting: WaitingCall) -> str:
-    """Names one question about a call. If the same call is asked about again, it is another one: an answer to the first
-    that comes late does not count for it."""
+    """Names one question about a call. If the same call is asked about again, that question has another id, so a late
+    answer to the first one does not count for it."""
     digest = hashlib.sha256(f"{waiting.since} {waiting.reason} {waiting.why}".encode(errors="replace")).hexdigest()
     return f"{waiting.call_id}.{digest[:16]}"
 
 
 @dataclass
 class Narrator:
-    """Give it the events of one answer, from its beginning; and `ask` with what waits, once it is at rest."""
+    """`tell` takes the events of one answer from its beginning; `ask` takes the calls that wait once it is at rest."""
 
     seen: SeenByPage = field(default_factory=SeenByPage)
     decides: bool = True
     _quiet_turn: int = 0
-    """The page has the turns up to this one."""
+    """The page already has all turns up to this one."""
     _began: set[int] = field(default_factory=set)
     _shown: dict[Kind, ShownText] = field(default_factory=dict)
     _calls: set[str] = field(default_factory=set)
-    """That the page knows."""
+    """The calls that the page knows."""
     _results: set[str] = field(default_factory=set)
     _questions: set[str] = field(default_factory=set)
 
@@ -124,7 +124,7 @@ class Narrator:
         self._calls, self._results, self._questions = {*self.seen.calls}, {*self.seen.results}, {*self.seen.questions}
 
     def look_ahead(self, so_far: Iterable[Event]) -> None:
-        """The events before now: what is told of them depends on all of them."""
+        """Reads all events so far, before the first is told: finds the turns that the page already has."""
         for event in so_far:
             if isinstance(event, events.Replied) and any(
                 call.call_id in self.seen.calls for call in event.message.tool_calls
@@ -163,7 +163,7 @@ class Narrator:
                 pass
 
     def ask(self, waiting: Iterable[WaitingCall], *, again: bool = False) -> Iterator[ApprovalAsked]:
-        """Of the calls that wait, those whose approval the page has not been asked for; with `again`, all."""
+        """The approvals to ask the page for: those that it was not asked for yet; with `again`, all that wait."""
         for one in waiting:
             if one.needs != "approval" or not self.decides or one.call_id not in self._calls:
                 continue
@@ -173,7 +173,7 @@ class Narrator:
                 yield ApprovalAsked(one, question)
 
     def _start_over(self, turn: int | None = None) -> None:
-        """What is on the page stays for as long as the new try says the same."""
+        """A turn begins, or begins again: the page keeps its words for as long as the new attempt says the same."""
         if turn is not None and turn not in self._began:
             self._shown = _nothing()
         for one in self._shown.values():

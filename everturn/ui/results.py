@@ -1,4 +1,4 @@
-"""What a tool gave, as pages are told it."""
+"""A tool's result, as pages get it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from everturn.records import Document, Image, Text, ToolResult
 
 
 def output_of(result: ToolResult) -> Any:
-    """The result as the tool gave it: an object or a list if it is the JSON of one, else its text. With pictures or
-    files, a list of parts."""
+    """The tool's result: an object or a list if the text is JSON of one, else the text. A list of parts if there are
+    pictures or files."""
     if all(isinstance(part, Text) for part in result.content):
         return _as_json(result.text)
     return [_part(part) for part in result.content]
 
 
 def _as_json(text: str) -> Any:
-    # A number or a quoted text may just as well be what the tool says in words.
+    # A number or a quoted text stays a text: the tool may have meant it as words.
     if not text.startswith(("{", "[")):
         return text
     try:

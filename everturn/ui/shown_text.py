@@ -1,4 +1,4 @@
-"""What a page shows of a turn's text, while the turn may be tried again and then says something else."""
+"""What a page shows of a turn's text while the turn may still be retried and then say something else."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass
 class ShownText:
-    """Of one turn: its text, or its thoughts."""
+    """The text of one turn, or its thoughts."""
 
     shown: str = ""
-    """On the page."""
+    """What the page shows."""
     said: str = ""
-    """In the try at hand, so far."""
+    """What the current attempt has said so far."""
 
     def is_wrong(self, *, whole: bool) -> bool:
-        """What is on the page is not how the text begins. A try that has not come as far yet may still get there;
-        `whole`: no more comes."""
+        """Whether the page shows something else than the attempt says. `whole`: the attempt has said everything; until
+        then, it may say less than the page shows, and still get there."""
         return not (self.said.startswith(self.shown) or (not whole and self.shown.startswith(self.said)))
 
     def take_more(self) -> str:
-        """What is to be added to the page."""
+        """The text to add to the page."""
         if len(self.said) <= len(self.shown):
             return ""
         more, self.shown = self.said[len(self.shown) :], self.said

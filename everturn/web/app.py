@@ -1,4 +1,4 @@
-"""The inbox as an ASGI application: a page, a stream of events, a few questions, and what people decide."""
+"""The inbox as an ASGI application: its page, its event stream, and the requests that the page sends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGE: Final = Path(__file__).parent / "page"
 MAX_BODY_BYTES: Final = 2_000_000
 
 MAX_STREAMS: Final = 256
-"""Pages that are followed for at the same time: each costs a waiting request at Temporal, and up to some megabytes."""
+"""How many pages can be open at once: each costs a waiting request at Temporal, and up to some megabytes."""
 
 _STATUS: Final[dict[type[Exception], int]] = {
     NotFound: 404,
@@ -45,7 +45,7 @@ _STATUS: Final[dict[type[Exception], int]] = {
 
 
 class _Earlier(BaseModel):
-    """Messages before a run: the `limit` last ones of those before the position `before`."""
+    """Asks for messages from before a run: the last `limit` ones before the position `before`."""
 
     conversation: str
     run: str
@@ -54,9 +54,9 @@ class _Earlier(BaseModel):
 
 
 class Inbox:
-    """`app` is what a server serves. `by_header`: in which a trusted reverse proxy says who asks; without it, each
-    person types a name, and anybody can type any. `temporal_ui`: the address of Temporal's Web UI, for links there.
-    `end_streams` lets the pages go, so that a server can stop."""
+    """`app` is the ASGI app to serve. `by_header`: the header in which a trusted reverse proxy names people; without
+    it, people type their names, and anybody can type any name. `temporal_ui`: the address of Temporal's Web UI, for
+    links to it. `end_streams` ends the pages' streams, so that a server can stop."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Inbox:
         return FileResponse(PAGE / "index.html", headers={"cache-control": "no-cache"})
 
     async def _stream(self, request: Request) -> Response:
-        # What the browser saw last, when it comes back by itself, goes before where its page began.
+        # When a browser reconnects, the last event that it saw counts, not the one where its page began.
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         if since and not CURSOR.fullmatch(since):
             raise HTTPException(400, "since= is not a cursor: use the id of an event of this stream.")
@@ -153,7 +153,7 @@ class Inbox:
         return JSONResponse(await post.do(self._client.acting_as(by)))
 
     def _proxied_name(self, request: Request) -> str | None:
-        """The name that the reverse proxy gives; None if there is none in front."""
+        """The name that the reverse proxy gives; None if none is configured. Raises HTTPException."""
         if self._by_header is None:
             return None
         if name := request.headers.get(self._by_header, "").strip():
@@ -162,10 +162,10 @@ class Inbox:
 
 
 class _EventStream(StreamingResponse):
-    """`on_end` is called whatever becomes of it, even if the page leaves before its first byte."""
+    """Calls `on_end` in any case, even if the page disconnects before the first byte."""
 
     def __init__(self, stream: Stream, *, on_end: Callable[[], None]) -> None:
-        # Proxies such as nginx would collect a stream otherwise.
+        # Otherwise proxies such as nginx would buffer the stream.
         super().__init__(stream.chunks(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         self._on_end = on_end
 
@@ -212,12 +212,12 @@ def _invalid(_: Request, error: Exception) -> Response:
 
 
 def _left(_: Request, __: Exception) -> Response:
-    """Nobody reads it: the page has left before it had said all."""
+    """Nobody reads the answer: the page disconnected before it had sent everything."""
     return Response(status_code=400)
 
 
 def _refused(_: Request, error: Exception) -> Response:
-    # The cure is one for programs; a page has the box for it.
+    # The error's own cure is for programs; on the page, a person types into the message box.
     text = f"{error.message} Your next message continues it." if isinstance(error, Ended) else str(error)
     return JSONResponse({"error": text}, status_code=_STATUS.get(type(error), 400))
 

@@ -1,8 +1,8 @@
-"""Who may come in: authentication in front of the inbox, and the headers on all that leaves it.
+"""Authentication in front of the inbox, and the security headers on all its responses.
 
-Without a token the inbox is for this machine alone, and a page from elsewhere that runs in a browser on this machine is
-turned away by three things that it can't forge: the Host header (a rebound name is not one of ours), Origin with
-Sec-Fetch-Site, and a content type that browsers send across origins only after asking.
+Without a token, the inbox is for this machine alone. A page from another site, in a browser on this machine, is refused
+by three things that it can't forge: the Host header (a rebound name is not localhost), Origin with Sec-Fetch-Site, and
+a content type that browsers send across origins only after a preflight request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIN_TOKEN_CHARS: Final = 16
 COOKIE_SECONDS: Final = 30 * 24 * 3600
 
 HEADERS: Final = {
-    # Trusted Types: a script that would make markup out of a text fails, whatever the text.
+    # Trusted Types: a script that tries to turn any text into markup fails.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -35,13 +35,13 @@ HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 
-# Not a redirect: a link in a mail leads here from another site, and browsers then hold a strict cookie back until the
-# next navigation, which has to be this page's own.
+# Not a redirect: a link in a mail comes from another site, and browsers then don't send a strict cookie until the next
+# navigation, which has to start at this page.
 _WELCOME = '<!doctype html><title>everturn</title><meta http-equiv="refresh" content="0; url=/">Signed in.'
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what is bound to it."""
+    """Whether only this machine can reach a server at this host."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_token(token: str | None, *, host: str, what: str = "inbox", variable: str = "EVERTURN_WEB_TOKEN") -> None:
-    """Raises InvalidSetting for a token that is too short, and for none if others can reach `host`."""
+    """Raises InvalidSetting if the token is weak, or if there is none and other machines can reach `host`."""
     if token is None and not is_loopback(host):
         raise InvalidSetting(
             f"Other machines can reach this {what} at {host!r}, so it needs a token.",
@@ -64,13 +64,13 @@ def check_token(token: str | None, *, host: str, what: str = "inbox", variable: 
 
 
 class Auth:
-    """Lets a request through to the inbox, or answers it: 400 and 403 for strangers' pages, 401 without the token."""
+    """Passes requests on to the inbox, or refuses them: 400, 403 and 415 for other sites' pages, 401 without token."""
 
     def __init__(self, app: ASGIApp, *, token: str | None = None) -> None:
         self._app = app
         self._token = token
-        # What the browser keeps opens this inbox only, and does not tell the token. Cookies know no ports: with the
-        # token in its name, two inboxes on one machine keep theirs apart.
+        # The cookie opens only this inbox, and does not reveal the token. Browsers share cookies between ports: the
+        # cookie's name depends on the token, so two inboxes on one machine keep their cookies apart.
         self._pass = _digest(token, "pass") if token else ""
         self._cookie = f"everturn_{_digest(token, 'name')[:8]}" if token else ""
 
@@ -93,7 +93,7 @@ class Auth:
         await (answer or self._app)(scope, receive, with_headers)
 
     def _stranger(self, request: Request) -> Response | None:
-        """The answer to a request that another site's page made; None for all others."""
+        """The answer to a request that may come from another site's page; None for all other requests."""
         host = request.headers.get("host", "")
         if self._token is None and not is_loopback(host_name(host)):
             return _refused(400, f"This inbox is at localhost, not at {host[:100]!r}.")
@@ -107,7 +107,7 @@ class Auth:
         return None
 
     def _unknown(self, request: Request) -> Response | None:
-        """The answer to one who has no token, or just brings it; None for those who are known."""
+        """The answer to a request without the cookie or the token, or to a login link; None for all other requests."""
         if self._token is None or is_same(request.cookies.get(self._cookie, ""), self._pass):
             return None
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
@@ -138,7 +138,7 @@ def _refused(status: int, why: str) -> Response:
 
 
 def _place_of(origin: str) -> str | None:
-    """An Origin header without its scheme; None for what is no address, such as `http://[::1`."""
+    """An Origin header without its scheme; None if it is not an address, such as `http://[::1`."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -155,5 +155,5 @@ def _digest(token: str, purpose: str) -> str:
 
 
 def is_same(given: str, wanted: str) -> bool:
-    # Bytes: compare_digest refuses texts beyond ASCII, which anybody may send.
+    # Compared as bytes: compare_digest refuses texts with non-ASCII characters, and anybody may send those.
     return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())

@@ -1,4 +1,4 @@
-"""What the agents that work for a conversation wait for: it is decided there, and asked for here."""
+"""What a conversation's sub-agents wait for: people see it in this conversation, and decide in the sub-agent's."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from everturn.errors import EverturnError
 from everturn.payloads import AskedAgent, Status
 
 MOST: Final = 50
-"""Agents at work that are asked what they wait for, those that work for them included."""
+"""How many running sub-agents are asked what they wait for, sub-agents of sub-agents included."""
 
 
 async def status_with_children(client: Client, conversation_id: str) -> dict[str, Any]:
-    """Its status, and `children`: of each agent at work its `conversation_id`, the `parent` and the `call_id` that
-    asked it, its `agent`, `state` and what is `waiting`. Raises as `Conversation.status`."""
+    """The conversation's status with `children`, one for each running sub-agent: its `conversation_id`, `agent` and
+    `state`, its `waiting` calls, and the `parent` and `call_id` that asked it. Raises as `Conversation.status`."""
     status = await client.conversation(conversation_id).status()
     told: list[dict[str, Any]] = []
     left: list[tuple[str, AskedAgent]] = [(conversation_id, asked) for asked in status.agents]
@@ -24,7 +24,7 @@ async def status_with_children(client: Client, conversation_id: str) -> dict[str
         parent, asked = left.pop(0)
         try:
             child = await client.conversation(asked.conversation_id).status()
-        except (EverturnError, RPCError):  # it is about to start, or has just ended
+        except (EverturnError, RPCError):  # the sub-agent is about to start, or has just ended
             continue
         told.append({**asked.model_dump(), "parent": parent, "state": child.state, "waiting": _waiting(child)})
         left += [(asked.conversation_id, one) for one in child.agents]

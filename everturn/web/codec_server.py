@@ -1,7 +1,7 @@
-"""A codec server: what Temporal's Web UI and its command line ask to read what is encrypted, and to encrypt.
+"""A codec server: Temporal's Web UI and command line ask it to decrypt payloads, and to encrypt them.
 
 Temporal's protocol: POST to .../encode or .../decode, with Payloads as JSON in and out; .../download is a decode that
-fetches from external storage, too. The keys stay here; what is decoded goes to whoever asks, so that has to be known.
+also fetches from external storage. The keys stay here, but decoded data goes to whoever asks, so they must be known.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from everturn.logs import get_logger
 from everturn.web.auth import COOKIE_SECONDS, host_name, is_loopback, is_same
 
 MAX_BODY_BYTES: Final = 128 * 1024 * 1024
-"""The Web UI sends the payloads of a whole page of a history."""
+"""Large, for the Web UI sends the payloads of a whole page of a history at once."""
 
 ORIGINS: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
-"""The Web UI of the dev server."""
+"""The addresses of the dev server's Web UI."""
 
 _ENDPOINTS: Final = ("encode", "decode", "download")
 
@@ -44,8 +44,8 @@ _log = get_logger("everturn.codec")
 
 
 class CodecServer:
-    """`app` is what a server serves. `origins`: of the Web UIs whose pages may ask. `token`: what all who ask have to
-    bring; without it, only this machine is answered. Raises InvalidSetting if the converter has no codec."""
+    """`app` is the ASGI app to serve. `origins`: the Web UIs whose pages may ask. `token`: the token that all who ask
+    have to send; without one, only this machine can ask. Raises InvalidSetting if the converter has no codec."""
 
     def __init__(self, converter: DataConverter, *, origins: Sequence[str] = ORIGINS, token: str | None = None) -> None:
         if converter.payload_codec is None:
@@ -58,17 +58,17 @@ class CodecServer:
         self._codec = converter.payload_codec
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
         self._token = token
-        # Cookies know no ports: with the token in its name, two servers on one machine keep theirs apart.
+        # Browsers share cookies between ports: the token in the name keeps two servers on one machine apart.
         self._cookie = f"everturn_codec_{_digest(token, 'name')[:8]}" if token else ""
         self._pass = _digest(token, "pass") if token else ""
         self.app: ASGIApp = self
 
     def end_streams(self) -> None:
-        """Nothing is held open here."""
+        """Does nothing: this server has no streams."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # uvicorn does without a lifespan, and answers for us otherwise
+            return  # uvicorn needs no lifespan here, and answers everything else itself
         request = Request(scope, receive)
         origin = request.headers.get("origin", "")
 
@@ -110,14 +110,15 @@ class CodecServer:
                 return _answered(await self._codec.encode(payloads))
             keep = endpoint == "decode" and request.query_params.get("preserveStorageRefs") == "true"
             return _answered(await self._decoded(payloads, keep_references=keep))
-        except Exception as error:  # noqa: BLE001 - codecs and storages raise all kinds
+        except Exception as error:  # noqa: BLE001 - codecs and storages may raise anything
             _log.warning("codec.failed", endpoint=endpoint, error=str(error))
             return _refused(400, str(error)[:1000])
 
     # ------------------------------------------------------------ decoding
 
     async def _decoded(self, payloads: Sequence[Payload], *, keep_references: bool) -> list[Payload]:
-        """What can't be decoded stays as it is, or one payload would hide a whole page. Raises if nothing can be."""
+        """A payload that can't be decoded stays as it is, so that it does not hide a whole page of others. Raises if
+        none can be decoded."""
         decoded: list[Payload] = []
         first: Exception | None = None
         failed = 0
@@ -149,7 +150,7 @@ class CodecServer:
         return scheme.lower() == "bearer" and is_same(bearer.strip(), self._token)
 
     def _front_page(self, request: Request) -> Response:
-        """Signs a browser in, whose Web UI then asks with a cookie: Temporal's own has no token to send over HTTP."""
+        """Signs a browser in with a cookie, for Temporal's Web UI there: it has no token to send over plain HTTP."""
         if self._token is None:
             return PlainTextResponse("A codec server for Temporal: post to /decode and /encode.\n")
         if not is_same(request.query_params.get("token", ""), self._token):
@@ -163,7 +164,7 @@ class CodecServer:
             self._pass,
             max_age=COOKIE_SECONDS,
             httponly=True,
-            # Two ports of one name are one site. On another one, the Web UI's requests come from elsewhere.
+            # Two ports of one name are the same site. Under another name, the Web UI's requests are cross-site.
             samesite="none" if secure else "lax",
             secure=secure,
         )

@@ -1,4 +1,4 @@
-"""What a page shows besides events: where they begin, and the messages that came before."""
+"""What a page shows besides events: the run where the events begin, and the messages from before that run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from everturn.payloads import Start
 from everturn.records import Message
 
 MOST_KEPT = 8
-"""The messages before a run are read whole and shown by pages: those of so many runs are kept for the next page."""
+"""How many runs' earlier messages are kept in memory: they are read whole, but a page asks for a few at a time."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """The latest run of a conversation: its events are told one by one, and what came before as messages."""
+    """The latest run of a conversation. A page gets its events one by one, and everything before it as messages."""
 
     run_id: str
     earlier: int
-    """So many messages came before this run's own."""
+    """How many messages there are from before this run."""
     paused: bool
     parent: str
-    """The conversation that asked it, if its agent works for that one's."""
+    """The conversation that asked this one's agent, if it is a sub-agent's; else empty."""
 
 
 async def latest_run(client: Client, conversation_id: str) -> Run:
@@ -61,7 +61,7 @@ class EarlierMessages:
     async def _read(self, conversation_id: str, run_id: str) -> list[Message]:
         transcript, unseen = Transcript(), tuple[Message, ...]()
         with temporal_errors.explained(self._client.temporal, conversation_id):
-            # To the end of the run: it may have brought the earlier messages into itself.
+            # Read to the run's end: the run may have loaded the earlier messages itself.
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
                 transcript.take(step)
                 if isinstance(step, RunStarted) and step.start.carry:
@@ -70,7 +70,7 @@ class EarlierMessages:
 
 
 def _unseen_of(carry: CarryOver) -> tuple[Message, ...]:
-    """What was handed over of what no model has seen."""
+    """The carried-over messages that no model has seen yet."""
     results = carry.open.results if carry.open else ()
     return (*carry.unseen, *([Message(role="tool", parts=results)] if results else ()), *carry.inbox)
 

@@ -1,4 +1,4 @@
-"""What a list shows of a conversation and the index does not know: how it began, what it asks, how it ended."""
+"""What the list shows of a conversation beyond Temporal's index: its first message, its waiting calls, its outcome."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from everturn.records import Outcome
 MOST_KEPT: Final = 10_000
 
 ASKED_AGAIN_SECONDS: Final = 10.0
-"""What waits may change while the index says the same: two calls of one reply are decided on one by one."""
+"""The waiting calls may change while the index stays the same: two calls of one reply are decided one by one."""
 
 TELL_SECONDS: Final = 0.25
-"""Those who look are told so often of what has come."""
+"""How often those who look are told of new glances."""
 
 _LINE_CHARS: Final = 160
 _WAITING: Final = ("awaiting_approval", "awaiting_answer")
@@ -39,7 +39,7 @@ class AskedCall:
 
     tool: str
     line: str
-    """Its arguments, `order_id="81" cents=1200`; what is asked, if it is a question."""
+    """Its arguments, as in `order_id="81"  cents=1200`; if it is a question, the question."""
     needs: str
     since: str
     expires_at: str | None
@@ -48,10 +48,10 @@ class AskedCall:
 @dataclass(frozen=True)
 class Glance:
     said: str = ""
-    """The first line of its first message; empty if it shows none, or is not known yet."""
+    """The first line of its first message; empty if it has none, or if it is not known yet."""
     asks: tuple[AskedCall, ...] = ()
     outcome: str = ""
-    """How it ended: Outcome.status."""
+    """How it ended, as in Outcome.status; empty if it runs."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,12 +61,12 @@ class Glance:
 class _KeptGlance:
     glance: Glance
     seen: tuple[str, int]
-    """The status and the tokens that the index gave then."""
+    """The status and the token count that the index had at that time."""
     asked_at: float
 
 
 class Glances:
-    """Those of the conversations that were listed last. `look` asks for what is missing."""
+    """The glances of the conversations that were listed last. `look` fetches what is missing or may have changed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -74,21 +74,21 @@ class Glances:
         self._under_way: dict[tuple[str, datetime], asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self._came = 0
-        """How many answers there were."""
+        """How many glances were fetched."""
 
     def of(self, one: ListedConversation) -> Glance:
         kept = self._kept.get(_key(one))
         if kept is None:
             return Glance()
-        # What waited when it was looked at says nothing of one that runs by now.
+        # If it no longer waits, the calls from the last look are out of date.
         return kept.glance if one.status in _WAITING else replace(kept.glance, asks=())
 
     async def look(self, rows: Iterable[ListedConversation], *, seconds: float) -> AsyncIterator[None]:
-        """Asks for what is missing, those that wait first; for so long, it yields whenever there is something new."""
+        """Fetches what is missing, waiting conversations first. For `seconds`, it yields whenever something came."""
         until = time.monotonic() + seconds
         for one in sorted(rows, key=lambda one: one.status not in _WAITING):
             if _key(one) not in self._under_way and self._is_stale(one):
-                # One that no worker answers for takes longer than a look, and is not asked again meanwhile.
+                # One without a worker takes longer than a look to fail. Until then, it is not asked again.
                 self._under_way[_key(one)] = asyncio.create_task(self._ask(one))
         while (left := until - time.monotonic()) > 0:
             if not self._under_way:
@@ -134,13 +134,13 @@ class Glances:
         try:
             described = await self._client.temporal.get_workflow_handle(one.id).describe()
             return plain(await described.static_summary() or "")
-        except Exception:  # noqa: BLE001 - codecs raise all kinds: who lacks the key sees the id
+        except Exception:  # noqa: BLE001 - codecs may raise anything: without the key, people see the id
             return ""
 
     async def _asks(self, one: ListedConversation, before: tuple[AskedCall, ...]) -> tuple[AskedCall, ...]:
         try:
             status = await self._client.conversation(one.id).status()
-        except (EverturnError, RPCError):  # no worker, or it has just ended
+        except (EverturnError, RPCError):  # there is no worker, or the conversation has just ended
             return before
         return tuple(map(_asked, status.waiting))
 
@@ -149,7 +149,7 @@ class Glances:
         try:
             outcome: Outcome = await handle.result()
             return outcome.status
-        except Exception:  # noqa: BLE001 - it has none, or none that can be read here: codecs raise all kinds
+        except Exception:  # noqa: BLE001 - no outcome, or an unreadable one: codecs may raise anything
             return ""
 
 
@@ -164,5 +164,5 @@ def _asked(call: WaitingCall) -> AskedCall:
 
 
 def _shown(value: Any) -> str:
-    """As JSON; of a long text, its beginning."""
+    """The value as JSON, cut if it is long."""
     return json.dumps(value[:_LINE_CHARS] if isinstance(value, str) else value, ensure_ascii=False)[:_LINE_CHARS]

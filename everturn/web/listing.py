@@ -1,4 +1,4 @@
-"""The list of conversations, read once for all pages that show the same of it."""
+"""The list of conversations, read once for all pages with the same filter."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from everturn.metadata import in_words
 from everturn.web.glances import Glances
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
-"""What only a person ends."""
+"""The states that only a person can end."""
 
 NEWEST = 200
-"""So many conversations are shown, beside those that wait for a person: of each such state, as many again."""
+"""How many conversations are shown; of each state that waits for a person, as many again."""
 
 MOST: Final = 2_000
-"""However often more are asked for."""
+"""The most that a page can ask for."""
 
 GLANCE_SECONDS = 1.0
 LOAD = 4
-"""A glance that takes long is taken less often: a fifth of the time, but each five seconds at least."""
+"""Reading the list takes at most a fifth of the time: slow reads are done less often, but at least every 5 seconds."""
 LONGEST_PAUSE_SECONDS = 5.0
 
 State = Literal["waiting", "stalled", "running", "paused", "idle", "over"]
@@ -41,7 +41,7 @@ _STATUSES: Final[dict[str, tuple[str | None, ...]]] = {
     "running": ("running",),
     "paused": ("paused",),
     "idle": ("idle",),
-    "over": (None,),  # all that have ended, which some could not say themselves
+    "over": (None,),  # everything that has ended; some ended without saying how
 }
 _SEVERAL: Final = frozenset(status for statuses in _STATUSES.values() for status in statuses if status)
 
@@ -49,22 +49,22 @@ _Words = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True)
 
 
 class Filter(BaseModel):
-    """Which conversations a page shows: its address says it."""
+    """Which conversations a page shows, as its address says."""
 
     model_config = ConfigDict(frozen=True)
 
     q: _Words = ""
-    """What their id, agent, model, tenant or first message has in it. Of the index, only what begins so is known."""
+    """Words in the id, agent, model, tenant or first message. The index can only search for beginnings."""
     state: State | None = None
     agent: _Words = ""
     tenant: _Words = ""
     after: AwareDatetime | None = None
     before: AwareDatetime | None = None
     limit: int = Field(default=0, ge=0, le=MOST)
-    """0: the usual number."""
+    """0 means NEWEST."""
 
     def by_index(self) -> dict[str, Any]:
-        """Of what is asked of Temporal's index, all but the state and the words."""
+        """The filters for Temporal's index, without the state and the words."""
         return {
             **({"agent": self.agent} if self.agent else {}),
             **({"tenant": self.tenant} if self.tenant else {}),
@@ -74,7 +74,7 @@ class Filter(BaseModel):
 
 
 class ConversationLists:
-    """One for each filter that somebody looks through."""
+    """One list for each filter in use."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -83,7 +83,7 @@ class ConversationLists:
 
     async def watch(self, wanted: Filter) -> AsyncIterator[str]:
         """The list as JSON, now and after each change: `rows`, `counts` by status, whether there are `more`, and
-        `trouble` if there is one."""
+        `trouble` if it can't be read."""
         found = self._lists.get(wanted)
         if found is None:
             found = self._lists[wanted] = _ConversationList(self._client, self._glances, wanted)
@@ -99,7 +99,7 @@ class ConversationLists:
 
 
 class _ConversationList:
-    """Reads the list while somebody looks, and tells each who looks when it has changed."""
+    """Reads the list for as long as somebody watches, and tells all watchers of changes."""
 
     def __init__(self, client: Client, glances: Glances, wanted: Filter) -> None:
         self._client = client
@@ -140,7 +140,7 @@ class _ConversationList:
                 about = {**about, "trouble": str(error)}
             await self._tell(rows, about)
             pause = min(max(GLANCE_SECONDS, LOAD * (time.monotonic() - began)), LONGEST_PAUSE_SECONDS)
-            # What the index does not say comes bit by bit, and is shown meanwhile.
+            # What the index lacks comes bit by bit: each bit is shown at once.
             async for _ in self._glances.look(rows, seconds=pause):
                 await self._tell(rows, about)
 
@@ -164,7 +164,7 @@ class _ConversationList:
         more = any(len(listed) == self._limit for listed in lists)
         if more and indexed and not (wanted.q or wanted.state):
             counts: dict[str, int] = await self._client.count(**wanted.by_index())
-        else:  # what is shown is all there is, or all that was found
+        else:  # all conversations were read, or only those that the filter found are counted
             counts = Counter(one.status for one in by_age if self._is_wanted(one))
         return by_age, {"counts": counts, "more": more}
 

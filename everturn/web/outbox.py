@@ -1,7 +1,7 @@
-"""What one page has still to be told: bounded, so that a browser that stops reading costs no memory.
+"""What one page has still to be sent. It is bounded, so a browser that stops reading costs no memory.
 
-Nothing is dropped: who puts events in waits until there is room, and so reads no further in the history. Of the list of
-conversations, only the last one is worth telling.
+No event is dropped: `put` waits until there is room, and meanwhile no more of the history is read. Of the list of
+conversations, only the newest version is kept.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_CHARS: Final = 1_000_000
-"""What may wait, beside one event, however long that is."""
+"""How many characters may wait. One event more is let in, however long it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One thing on the wire. An event of the conversation's own has no name, and its cursor as its id."""
+    """One server-sent event. An event of the conversation has no name; its id is its cursor."""
 
     name: str
     data: str
@@ -38,7 +38,7 @@ class Outbox:
         return self._chars
 
     async def put(self, told: ServerSentEvent) -> None:
-        """Returns once it is in: after those before it, and not before there is room."""
+        """Waits for room, then puts it in after the earlier ones."""
         while self._chars >= self._max_chars:
             self._room.clear()
             await self._room.wait()
@@ -47,12 +47,12 @@ class Outbox:
         self._news.set()
 
     def put_list(self, told: ServerSentEvent) -> None:
-        """In the place of an earlier one that nobody took."""
+        """Replaces an earlier version of the list that was not taken yet."""
         self._list = told
         self._news.set()
 
     async def take(self) -> list[ServerSentEvent]:
-        """All that is in it, once there is something; events in a row are one."""
+        """Waits until there is something, then takes it all. Conversation events in a row become one event."""
         await self._news.wait()
         taken = [*_in_batches(self._items), *([self._list] if self._list else [])]
         self.clear()

@@ -1,4 +1,4 @@
-"""What a page may ask for: one model for each request body, which says what is to be done."""
+"""The requests that a page can post: one model for each request body, with what the request does."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
 
 MOST_AT_ONCE: Final = 1_000
-"""Calls that one request decides on."""
+"""How many calls one request may decide on."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 AnyId = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-"""Whatever it is: others may have started the conversation."""
+"""Any characters: the conversation may have been started elsewhere, with an id that Name forbids."""
 By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class RequestBody(BaseModel):
-    """`by`: who does it; empty for whoever runs `everturn web`."""
+    """`by`: the person who does it; empty for the one who runs `everturn web`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,7 +56,7 @@ class ConversationRequest(RequestBody):
 
 
 class MessageRequest(ConversationRequest):
-    """A message; a conversation that is over is revived by it."""
+    """A message to a conversation. It revives one that is over."""
 
     text: Text
     message_id: Name
@@ -100,16 +100,16 @@ class OneCall(BaseModel):
     conversation: AnyId
     call_id: Name
     expected: dict[str, JsonValue]
-    """The arguments that were seen."""
+    """The arguments that the page showed."""
 
 
 class DecideManyRequest(RequestBody):
-    """Decides on the calls that were shown, each as it was shown, and on no others."""
+    """Decides on the calls that the page showed. A call that has changed since is not decided on."""
 
     verdict: Literal["approve", "deny"]
     calls: Annotated[tuple[OneCall, ...], Field(min_length=1, max_length=MOST_AT_ONCE, strict=False)]
     words: str | None = None
-    """For the model: a note, or why not."""
+    """For the model: a note with an approval, or the reason for a denial."""
 
     async def do(self, client: Client) -> dict[str, Any]:
         places = asyncio.Semaphore(AT_ONCE)
@@ -129,8 +129,8 @@ class DecideManyRequest(RequestBody):
 
 
 class ForkRequest(ConversationRequest):
-    """A conversation with the beginning of this one. After `at_turn` it may be told other words, go on with another
-    model, or be given other results of that turn's calls; 0, with words, begins it anew."""
+    """A new conversation with the first turns of this one. After `at_turn`, it can get another message, another model,
+    or other results of that turn's calls. With 0 and a `text`, it starts afresh."""
 
     at_turn: Annotated[int, Field(ge=0, le=1_000_000_000)]
     text: Text | None = None

@@ -15,14 +15,14 @@ from starlette.types import ASGIApp
 from everturn.errors import InvalidSetting
 
 TAKEN_WITHIN_MS = 120_000
-"""Whoever takes nothing of what it is sent for so long is disconnected."""
+"""A client that reads nothing of what it is sent for this long is disconnected."""
 
 LET_GO_SECONDS = 2
-"""How long a page may hold on to its connection while we stop."""
+"""How long pages may keep their connections open after the server was told to stop."""
 
 
 class Served(Protocol):
-    """What is served. `end_streams` lets those go who hold a connection open."""
+    """What `serve` can serve. `end_streams` ends all open streams."""
 
     app: ASGIApp
 
@@ -30,7 +30,7 @@ class Served(Protocol):
 
 
 def listen(host: str, port: int, *, what: str = "inbox") -> socket.socket:
-    """A socket at the address, before anything else is said. Raises InvalidSetting if it can't be had."""
+    """A socket that listens at the address, opened before anything is printed. Raises InvalidSetting if it can't be."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.create_server(address, family=family)
@@ -39,18 +39,18 @@ def listen(host: str, port: int, *, what: str = "inbox") -> socket.socket:
             f"The {what} can't listen at {host}:{port}: {error.strerror or error}.",
             cure="Use another --port (0 takes any free port), or another --host.",
         ) from None
-    with contextlib.suppress(AttributeError, OSError):  # Linux has it
-        # A browser that stops reading would hold its connection, and what is to be sent, for as long as it lives.
+    with contextlib.suppress(AttributeError, OSError):  # only Linux has this option
+        # Otherwise a browser that stops reading would keep its connection, and the unsent data, for ever.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TAKEN_WITHIN_MS)
     return bound
 
 
 async def serve(served: Served, bound: socket.socket, *, started: Callable[[], None]) -> None:
-    """Serves; `started` is called once, when it is ready."""
+    """Serves until a signal stops it. Calls `started` once, when it is ready."""
     # No access log: the login link has the token in it.
     config = uvicorn.Config(
         served.app,
-        http="h11",  # which bounds a request's headers; httptools, if it is installed, does not
+        http="h11",  # h11 limits the size of headers; httptools does not
         log_config=None,
         access_log=False,
         server_header=False,
@@ -71,6 +71,6 @@ class _GracefulServer(uvicorn.Server):
         self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # Pages hold their connections open for as long as they live: without this, each would be waited for.
+        # Pages keep their connections open for as long as they live: the shutdown would wait for each of them.
         self._loop.call_soon_threadsafe(self._served.end_streams)
         super().handle_exit(sig, frame)

@@ -1,8 +1,8 @@
 """Server-sent events: one connection for each page, with the list of conversations and the events of one of them.
 
-Each batch of events carries the cursor of its last one as its `id:`. A browser that comes back sends that along, and
-the events go on after it: what a dropped connection or a restart of anything swallowed is told then. One that stops
-reading is let go, and comes back in the same way.
+Each batch of events carries the cursor of its last one as its `id:`. A browser that reconnects sends that id, and the
+events go on after it, so nothing is lost when a connection drops or a process restarts. A browser that stops reading is
+disconnected, and reconnects in the same way.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from everturn.web.listing import ConversationLists, Filter
 from everturn.web.outbox import Outbox, ServerSentEvent
 
 BEAT_SECONDS = 15.0
-"""Something is sent at least so often: proxies cut what is silent, and each side learns when the other has gone."""
+"""Something is sent at least this often: proxies cut silent connections, and each side notices if the other is gone."""
 
 RETRY_SECONDS = 1.0
 
 STUCK_SECONDS = 60.0
-"""A page that takes nothing for so long is no longer followed for: its stream ends as soon as it reads on."""
+"""A page that reads nothing for this long is no longer followed: its stream ends as soon as it reads on."""
 
 
 class Stream:
-    """`chunks` goes on until the page leaves, stops reading, or `end` is called."""
+    """The stream for one page. `chunks` goes on until the page disconnects, stops reading, or `end` is called."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Stream:
         wanted: Filter | None = None,
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
-        """`wanted`: which conversations are listed; None: no list."""
+        """`wanted`: which conversations to list; None: no list."""
         self._client = client
         self._lists = lists
         self._wanted = wanted
@@ -58,11 +58,11 @@ class Stream:
 
     @property
     def waiting_chars(self) -> int:
-        """How much the page has still to be told."""
+        """How many characters the page has still to be sent."""
         return self._outbox.chars
 
     def end(self) -> None:
-        """Nothing more is told, not even what waits: a page that comes back asks for that."""
+        """Sends nothing more, not even what waits to be sent: a page that reconnects gets that."""
         self._over.set()
         for watcher in self._watchers:
             watcher.cancel()
@@ -90,7 +90,7 @@ class Stream:
             await asyncio.gather(over, *self._watchers, return_exceptions=True)
 
     async def _next(self, over: asyncio.Task[Any]) -> list[ServerSentEvent]:
-        """What there is to tell; a beat if there is nothing for a while, and nothing if it is over."""
+        """What to send next; a heartbeat if there is nothing for a while, and nothing if the stream is over."""
         news = asyncio.create_task(self._outbox.take())
         try:
             await asyncio.wait((news, over), timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +102,7 @@ class Stream:
 
     @contextlib.contextmanager
     def _impatient(self) -> Iterator[None]:
-        """Ends the stream if the block, in which the page takes what it is given, lasts too long."""
+        """Ends the stream if the page takes too long to read what the block sends."""
         timer = asyncio.get_running_loop().call_later(self._stuck_seconds, self.end)
         try:
             yield
@@ -114,7 +114,7 @@ class Stream:
             self._outbox.put_list(ServerSentEvent("conversations", listed))
 
     async def _follow(self) -> None:
-        """Puts the conversation's events into the outbox, through every trouble with the server."""
+        """Puts the conversation's events into the outbox. If the server can't be reached, it tries again."""
         cursor = self._since
         while True:
             try:
@@ -133,7 +133,7 @@ class Stream:
                 if not cursor:
                     await self._tell("missing", json.dumps({"error": str(error)}))
                     return
-                cursor = ""  # the run of the cursor was deleted: begin again with what there is
+                cursor = ""  # the cursor's run was deleted: begin again with the latest run
             except (EverturnError, RPCError) as error:
                 await self._tell("trouble", json.dumps({"error": str(error)}))
                 await asyncio.sleep(RETRY_SECONDS)

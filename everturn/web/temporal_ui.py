@@ -1,4 +1,4 @@
-"""Where Temporal's Web UI is, for links to the same place there."""
+"""The address of Temporal's Web UI, for links to it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from everturn.errors import InvalidSetting
 from everturn.web.auth import is_loopback
 
 DEV_SERVERS_STEP: Final = 1_000
-"""A dev server's Web UI listens so many ports above it."""
+"""A dev server's Web UI listens at the server's port plus this."""
 
 
 def check_address(address: str) -> str:
-    """The same. Raises InvalidSetting for what is no page's address: it becomes a link."""
+    """Returns the address. Raises InvalidSetting if it is not a web page's, since the inbox links to it."""
     try:
         parts = urlsplit(address)
         good = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -28,7 +28,7 @@ def check_address(address: str) -> str:
 
 
 def ui_of(target_host: str) -> str | None:
-    """That of a dev server on this machine; None for any other Temporal: nobody says where its Web UI is."""
+    """The Web UI of a dev server on this machine. None for any other Temporal: its Web UI's address is not known."""
     host, _, port = target_host.rpartition(":")
     if not port.isdecimal() or not is_loopback(host):
         return None

@@ -1,4 +1,4 @@
-"""Every call that waits for an approval, with what it would do: what a person is shown before deciding on many."""
+"""Every call that waits for an approval, with its arguments: a person sees them before deciding on many."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from everturn.web.requests import MOST_AT_ONCE
 
 
 async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
-    """Those of the conversations that are looked through: `calls`, oldest first, those of whom no worker answers,
-    `silent`, and whether there are `more`."""
+    """The waiting `calls` of the conversations that fit the filter, oldest first; the ids of those whose worker does not
+    answer, as `silent`; and whether there are `more`."""
     places = asyncio.Semaphore(AT_ONCE)
     silent: list[str] = []
 
