@@ -43,7 +43,7 @@ from everturn.printable import printable_line
 from everturn.utf8 import is_utf8
 from everturn.worker.shutdown import end_process
 
-# Typer brings its own copy of click, or uses the one that is installed: this is the base of either's usage errors.
+# Typer brings its own copy of click, or uses the installed one: this is the base class of both copies' usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
 _OUTPUT_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
@@ -95,14 +95,14 @@ def main() -> NoReturn:
 def run_command(arguments: Sequence[str]) -> int:
     """Runs a command and returns its exit status: 0, 1 (it failed), 2 (usage), 130 (Ctrl-C). Says why in one line."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that lacks a character shows another; it is no reason to fail.
+        # If the terminal can't show a character, another is shown: the command must not fail for that.
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")
     if wrong := [argument for argument in arguments if not is_utf8(argument)]:
         return _line(f"everturn: {wrong[0]!r} is not UTF-8.", status=2)
     try:
         return app([*arguments], prog_name="everturn", standalone_mode=False) or 0
-    except SystemExit as ended:  # completion leaves so
+    except SystemExit as ended:  # shell completion ends with SystemExit
         return ended.code if isinstance(ended.code, int) else 0
     except _UsageError as error:
         return _usage(error, arguments)
@@ -110,19 +110,19 @@ def run_command(arguments: Sequence[str]) -> int:
         return _failed(str(error))
     except (KeyboardInterrupt, typer.Abort):
         return 128 + signal.SIGINT
-    except asyncio.CancelledError:  # nobody cancels a command but Temporal's worker, when it can't go on
+    except asyncio.CancelledError:  # only Temporal's worker cancels a command, if it can't go on
         return _failed("Temporal refused the worker. `everturn doctor` checks the connection.")
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # whoever read our output has stopped reading
         streams.let_go_of_broken_ones()
         return 1
-    except Exception as error:  # noqa: BLE001 - whatever it is: no traceback here
+    except Exception as error:  # noqa: BLE001 - a person sees one line for any error, and no traceback
         return _unexpected(error)
 
 
 def _usage(error: Exception, arguments: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        return 2  # the help is printed by now
+        return 2  # the help is printed already
     command = context.command_path if context else _command_in(arguments)
     message = " ".join(getattr(error, "format_message", error.__str__)().split())
     ended = message if message.endswith((".", "?")) else f"{message}."
@@ -130,7 +130,7 @@ def _usage(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _command_in(arguments: Sequence[str]) -> str:
-    """The command that these call, for errors that the parser has before it knows: an option without its value, say."""
+    """The name of the command, for usage errors that the parser raises before it knows it: a missing value, say."""
     first = next((one for one in arguments if not one.startswith("-")), "")
     return f"everturn {first}" if any(first == command.name for command in app.registered_commands) else "everturn"
 
@@ -156,6 +156,6 @@ def _unexpected(error: Exception) -> int:
 
 
 def _line(message: str, *, status: int) -> int:
-    with suppress(OSError):  # nobody reads any more
+    with suppress(OSError):  # nobody reads the output any more
         print(printable_line(message), file=sys.stderr)
     return status

@@ -1,6 +1,6 @@
-"""Asks whoever sits at the terminal to decide on the calls that wait: one question at a time.
+"""Asks the person at the terminal to decide on the calls that wait: one question at a time.
 
-A question goes away when somebody else decides, elsewhere.
+If somebody decides elsewhere, the question goes away.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from everturn.printable import printable
 from everturn.records import ToolCall
 
 YES_APPROVES: Final[frozenset[WaitReason]] = frozenset(("needs_approval", "has_not_run", "invalid_edit", "not_allowed"))
-"""Whether to run again what may have run already is not for a --yes to say; nor whatever it does not know."""
+"""The reasons for which --yes approves a call. A person has to decide on all others: the call may have run already."""
 
 QUICK_LOOKS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
-"""After an event: the events run ahead of the workflow, and a decision may turn out not to be that person's to take."""
+"""Pauses before looking after an event: events run ahead of the workflow, and a decision may turn out to be refused."""
 LOOK_SECONDS = 2.0
-"""While a question is open: a call that expires leaves no event."""
+"""The pause between looks while a question is open: a call that expires leaves no event."""
 
 Decide = Callable[[], Awaitable[object]]
 _Key = tuple[str, str, str]
-"""A call that waits once more has another `why` or `since`."""
+"""A call's id, `since` and `why`. A call that waits a second time differs in `why` or `since`."""
 
 
 class ApprovalPrompt:
-    """`attend` asks for as long as it runs; `nudge` it when something may wait now, or no longer.
+    """`attend` asks until it is cancelled. `nudge` makes it look at once: something may wait now, or no longer.
 
-    `approve_all`: nobody is asked. `prefix`: comes before a command in another terminal.
+    `approve_all`: approve without asking. `prefix`: comes before a command that is shown for another terminal.
     """
 
     def __init__(self, conversation: Conversation, *, screen: Screen, approve_all: bool, prefix: str) -> None:
@@ -50,11 +50,11 @@ class ApprovalPrompt:
         self._approve_all = approve_all
         self._prefix = prefix
         self._settled: set[_Key] = set()
-        """Those that wait still, though there is nothing more to do for them here."""
+        """Calls that may still wait, but need nothing more from this prompt."""
         self._approved: set[str] = set()
-        """What --yes has approved once; if that did not help, somebody has to look."""
+        """Calls that --yes has approved once. If one of them waits again, a person has to look at it."""
         self._decided: set[str] = set()
-        """Calls on which an event says who decided."""
+        """Calls for which an event has said who decided."""
         self._asked: WaitingCall | None = None
         self._question: asyncio.Task[Decide | None] | None = None
         self._waiting: tuple[WaitingCall, ...] = ()
@@ -76,11 +76,11 @@ class ApprovalPrompt:
         self._nudged.set()
 
     async def attend(self) -> None:
-        """Until it is cancelled."""
+        """Asks about the calls that wait, until it is cancelled."""
         try:
             while True:
                 await self._until_next_look()
-                with suppress(Unreachable):  # a worker that is gone comes back, and the question can wait
+                with suppress(Unreachable):  # the worker will come back, and the question can wait
                     self._waiting = (await self._conversation.status()).waiting
                     self._settled &= set(map(_key, self._waiting))
                 await self._go_on()
@@ -133,9 +133,9 @@ class ApprovalPrompt:
             await decide()
             self._settled.add(_key(waits))
         except Ended:
-            pass  # nothing is to be decided any more, and whoever follows the events sees the end
+            pass  # nothing has to be decided any more, and whoever follows the events sees the end
         except (Refused, Unreachable) as problem:
-            # Without a worker, it is withdrawn: the question comes again, or another --yes.
+            # Without a worker, the decision did not arrive: ask again, or let --yes approve again.
             if isinstance(problem, Unreachable):
                 self._approved.discard(waits.call_id)
             self._screen.line(f"    {problem}", style="yellow")
@@ -150,7 +150,7 @@ class ApprovalPrompt:
     # ------------------------------------------------------------ the question
 
     async def _ask(self, waits: WaitingCall) -> Decide | None:
-        """What to do, as the person says; None if there is nobody any more."""
+        """The person's decision; None if the input has ended."""
         call = ToolCall(call_id=waits.call_id, name=waits.tool, arguments=waits.arguments)
         self._screen.idle()
         heading = Text(f"    {folded(call.name, 60)} ({folded(call.call_id, 60)})", style="bold")

@@ -52,7 +52,7 @@ WithinOption = Annotated[
 
 @dataclass(frozen=True)
 class _Which:
-    """The calls that are meant, as the options say."""
+    """The calls to decide on, as the options say."""
 
     id: str | None
     calls: list[str]
@@ -62,11 +62,11 @@ class _Which:
     where: dict[str, Any] | None
     always: bool = False
     seconds: float | None = None
-    """Within which they are to be decided."""
+    """How long the decisions may take."""
 
     @property
     def remembered(self) -> dict[str, Any] | bool:
-        """`always=` of the conversation's own methods."""
+        """The value of `always=` for the conversation's methods."""
         return (self.where or True) if self.always else False
 
     @property
@@ -74,7 +74,7 @@ class _Which:
         return timedelta(seconds=self.seconds) if self.seconds else None
 
     def check(self, *, edited: bool = False) -> None:
-        """Raises BadParameter for what makes no sense together."""
+        """Raises BadParameter for options that don't go together."""
         if (self.id is None) != self.every:
             said = (
                 "name a conversation, or use --all"
@@ -93,7 +93,7 @@ class _Which:
 
     @property
     def by_look(self) -> bool:
-        """Which calls it is about has to be looked up."""
+        """Whether the calls have to be looked up first."""
         return self.every or self.tool is not None or (self.where is not None and not self.calls)
 
 
@@ -193,7 +193,7 @@ def _decide(
 
 
 async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tuple[str, ...]]]) -> tuple[str, ...]:
-    """One after the other; the first that is refused ends it, and says what was decided before."""
+    """Decides on one call after the other. The first refusal ends it, and names the calls decided before."""
     from everturn.cli.connect import act_on
     from everturn.errors import Refused
 
@@ -215,7 +215,7 @@ async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tup
 
 
 async def _check_none_may_have_run(conversation: Conversation) -> None:
-    """Who names no call may have another one in mind, or may not know what has happened to it. Raises Refused."""
+    """Raises Refused if a call may have run already. A person who names no call may not know that, or mean another."""
     from everturn.cli.render import ways_to_decide
     from everturn.errors import Refused
 

@@ -1,4 +1,4 @@
-"""A call's arguments in the editor of whoever decides."""
+"""Lets the person who decides edit a call's arguments in an editor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class NotEdited(Exception):
 
 
 async def edited(screen: Screen, name: str, written: str) -> str:
-    """The text as $VISUAL or $EDITOR leaves it; without one, it is edited in the line. Raises NotEdited.
+    """The text after editing: in $VISUAL or $EDITOR, or in the input line if neither is set. Raises NotEdited.
 
-    Cancelled, the editor is asked to end.
+    If it is cancelled, the editor is asked to end.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:

@@ -72,7 +72,7 @@ async def _budget(tenant: str, given: dict[str, Any], *, remove: bool, as_json: 
 
 
 async def _changed(client: Client, tenant: str, given: dict[str, Any]) -> Budget:
-    """The budget that there is, with what is given in its place."""
+    """The tenant's budget, changed to the given values."""
     from everturn.models import Budget
 
     now = await client.budget(tenant)

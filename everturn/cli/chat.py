@@ -45,7 +45,7 @@ def chat(
 
 
 async def _hosted(name: str) -> AgentChoice:
-    """The agent of a conversation that runs on somebody else's worker. Raises NotFound and Unreachable."""
+    """The agent of a conversation that runs on another process's worker. Raises NotFound and Unreachable."""
     from temporalio.service import RPCError, RPCStatusCode
 
     from everturn.cli.connect import AgentChoice, remote_client

@@ -1,4 +1,4 @@
-"""What a chat of this machine leaves behind: its database, and the options to come back to it with."""
+"""The files that a chat leaves on this machine: its database, and its options for the next time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class ChatFiles:
-    """A place for each chat, so that they never meet."""
+    """The files of one chat. Each chat has its own."""
 
     def __init__(self, name: str) -> None:
         state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
         place = state / "everturn" / "chats" / quote(name, safe="")
         self.database = place.with_name(f"{place.name}.db")
-        """Of its own Temporal, if none is configured."""
+        """The database of the chat's own Temporal server, if no other is configured."""
         self.options = place.with_name(f"{place.name}.json")
 
     def remember(self, wanted: AgentChoice) -> None:
@@ -32,18 +32,18 @@ class ChatFiles:
             "system": wanted.system,
             "agent": wanted.agent,
         }
-        with suppress(OSError):  # then it takes the options again to come back
+        with suppress(OSError):  # then the options have to be given again
             write_atomically(self.options, json.dumps(written).encode())
 
     def clear(self) -> None:
-        """It was closed: there is nothing to come back to."""
+        """Deletes the files of a chat that was closed."""
         beside = [self.database.with_name(self.database.name + suffix) for suffix in ("", "-wal", "-shm")]
         for path in (*beside, self.database.with_suffix(".log"), self.options):
             path.unlink(missing_ok=True)
 
 
 def remembered(name: str) -> AgentChoice | None:
-    """The options that a chat was held with, here and last."""
+    """The options that the chat last had on this machine."""
     from everturn.cli.connect import AgentChoice
 
     try:

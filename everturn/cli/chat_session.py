@@ -23,7 +23,7 @@ from everturn.records import Message
 
 KEEP_OPEN = timedelta(days=7)
 SHOWN_EXCHANGES = 2
-"""How much of an earlier conversation is shown when somebody comes back to it."""
+"""How many exchanges of an earlier conversation are shown when somebody comes back to it."""
 
 OVER = "■ The conversation is over. Your next message continues it."
 HELP = "Ctrl-C leaves the conversation running, /quit or Ctrl-D closes it, /resume [MODEL] continues after a stall."
@@ -36,7 +36,7 @@ class ChatSession:
     ) -> None:
         self._place = place
         self._labels = labels
-        """What it is started with, if there is none yet."""
+        """The tenant and metadata for a new conversation."""
         self._screen = screen
         self._approve_all = approve_all
         self._conversation: Conversation = place.client.conversation(name)
@@ -44,9 +44,9 @@ class ChatSession:
         self._streaming = screen.live and sys.stdout.isatty()
         self._said: list[str] = []
         self.begun = False
-        """There is a conversation to come back to."""
+        """Whether there is a conversation to come back to."""
         self.closed = False
-        """There is no more."""
+        """Whether the conversation was closed."""
 
     async def until_left(self, *, begun: Callable[[], None]) -> None:
         """Talks until the person closes the conversation. `begun` is called once there is one."""
@@ -144,14 +144,14 @@ class ChatSession:
                         return
 
     async def _rests(self) -> bool:
-        """Nothing more is to be answered; somebody else may have said something meanwhile."""
+        """Whether no answer is still to come. There may be one if somebody else has sent a message meanwhile."""
         try:
             return (await self._conversation.status()).state in ("idle", "done", "paused")
         except Unreachable:
             return True
 
     async def _close(self) -> bool:
-        """True if nothing of the conversation is left to come back to."""
+        """Closes the conversation. True if nothing of it is left to come back to."""
         try:
             await self._conversation.close()
             async with asyncio.timeout(5):
@@ -164,7 +164,7 @@ class ChatSession:
         return True
 
     async def _cursor(self) -> str | None:
-        """Now; None if there is no conversation yet."""
+        """The current cursor; None if there is no conversation yet."""
         try:
             return await self._conversation.cursor()
         except NotFound:
@@ -185,7 +185,7 @@ class ChatSession:
 
 
 def _last_of(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages from the last but one of the user's on."""
+    """The messages from the user's last but one on."""
     asked = [index for index, message in enumerate(messages) if message.role == "user"]
     return messages[asked[-SHOWN_EXCHANGES:][0] :] if asked else messages
 

@@ -63,7 +63,7 @@ async def _codec(host: str, port: int, origins: list[str], token: str | None) ->
         def tell() -> None:
             screen.line(f"Codec server   {address}")
             screen.line(f"Web UI         {', '.join(origins or ORIGINS)}: name it there, in the codec server settings")
-            if token:  # never the token itself: what is on a terminal ends up in logs
+            if token:  # not the token itself: terminal output ends up in logs
                 screen.line(f"Sign in first  {address}/?token=$EVERTURN_CODEC_TOKEN")
             screen.line("Ctrl-C ends it.", style="dim")
 

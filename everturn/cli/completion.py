@@ -1,6 +1,6 @@
 """What the shell offers when somebody presses Tab: ids, calls, agents, statuses, models.
 
-Best effort: what can't be had within a moment is not offered, and nothing is ever said.
+Best effort: what can't be found within a moment is not offered, and no error is ever shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 2.0
 LOOKED_AT = 200
-"""Conversations, the newest ones."""
+"""How many conversations to look at, newest first."""
 
 
 def ids(incomplete: str) -> list[tuple[str, str]]:
@@ -31,7 +31,7 @@ def ids(incomplete: str) -> list[tuple[str, str]]:
 
 
 def calls(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Those of the conversation in the command line that wait."""
+    """The waiting calls of the conversation on the command line."""
     conversation_id = str(ctx.params.get("id") or "")
 
     async def look(client: Client) -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ def statuses(incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Providers, since only they know their models."""
+    """Offers providers, since only they know their models."""
     from everturn.providers.catalog import PROVIDERS
 
     return [f"{provider}:" for provider in PROVIDERS if provider.startswith(incomplete)]
@@ -78,7 +78,7 @@ def _asked(look: Callable[[Client], Awaitable[list[tuple[str, str]]]]) -> list[t
             return await look(client)
 
     try:
-        # The shell writes them into its line as they are.
+        # The shell writes these words into its command line as they are.
         return [(one, printable_line(about)) for one, about in asyncio.run(ask()) if printable_line(one) == one]
-    except Exception:  # noqa: BLE001 - somebody pressed Tab, and no more
+    except Exception:  # noqa: BLE001 - a completion must not show errors
         return []

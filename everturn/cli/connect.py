@@ -1,4 +1,4 @@
-"""Connects a command to a conversation's place: agents hosted elsewhere, or one that this process hosts."""
+"""Connects a command to Temporal and to an agent: one that is hosted elsewhere, or one that this process hosts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from everturn.settings import Settings
 
 DRAIN_TIMEOUT = timedelta(seconds=2)
-"""Somebody pressed Ctrl-C and waits."""
+"""Short, because somebody pressed Ctrl-C and waits."""
 
 
 @dataclass(frozen=True)
 class AgentChoice:
-    """What the options say: an agent made of these, or one that is hosted elsewhere by its name."""
+    """The agent that the options choose: one made from them, or the name of one hosted elsewhere."""
 
     model: str | None
     tools: Sequence[Path]
@@ -51,20 +51,20 @@ class AgentChoice:
 class Connection:
     client: Client
     agent: Agent | str
-    """Only its name, if it is hosted elsewhere."""
+    """Only its name, if another process hosts it."""
     model: str | None
     """The model to ask in place of the agent's own."""
     prefix: str
-    """What to put before a command in another terminal, so that it finds this server."""
+    """What to put before a command for another terminal, so that it finds this server."""
     lasts: bool
-    """The server outlives this process."""
+    """Whether the server outlives this process."""
 
 
 @asynccontextmanager
 async def connect(
     wanted: AgentChoice, conversation_id: str, *, screen: Screen, db: Path | None
 ) -> AsyncIterator[Connection]:
-    """Everything that a conversation needs. A server and a worker of our own end with the context."""
+    """Everything that a conversation needs. If it starts a server and a worker, they end with the context."""
     settings = _settings()
     if wanted.agent:
         async with remote_client() as client:
@@ -80,7 +80,7 @@ async def connect(
     screen.busy("starting")
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(connect_or_start(db_filename=db))
-        # A queue of its own: other workers don't know this agent, and this one doesn't know theirs.
+        # A task queue of its own: other workers don't know this agent, and this worker doesn't know theirs.
         queue = f"{settings.task_queue}-{conversation_id}"
         client = await Client.connect(task_queue=queue, **endpoint.options)
         await require_namespace(client)
@@ -90,7 +90,7 @@ async def connect(
 
 @asynccontextmanager
 async def remote_client() -> AsyncIterator[Client]:
-    """A client of the Temporal that the environment names, or of the one at its usual address."""
+    """A client of the Temporal that the environment names, or else of one at the default address."""
     settings = _settings()
     quiet_logs(None)
     from everturn.client.client import Client
@@ -99,7 +99,7 @@ async def remote_client() -> AsyncIterator[Client]:
 
 
 async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[Any]]) -> Any:
-    """What `act` returns of the conversation. Raises Ended with the command that continues it."""
+    """Calls `act` with the conversation, and returns its result. Raises Ended, with the command that continues it."""
     async with remote_client() as client:
         try:
             return await act(client.conversation(conversation_id))
@@ -109,7 +109,7 @@ async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[A
 
 
 async def require_namespace(client: Client) -> None:
-    """Raises Unreachable if Temporal does not know the namespace, or does not let us in: no worker could work."""
+    """Raises Unreachable if Temporal does not know the namespace or denies us access: no worker could run there."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError
 
@@ -124,7 +124,7 @@ async def require_namespace(client: Client) -> None:
 
 
 async def require_worker(client: Client) -> None:
-    """Raises Unreachable if nobody would take a conversation: it would wait without a word."""
+    """Raises Unreachable if no worker would pick up a conversation: it would wait in silence."""
     from everturn.client.pollers import polling
 
     if not await polling(client.temporal, client.task_queue):
@@ -158,7 +158,7 @@ def make_agent(wanted: AgentChoice) -> Agent:
 
 
 def quiet_logs(screen: Screen | None) -> None:
-    """No log lines among those for people, unless the environment asks for them: only what is broken is shown."""
+    """Hides log lines below errors while output is for people, unless the environment sets a level."""
     from everturn import logs
 
     settings = _settings()

@@ -1,7 +1,7 @@
-"""`everturn doctor --fairness`: does the server go by priorities and fairness keys? Temporal has no call that says so.
+"""`everturn doctor --fairness`: does the server respect priorities and fairness keys? No call of Temporal's says so.
 
-It is tried in a task queue of its own: many activities are put there, then a few that ought to go first, and they are
-fetched one by one. Nothing of them runs.
+It is tested in a task queue of its own. Many activities are scheduled there, then a few that ought to go first; then
+their tasks are polled one by one. No activity runs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from temporalio.service import RPCError
 
 MANY, FEW = 60, 6
 FIRST = MANY / 2
-"""The few come at about twice their number if they go first, which the queue's partitions spread; else at the end."""
+"""If the few go first, their mean place is about twice their number, as the queue has partitions; else near the end."""
 
 LONGEST = timedelta(minutes=2)
-"""Of the workflows, if this is killed."""
+"""The timeout of the test's workflows, in case this process is killed."""
 
 POLL = timedelta(seconds=10)
 SPOOLED_SECONDS = 10.0
@@ -74,11 +74,11 @@ TRIALS = (
 )
 
 Told = tuple[str, Literal["ok", "note"], str, str]
-"""As of a finding: its part, its state, what there is to say, and the cure. Nobody needs either: neither is wrong."""
+"""As in a finding: part, state, text, cure. Never "wrong": nobody needs priorities or fairness to work."""
 
 
 async def tried(temporal: Client) -> AsyncIterator[Told]:
-    """What the server does. Raises RPCError."""
+    """Tests what the server does. Raises RPCError."""
     for trial in TRIALS:
         place = await place_of_few(temporal, trial.many, trial.few)
         if place <= FIRST:
@@ -88,7 +88,7 @@ async def tried(temporal: Client) -> AsyncIterator[Told]:
 
 
 async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float:
-    """At which place the few were handed out, on average: from 1 on."""
+    """The mean place, counted from 1, at which the few were handed out."""
     queue = f"everturn-doctor-{uuid4().hex[:12]}"
     started: list[WorkflowHandle[object, object]] = []
     try:
@@ -111,7 +111,7 @@ async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float
 async def _schedule(
     temporal: Client, queue: str, name: str, count: int, priority: Priority
 ) -> WorkflowHandle[object, object]:
-    """A workflow whose first task, as its worker, we answer with so many activities."""
+    """Starts a workflow, and answers its first task as its worker: with `count` activities to schedule."""
     handle: WorkflowHandle[object, object] = await temporal.start_workflow(
         WORKFLOW, id=f"{queue}-{name}", task_queue=queue, execution_timeout=LONGEST
     )
@@ -142,7 +142,7 @@ async def _schedule(
 
 
 async def _spooled(temporal: Client, queue: str, count: int) -> None:
-    """Waits until the server says that so many wait. It counts slowly: if it does not say so, we go on all the same."""
+    """Waits until the server counts this many waiting tasks. Its count may lag: after SPOOLED_SECONDS it goes on."""
     request = DescribeTaskQueueRequest(
         namespace=temporal.namespace,
         task_queue=TaskQueue(name=queue),
@@ -158,7 +158,7 @@ async def _spooled(temporal: Client, queue: str, count: int) -> None:
 
 
 async def _next(temporal: Client, queue: str) -> str:
-    """Which one is handed out: 'many' or 'few'; empty if none is."""
+    """The kind of the next task handed out: 'many' or 'few'; empty if there is none."""
     task = await temporal.workflow_service.poll_activity_task_queue(
         PollActivityTaskQueueRequest(namespace=temporal.namespace, task_queue=TaskQueue(name=queue), identity=queue),
         timeout=POLL,

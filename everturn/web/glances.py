@@ -51,7 +51,7 @@ class Glance:
     """The first line of its first message; empty if it has none, or if it is not known yet."""
     asks: tuple[AskedCall, ...] = ()
     outcome: str = ""
-    """How it ended, as in Outcome.status; empty if it runs."""
+    """How it ended, as in Outcome.status; empty if it runs, or if that can't be read."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

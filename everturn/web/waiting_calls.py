@@ -16,8 +16,8 @@ from everturn.web.requests import MOST_AT_ONCE
 
 
 async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
-    """The waiting `calls` of the conversations that fit the filter, oldest first; the ids of those whose worker does not
-    answer, as `silent`; and whether there are `more`."""
+    """The waiting `calls` of the conversations that fit the filter, oldest first; the ids of conversations without an
+    answering worker, as `silent`; and whether there are `more` calls."""
     places = asyncio.Semaphore(AT_ONCE)
     silent: list[str] = []
 

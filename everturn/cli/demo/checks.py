@@ -1,7 +1,7 @@
-"""Whether everything really happened: the files on the disk against the transcript, line by line.
+"""Checks that everything really happened: the files on the disk against the transcript, line by line.
 
-Strict on effects, whichever model played: what was reported as done is there exactly once, and nothing else is. What
-a model decides to do is known beforehand of the scripted one only.
+Effects are checked strictly, whichever model played: what was reported as done is on the disk exactly once, and nothing
+else is. What the model decides to do is known beforehand only for the scripted model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from everturn.cli.demo.stage import Stage
 
 BOOKINGS: Final = {"2026-101": 20340, "2026-102": 50895, "2026-103": 17675, "2026-105": 76200}
-"""Cents, by invoice: those that add up."""
+"""The cents of each invoice that adds up."""
 SUM: Final = "1,651.10"
 DUE: Final = "2026-102"
 
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Played:
-    """What there is to check."""
+    """A demo that was played, with everything to check."""
 
     conversation_id: str
     chain_id: str
@@ -135,7 +135,7 @@ def _key(played: Played, call: ToolCall) -> str:
 
 
 def _arguments(call: ToolCall, result: ToolResult, *names: str) -> tuple[str, ...]:
-    """What the call ran with: the model's arguments, or those that a human put in their place."""
+    """The arguments that the call ran with: the model's, or those that a person put in their place."""
     edited = result.decision.arguments if result.decision else None
     arguments: dict[str, Any] = call.arguments if edited is None else edited
     return tuple(str(arguments.get(name)) for name in names)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOOL = "book"
 JOURNAL = "journal.csv"
 LINES_BEFORE = 2
-"""The second booking is on the disk, and its worker has not yet said so: the worst moment."""
+"""Kill after the second booking is on the disk, before the worker has reported it: the worst moment."""
 
 GLANCE_SECONDS = 0.02
 
@@ -66,13 +66,13 @@ async def _running(stage: Stage, conversation_id: str) -> list[PendingActivityIn
 
 
 def _taken_over(running: list[PendingActivityInfo], *, lost: int) -> bool:
-    # The first to be run again finds its line in the journal, and is done before anybody sees it run.
+    # The first call that runs again finds its line in the journal, and is done before anybody sees it run.
     started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
     return len(running) < lost or any(one.attempt > 1 and one.state == started for one in running)
 
 
 async def second_tries(stage: Stage, conversation_id: str) -> list[datetime]:
-    """When tool calls were run again, as Temporal's history has it."""
+    """The times at which tool calls were run again, according to Temporal's history."""
     names: dict[int, str] = {}
     tries: list[datetime] = []
     async for event in stage.client.temporal.get_workflow_handle(conversation_id).fetch_history_events():

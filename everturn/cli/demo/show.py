@@ -27,7 +27,7 @@ LIMIT_SECONDS = 300
 
 
 async def play() -> bool:
-    """Plays it, checks it, and tells; False if something did not happen."""
+    """Plays the demo, checks it, and prints the results. False if a check failed."""
     from everturn.cli.connect import quiet_logs
 
     screen = Screen(to_stdout=True)
@@ -61,7 +61,7 @@ async def _play_on(set_up: Stage, screen: Screen, started: float) -> list[Check]
 
 
 async def _follow(set_up: Stage, conversation: Conversation, screen: Screen, kill: asyncio.Task[Kill]) -> None:
-    """Follows the conversation to its end. Raises what goes wrong with the worker meanwhile."""
+    """Follows the conversation to its end. Raises the worker's errors meanwhile."""
     from everturn.cli.follow import Follower
 
     follower = Follower(
@@ -77,7 +77,7 @@ async def _follow(set_up: Stage, conversation: Conversation, screen: Screen, kil
         if kill.done():
             kill.result()
         await following
-        await asyncio.wait({kill}, timeout=2)  # if it has happened, it only has to see what came of it
+        await asyncio.wait({kill}, timeout=2)  # if the kill has happened, it only has to see the next worker take over
     finally:
         for task in (following, kill):
             task.cancel()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from everturn.client.client import Client
 
-# Waits for the end of its input, then kills its process group: what we start must not outlive us, SIGKILL included.
+# Waits for the end of its input, then kills its process group: nothing that we start outlives us, even after SIGKILL.
 _GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
 AGENT: Final = "bookkeeper.py"
@@ -53,7 +53,7 @@ class Stage:
         return self.folder / INVOICES
 
     def rows(self, name: str) -> list[list[str]]:
-        """The complete lines of one of the files that the tools write: their effects, as they are on the disk."""
+        """The complete lines of a file that the tools write, as they are on the disk: the tools' effects."""
         path = self.books / name
         written = path.read_text() if path.exists() else ""
         return list(csv.reader(line for line in written.splitlines(keepends=True) if line.endswith("\n")))
@@ -66,19 +66,19 @@ class Stage:
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
-            # Not in the terminal's group: Ctrl-C is for us, who stop the workers.
+            # Not in the terminal's process group: Ctrl-C is for us, and we stop the workers.
             process_group=self.guard.pid,
         )
         self.workers.append(worker)
         return worker.pid
 
     def kill_worker(self) -> int:
-        """SIGKILL: no good-bye, no flushing, nothing. Returns the exit status, which is -9 if it really was so."""
+        """Kills the worker with SIGKILL, so it can't clean up. Returns the exit status: -9 if SIGKILL ended it."""
         self.workers[-1].send_signal(signal.SIGKILL)
         return self.workers[-1].wait()
 
     def check_worker(self) -> None:
-        """Raises EverturnError if the worker has ended by itself: nobody would go on."""
+        """Raises EverturnError if the worker has ended by itself: nobody would continue the conversation."""
         if (status := self.workers[-1].poll()) is not None:
             raise EverturnError(f"The worker ended by itself, status {status}. Its last words: {self.last_words()}")
 
@@ -89,13 +89,13 @@ class Stage:
 
 @asynccontextmanager
 async def stage() -> AsyncIterator[Stage]:
-    """Everything set up, in a temporary folder; and everything away at the end."""
+    """Sets everything up in a temporary folder, and removes everything at the end."""
     examples = examples_folder()
     if examples is None:
         raise InvalidFile("The demo's example files are not installed.", cure="Run it from a checkout: make demo.")
     model = os.environ.get("MODEL") or SCRIPTED
     if model.startswith("scripted:"):
-        model = SCRIPTED  # the demo's own script, and no other one that a tutorial may have left in the environment
+        model = SCRIPTED  # the demo's own script, and not one that a tutorial may have left in the environment
     else:
         _check(model)
     async with AsyncExitStack() as stack:
@@ -117,7 +117,7 @@ async def _connect(stack: AsyncExitStack, folder: Path, environment: dict[str, s
     from everturn.devserver import connect_or_start
 
     endpoint = await stack.enter_async_context(connect_or_start(db_filename=folder / "temporal.db"))
-    # On somebody's own Temporal, a queue of our own: other workers must not get our work, nor we theirs.
+    # On an existing Temporal server, a task queue of our own: other workers must not get our work, nor we theirs.
     queue = f"everturn-demo-{os.getpid()}"
     environment["EVERTURN_TASK_QUEUE"] = queue
     if endpoint.server:
@@ -161,7 +161,7 @@ def _ended_with_us() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _start_model(script: Path, guard: subprocess.Popen[bytes]) -> str:
-    """The scripted model, as a server of its own; returns its address."""
+    """Starts the scripted model as a server of its own. Returns its address."""
     server = subprocess.Popen(
         [sys.executable, "-m", "everturn.testing", str(script)],
         stdin=subprocess.DEVNULL,
@@ -184,7 +184,7 @@ def _stop_workers(set_up: Stage) -> None:
 
 
 def examples_folder() -> Path | None:
-    """The examples: of the checkout, or those that a wheel carries. None if there are none."""
+    """The folder of the examples: in the checkout, or in the installed wheel. None if there is none."""
     package = Path(__file__).parents[2]
     folders = (package.parent / "examples", package / "examples")
     return next((folder for folder in folders if (folder / AGENT).is_file()), None)
