@@ -158,7 +158,7 @@ def make_agent(wanted: AgentChoice) -> Agent:
 
 
 def quiet_logs(screen: Screen | None) -> None:
-    """Hides log lines below errors while output is for people, unless the environment sets a level."""
+    """Shows only errors of the log (without a screen, only critical ones), unless the environment configures it."""
     from everturn import logs
 
     settings = _settings()

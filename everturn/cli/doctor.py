@@ -29,11 +29,11 @@ TIMEOUT_SECONDS = 10.0
 class Finding:
     part: str
     state: Literal["ok", "wrong", "note"]
-    """A `note` is neither: it is not needed, or could not be looked at."""
+    """`note`: the part is not needed, or could not be checked."""
     detail: str
     cure: str = ""
     conversations: tuple[str, ...] = ()
-    """All that a finding of --against is about."""
+    """The ids of all conversations that a finding of --against is about."""
 
 
 def doctor(
@@ -199,7 +199,7 @@ async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
 
 
 async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
-    """Whether priorities and fairness keys count: the server does not say so."""
+    """Whether the server respects priorities and fairness keys. It does not say so itself, so this has to be tested."""
     from temporalio.service import RPCError
 
     from everturn.client.client import Client
@@ -229,7 +229,7 @@ async def _server(client: Client) -> Finding:
 
 
 async def _heartbeats(client: Client) -> Finding:
-    """As a worker with these settings has them."""
+    """The heartbeat profile of a worker with these settings."""
     from everturn.heartbeat_profiles import is_cloud, profile_for
     from everturn.settings import Settings
 
@@ -244,7 +244,7 @@ async def _heartbeats(client: Client) -> Finding:
 
 
 async def _live(settings: Settings) -> AsyncIterator[Finding]:
-    """Nothing, if text comes by heartbeats: those have a line of their own."""
+    """Checks the live lane. Nothing if text comes by heartbeats: those have their own line."""
     from everturn.live.lane import LaneDown
     from everturn.live.lanes import lane_of
     from everturn.storage.data_converter import configured
@@ -304,7 +304,7 @@ async def _workers(client: Client) -> Finding:
 
     workers = [poller.identity for poller in await polling(client.temporal, client.task_queue)]
     if workers:
-        # The server does not say at once that one was killed.
+        # If a worker is killed, the server still lists it for a while.
         when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
         named = ", ".join(workers[:5])
         agents = await hosted_agents(client.temporal, client.task_queue)
@@ -331,7 +331,7 @@ def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
 
 
 def _handoffs(agents: list[Agent]) -> list[Finding]:
-    """To whom agents hand on, and is not here."""
+    """A note for each agent that is handed off to, and is not here."""
     from everturn.agent import with_sub_agents
 
     hosted = with_sub_agents(agents)
@@ -360,7 +360,7 @@ def _keys(agents: list[Agent]) -> list[Finding]:
 
 
 def _costs(agents: list[Agent]) -> list[Finding]:
-    """What a limit in US dollars can't hold."""
+    """A note for what a limit in US dollars can't count."""
     from everturn.prices import unpriced
 
     cure = f"Run {extras.install('prices')}, or set Limits(max_total_tokens=)."

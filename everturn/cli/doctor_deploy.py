@@ -11,8 +11,8 @@ CURE = "Keep the agent or tool that it was planned with until it is over, or dec
 async def findings_of(
     against: list[str], sample: int | None
 ) -> list[tuple[Literal["ok", "wrong"], str, str, tuple[str, ...]]]:
-    """State, detail, cure and conversations: one for each kind of conflict, or one that all fit. Raises EverturnError
-    and RPCError."""
+    """State, detail, cure and conversations: one such row for each kind of conflict, or a single one if all fit. Raises
+    EverturnError and RPCError."""
     from everturn.client.client import Client
     from everturn.loading import load_agents
     from everturn.worker.deploy_check import conflicts, grouped

@@ -13,11 +13,11 @@ from everturn.worker.hosting import Hosting
 from everturn.worker.setting_costs import costs
 
 Told = tuple[Literal["ok", "wrong", "note"], str, str]
-"""As of a finding: its state, what there is to say, and the cure."""
+"""As in a finding: state, text, cure."""
 
 
 async def problems_of(spec: str) -> list[Told]:
-    """`spec`: `module:name` or `path.py:name` of a function that returns the Worker. It is made, and not run."""
+    """`spec`: `module:name` or `path.py:name` of a function that returns the Worker. The Worker is not run."""
     try:
         worker = await _made(spec)
     except EverturnError as error:

@@ -42,7 +42,7 @@ def erase(
 async def _erase(
     conversation_id: str, *, dry_run: bool, force: bool, keep_forks: bool, yes: bool, quiet: bool
 ) -> tuple[Erased, tuple[int, int]] | None:
-    """None if the person said no."""
+    """What was erased; None if the person said no."""
     from everturn.activities.journal import forget
     from everturn.cli.connect import remote_client
 
@@ -51,7 +51,7 @@ async def _erase(
             found = await client.erase(conversation_id, dry_run=True, force=force, keep_forks=keep_forks)
             if dry_run:
                 return found, (0, 0)
-            if found.conversations and not found.refused:  # what is refused says so itself
+            if found.conversations and not found.refused:  # a refusal is shown on its own
                 if not quiet:
                     tell("\n".join(_listed(conversation_id, found)))
                 if not _agreed():

@@ -84,7 +84,7 @@ def _written(exported: list[Exported], chosen: Format) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Whatever goes wrong, the file is the old one or the new."""
+    """Replaces the file's text. Whatever goes wrong, the file has either the old text or the new one."""
     from everturn.errors import InvalidFile
 
     try:

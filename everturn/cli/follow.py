@@ -1,4 +1,4 @@
-"""Follows one conversation for somebody who waits for it: shows what happens, and asks when a person has to decide."""
+"""Follows one conversation for a person who waits for it: shows what happens, and asks when a person has to decide."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RETRY_GLANCE_SECONDS = 2.0
 LOST = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
 
 Stop = events.Replied | events.Stalled | events.Switched | events.Done
-"""When there is something to say for the one who follows: a final reply, a stall, a pause, the end."""
+"""The events at which the caller has to act: a final reply, a stall, a pause, the end."""
 
 
 class Follower:
-    """`next_stop` goes on to the next stop. Everything before it is shown, and decided on, on the way.
+    """`next_stop` follows to the next stop. On the way, it shows all events and asks for the decisions.
 
-    `since`, `seen`: cursors of one run. It begins after the first, and shows what comes after the second.
-    `streaming`: replies are shown as they come, the final ones too.
+    `since`, `seen`: cursors of one run. It reads from the first on, and shows what comes after the second.
+    `streaming`: replies are shown as they come, final ones too.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class Follower:
         self._narration = Narration(screen, streaming=streaming)
         self._expected: Counter[str] = Counter()
         if since:
-            self._prompt.nudge()  # what waits already will not be an event again
+            self._prompt.nudge()  # no event will come for what waits already
 
     def expect(self, text: str) -> None:
-        """Somebody said this here, and need not be shown it again."""
+        """Don't show the next message with this text: the person typed it here."""
         self._expected[text] += 1
 
     async def next_stop(self) -> Stop:
-        """Raises Ended if the history breaks off."""
+        """Shows what happens until the next stop. Raises Ended if the history breaks off."""
         self._narration.spin()
         stop = asyncio.create_task(self._until_stop())
         beside = [asyncio.create_task(self._prompt.attend()), asyncio.create_task(self._glance_at_retries())]
         try:
             done, _ = await asyncio.wait({stop, *beside}, return_when=asyncio.FIRST_COMPLETED)
             for task in done.intersection(beside):
-                task.result()  # they end with an error only
+                task.result()  # these two tasks end only with an error
             return await stop
         finally:
             for task in (stop, *beside):
@@ -102,7 +102,7 @@ class Follower:
             case events.Replied(final=True):
                 return self._streaming
             case events.Stalled() | events.Done():
-                return False  # for the one who follows to say
+                return False  # the caller shows it
             case events.MessageReceived() if self._expected[event.message.text]:
                 self._expected[event.message.text] -= 1
                 return False
@@ -112,12 +112,12 @@ class Follower:
                 return True
 
     async def _glance_at_retries(self) -> None:
-        """Retries are no events: now and then, look whether something is tried again, and say why."""
+        """Retries leave no events: looks now and then whether something is retried, and shows why."""
         shown: set[str] = set()
         handle = self._temporal.get_workflow_handle(self._conversation.id)
         while True:
             await asyncio.sleep(RETRY_GLANCE_SECONDS)
-            with suppress(Exception):  # only a glance: the follower itself meets what is really wrong
+            with suppress(Exception):  # only a look: the follower itself meets real errors
                 described = await handle.describe()
                 for pending in described.raw_description.pending_activities:
                     failure = pending.last_failure
@@ -125,7 +125,7 @@ class Follower:
                     told = await read_cause(self._temporal.data_converter, failure) if failure.message else None
                     why = "its worker was lost" if lost else folded(told.cause if told else "", 300)
                     line = f"{pending.activity_type.name}, try {pending.attempt}: {why}"
-                    # Once for each cause, for it may be tried every second, for half an hour; but for each loss.
+                    # Once for each cause, since there may be a retry each second. But every lost worker is shown.
                     once = line if lost else f"{pending.activity_id}: {why}"
                     if why and once not in shown:
                         shown.add(once)

@@ -21,7 +21,7 @@ class Command(TyperCommand):
 
 
 def _untyped(param: Any) -> None:
-    # Choices stay, for they are what may be written. An older Typer has no such column.
+    # Choices stay, since they say what may be written. An older Typer has no such column.
     described = getattr(param, "type_descriptor", None)
     if described is not None and not described.is_choice:
         param.display_type_rich = lambda ctx: None  # noqa: ARG005 - Typer's name

@@ -1,5 +1,5 @@
-"""Questions at the keyboard: a line that is typed and edited while others are printed above it, and a question that
-goes away if nobody needs its answer any more. The editing is prompt_toolkit's."""
+"""Questions at the keyboard, edited with prompt_toolkit. Other lines are printed above a question that is open, and a
+question goes away if nobody needs its answer any more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Question:
-    """One question, on stderr. `answered` waits for Enter; what is printed meanwhile goes `above` it."""
+    """One question, on stderr. `answered` waits for Enter; `above` makes room to print other lines meanwhile."""
 
     def __init__(self, console: Console, prompt: Text, *, prefill: str = "", earlier: Sequence[str] = ()) -> None:
         from prompt_toolkit import PromptSession
@@ -40,13 +40,13 @@ class Question:
             output=self._output,
             history=InMemoryHistory(list(earlier)),
             key_bindings=_keys(),
-            # Cancelled, the question disappears; Enter says that it stays, with its answer.
+            # A cancelled question disappears. Enter sets this to False: a question stays with its answer.
             erase_when_done=True,
             enable_suspend=True,
         )
 
     def _drawn(self) -> ANSI:
-        """The prompt, for the terminal as wide as it is now: prompt_toolkit would cut each line above the last one."""
+        """The prompt, wrapped to the terminal's width now: prompt_toolkit would cut each line above the last one."""
         from prompt_toolkit.formatted_text import ANSI
         from rich.text import Text
 
@@ -57,25 +57,25 @@ class Question:
         return ANSI(drawn.get())
 
     async def answered(self, *, fresh: bool) -> str:
-        """The line. Raises EOFError if the input ends.
+        """The typed line. Raises EOFError if the input ends.
 
-        `fresh`: what was typed before the question is thrown away, for it answered something else.
+        `fresh`: drop what was typed before the question appeared, since it answered something else.
         """
         if fresh:
             _forget_what_was_typed(self._input)
-        # Ctrl-C is not ours: it reaches the process as it does while nothing is asked.
+        # Ctrl-C is not handled here: it reaches the process as usual.
         return await self._session.prompt_async(default=self._prefill, handle_sigint=False)
 
     @contextlib.contextmanager
     def above(self) -> Iterator[None]:
-        """While the block runs, the question is out of the way."""
+        """Hides the question while the block runs."""
         self._session.app.renderer.erase()
         yield
         self._session.app.invalidate()
 
 
 def _in_rows(lines: Iterable[Text], columns: int) -> Iterator[Text]:
-    """Each line, as rows that fit; nothing of it is left out, not even a space."""
+    """The lines, wrapped into rows that fit. Nothing is left out, not even a space."""
     from rich.cells import chop_cells
 
     for line in lines:
@@ -89,8 +89,8 @@ def _output() -> Output:
 
     output = create_output(sys.stderr)
     if isinstance(output, Vt100_Output):
-        # It would ask the terminal where the cursor is; the answer to a question that goes away at once would reach
-        # the shell as if somebody had typed it.
+        # prompt_toolkit would ask the terminal where the cursor is. If the question goes away at once, the terminal's
+        # answer would reach the shell as if somebody had typed it.
         output.enable_cpr = False
     return output
 
@@ -123,13 +123,13 @@ def _forget_what_was_typed(keyboard: Input) -> None:
 
 
 def can_read_keys() -> bool:
-    """A person at a terminal reads the questions and types the answers."""
+    """Whether a person at a terminal can read the questions and type answers."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def read_plainly(prompt: str) -> str:
-    """A line of what is no terminal. Read in a thread that nobody waits for: a pool's would hold up our end until
-    somebody presses Enter. Raises EOFError."""
+    """A line from an input that is no terminal. Raises EOFError. It is read in a thread of its own: a thread of a pool
+    would hold up the end of this process until somebody presses Enter."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
@@ -141,7 +141,7 @@ async def read_plainly(prompt: str) -> str:
         text = ""
         with contextlib.suppress(OSError, ValueError):
             text = sys.stdin.readline()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the line any more
             loop.call_soon_threadsafe(settle, text)
 
     sys.stderr.write(prompt)

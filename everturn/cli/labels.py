@@ -1,4 +1,4 @@
-"""`--tenant` and `--metadata`: what a conversation is started with beside its message."""
+"""`--tenant` and `--metadata`: what a conversation is started with besides its message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MetadataOption = Annotated[
 
 
 def labels_of(tenant: str | None, metadata: list[str] | None) -> dict[str, Any]:
-    """As Client.start takes them. Raises typer.BadParameter."""
+    """The labels as arguments of Client.start. Raises typer.BadParameter."""
     return {"tenant": tenant, "metadata": dict(map(_read, metadata or ()))}
 
 

@@ -121,7 +121,7 @@ def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> No
 
 
 def _in_words(counts: dict[str, int]) -> str:
-    """Who waits for a person comes first: `2 awaiting approval · 1 stalled · 14 done`."""
+    """The counts as words, those that wait for a person first: `2 awaiting approval · 1 stalled · 14 done`."""
     urgent = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
     order = sorted(counts, key=lambda status: (status not in urgent, status == "done"))
     return " · ".join(f"{counts[status]:,} {status.replace('_', ' ')}" for status in order)

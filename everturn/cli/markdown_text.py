@@ -15,11 +15,11 @@ from everturn.printable import printable
 def markdown_lines(written: str, *, width: int) -> list[Text]:
     """Headings, lists, tables, code and emphasis, in lines of at most `width` cells.
 
-    A link shows its address, for its text may name another one. Nothing in it is acted on by the terminal.
+    A link shows its address, since its text may name another one. The terminal gets no control characters from it.
     """
     console = Console(file=StringIO(), width=max(width, 20), force_terminal=True, highlight=False)
     document = Markdown("", hyperlinks=False)
-    # HTML is shown as it was written: Rich would leave it out.
+    # HTML is shown as written: Rich would leave it out.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     document.parsed = parser.parse(printable(written))
     lines = [

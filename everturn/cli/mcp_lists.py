@@ -1,4 +1,4 @@
-"""What the MCP servers of agents have now: they are started, or connected to, for as long as that takes."""
+"""Asks the MCP servers of agents for their current tools. Each is started, or connected to, only for that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from everturn.tools.tool import Tool
 
 LONGEST_SECONDS = 30.0
-"""For a server to start and to say what it has."""
+"""How long a server may take to start and list what it has."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ServersList:
     server: McpServer
     tools: tuple[Tool, ...] = ()
     problem: str = ""
-    """Why there are none."""
+    """Why there is no list; empty if there is one."""
 
 
 async def servers_lists(agents: Iterable[Agent]) -> list[ServersList]:

@@ -15,7 +15,7 @@ LiveEvent = events.TextDelta | events.ThinkingDelta | events.ToolProgress | even
 
 
 class Narration:
-    """`streaming`: replies are shown as they come."""
+    """`streaming`: replies are shown as they are written."""
 
     def __init__(self, screen: Screen, *, streaming: bool) -> None:
         self._screen = screen
@@ -23,12 +23,12 @@ class Narration:
         self._lines = EventLines(width=screen.width, announce=not screen.live)
         self._reply_text = ReplyText(screen)
         self._running: dict[str, str] = {}
-        """Tools by call, with how far they are."""
+        """The running tools by call id, with their progress."""
         self._phase = "waiting for a worker"
         self._thought = ""
 
     def take(self, event: events.Event) -> None:
-        """Notes what goes on, and shows nothing."""
+        """Keeps track of an event without showing anything."""
         match event:
             case events.TurnStarted():
                 self._phase, self._thought = f"turn {event.turn} · thinking", ""
@@ -59,7 +59,7 @@ class Narration:
                 pass
 
     def show(self, event: events.Event) -> None:
-        """Shows an event that was taken."""
+        """Shows an event that `take` was given before."""
         self._tell(event)
         self.spin()
 
@@ -89,7 +89,7 @@ class Narration:
                 assert_never(other)
 
     def spin(self) -> None:
-        """Its seconds are those of the turn, of its tools or of a wait, whatever is thought or done in them."""
+        """Starts or updates the spinner. It counts the seconds of the turn, of its tools or of a wait as a whole."""
         self._screen.busy(self._doing(), counted="tools" if self._running else self._phase)
 
     def _doing(self) -> str:

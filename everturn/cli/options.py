@@ -1,4 +1,4 @@
-"""Options that several commands share, and the settings that they are set in the place of."""
+"""Options that several commands share, and the settings that they override."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def moment(option: str, text: str) -> datetime:
 
 
 def settings_with(agents: str | None, task_queue: str | None, *, restored_at: str | None = None) -> Settings:
-    """The environment's settings, with what the options say in their place."""
+    """The environment's settings, overridden by the options."""
     from everturn.settings import Settings
 
     given: dict[str, Any] = {}

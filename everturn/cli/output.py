@@ -1,4 +1,4 @@
-"""Standard output, where results go: nothing that a terminal would act on, or would hide, gets through raw."""
+"""Standard output, where results go. Control and invisible characters never reach a terminal raw."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from everturn.printable import printable
 
 
 def tell(text: str) -> None:
-    """Lines for people."""
+    """Prints lines for people."""
     print(printable(text), flush=True)
 
 
 def tell_json(value: Any, *, indent: int | None = None) -> None:
-    """A value for programs. What is not safe to show is written as JSON writes it, and so stays the same value."""
+    """Prints a value for programs. Unsafe characters are written as JSON escapes, so the value stays the same."""
     tell(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def hand_over(text: str, *, end: str = "\n") -> None:
-    """A text that a program or a file is to get as it is; somebody at a terminal gets what is safe to show."""
+    """Prints a text: unchanged into a program or a file, and with unsafe characters made visible on a terminal."""
     sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + end)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a tool says of its progress, in a few words: a bar where it is a fraction, else its own words."""
+"""A tool's progress in a few words: a bar if it is a fraction, else the tool's own words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDS = ("message", "description", "status", "step")
 def progress_text(progress: Any, limit: int = 60) -> str:
     """`▰▰▰▰▱▱▱▱▱▱ 40 % packing` for 0.4, or for a done and a total; text as it is; anything else as JSON.
 
-    A number counts as a fraction from 0 to 1 only if it is no whole one: 1 may be the first of a thousand.
+    A number counts as a fraction from 0 to 1 only if it is no integer: 1 may be the first of a thousand.
     """
     match progress:
         case None:
@@ -48,7 +48,7 @@ def _of_facts(facts: dict[str, Any]) -> str:
 
 
 def _share(done: Any, total: Any) -> float | None:
-    """How much of it is done, from 0 to 1; None if these two are no such thing."""
+    """The share that is done, from 0 to 1; None if the two values give none."""
     if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (done, total)):
         return None
     return done / total if math.isfinite(total) and total > 0 and 0 <= done <= total else None

@@ -1,7 +1,7 @@
 """What happens in a conversation, as lines for people. Pure: events and messages in, rich texts out.
 
-Legible without colour: a mark says what a line is. What models and tools wrote is untrusted, so no control characters
-of theirs reach the terminal, and nothing of it is read as markup.
+Legible without colour: a mark says what kind of line it is. What models and tools write is untrusted: their control
+characters never reach the terminal, and their text is never read as markup.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def first_line(text: str, limit: int) -> str:
 
 
 def call_line(name: str, arguments: Mapping[str, Any], limit: int) -> str:
-    """A call as one would write it: `refund(order_id="81", cents=1200)`."""
+    """A call as in Python: `refund(order_id="81", cents=1200)`."""
     written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
     return folded(f"{name}({written})", limit)
 
 
 def marked(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> Text:
-    """A line with its mark in front; the further lines of a text are below the first."""
+    """A text with a mark in front. Its further lines are indented below the first."""
     line = Text(" " * indent)
     line.append(MARKS[kind], style=_STYLES[kind])
     body = (
@@ -82,13 +82,13 @@ def marked(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> 
 
 
 def arguments_block(call: ToolCall) -> Text:
-    """All of the arguments, in full: who approves a call has to see what it is."""
+    """All of the arguments, in full: a person who approves a call has to see what it will do."""
     written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
     return Text("\n".join("    " + line for line in written.splitlines()))
 
 
 def ways_to_decide(conversation_id: str, waits: WaitingCall) -> list[str]:
-    """The commands for it. Of a call that may have run already, the second one gives its result instead."""
+    """The commands that decide on the call. If it may have run already, a second one gives its result instead."""
     place = shlex.join([conversation_id, waits.call_id])
     approve, answer = f"everturn approve {place}", f"everturn answer {place} CONTENT"
     if waits.needs == "answer":
@@ -98,16 +98,16 @@ def ways_to_decide(conversation_id: str, waits: WaitingCall) -> list[str]:
 
 def result_text(result: ToolResult) -> str:
     parts = [part.text if isinstance(part, RecordText) else f"[{part.kind}]" for part in result.content]
-    # What the model is told of an edit comes first, and says again what the decision's own line has said.
+    # After an edit, the first part tells the model of it. The decision's own line has said that already.
     edited = result.decision is not None and result.decision.is_told and not result.is_error
     told = parts[1:] if edited and len(parts) > 1 else parts
     return "\n".join(told) if "".join(told).strip() else "(nothing)"
 
 
 class EventLines:
-    """Events to lines. It remembers the calls, so that a result can say whose it is.
+    """Turns events into lines. It remembers the calls, so that a result's line can name its call.
 
-    `announce`: whether a call has a line of its own when it is made. With a spinner that names it, it need not.
+    `announce`: whether a call gets a line when it is made. A spinner that names the call makes that needless.
     """
 
     def __init__(self, *, width: int, announce: bool = True) -> None:
@@ -154,7 +154,7 @@ class EventLines:
                 return []
 
     def take(self, event: events.ToolCalled) -> None:
-        """Notes a call that has no line of its own."""
+        """Remembers a call that gets no line of its own."""
         self._calls[event.call.call_id] = event.call
 
     def _called(self, event: events.ToolCalled) -> list[Text]:
@@ -166,7 +166,7 @@ class EventLines:
         return [marked("call", line, indent=2)] if self._announce else []
 
     def _was_told(self, result: ToolResult) -> bool:
-        """What a refusal's own line or a person's denial has said already."""
+        """Whether a refusal's own line, or a person's denial, has said this already."""
         denied = (
             result.decision is not None and result.decision.verdict == "deny" and result.decision.by != names.THE_CLOCK
         )
@@ -195,8 +195,8 @@ class EventLines:
 def transcript_lines(
     messages: Iterable[Message], *, width: int, max_chars: int = 0, full: bool = False, markdown: bool = False
 ) -> list[Text]:
-    """A whole transcript. Calls and results are folded to a line each, unless it is to be `full`; texts are in full,
-    unless `max_chars` bounds them. `markdown`: what the model wrote is shown as what it means."""
+    """A whole transcript. Calls and results are folded to one line each, unless `full`. Texts are in full, unless
+    `max_chars` limits them. `markdown`: the model's Markdown is rendered."""
     lines: list[Text] = []
     for message in messages:
         if message.text and message.role in ("user", "assistant"):
@@ -223,7 +223,7 @@ def transcript_lines(
 
 
 def marked_markdown(text: str, *, width: int) -> Text:
-    """What the assistant wrote in Markdown, under its mark."""
+    """The assistant's Markdown, rendered, with its mark in front."""
     from everturn.cli.markdown_text import markdown_lines
 
     return marked("assistant", Text("\n  ").join(markdown_lines(text, width=width - 2)))
@@ -246,7 +246,7 @@ def outcome_line(outcome: Outcome) -> str:
 
 
 def columns(heading: Sequence[str], rows: Sequence[Sequence[Text | str]]) -> list[Text]:
-    """A table whose cells are never cut, for an id that is cut can't be copied."""
+    """A table whose cells are never cut: a cut id could not be copied."""
     cells = [[Text(name, style="dim") for name in heading]]
     cells += [[cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row] for row in rows]
     widths = [max(row[index].cell_len for row in cells) for index in range(len(heading))]
@@ -264,7 +264,7 @@ def _result_line(result: ToolResult, width: int) -> Text:
     line = marked("failed" if result.is_error else "done", Text(f"{folded(result.name, 40)} "), indent=4)
     if decision := result.decision:
         line.append(f"[{_who(decision)}] ", style="yellow")
-    if not width:  # the text comes below
+    if not width:  # the text goes below
         return line
     return line.append(first_line(result_text(result), max(width - line.cell_len, 20)), style="dim")
 

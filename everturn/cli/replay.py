@@ -16,7 +16,7 @@ from everturn.cli.options import JsonOption
 from everturn.cli.output import tell, tell_json
 
 EXAMPLES = 3
-"""Conversations that a line names."""
+"""How many conversations a line names."""
 
 
 def replay(

@@ -1,4 +1,4 @@
-"""A reply on the screen while it is still being written: in whole words, in lines that fit, under one mark."""
+"""A reply on the screen while it is being written: in whole words, in lines that fit, with one mark in front."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from everturn.printable import printable
 _TOKEN = re.compile(r"\n|[^\S\n]+|\S+")
 _MARGIN = 2
 _MAX_HELD_CELLS = 30
-"""A longer word is shown before its end is known: not every language has spaces."""
+"""A longer word is shown before its end has come: not every language has spaces."""
 
 
 class ReplyText:
-    """One turn's text. `add` takes pieces as they come; `finish` the whole, which has the last word."""
+    """One turn's text. `add` takes its pieces as they come; `finish` takes the whole text, which counts."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._said = ""
         self._held = ""
-        """The end of what was said: perhaps only half a word."""
+        """The end of the text so far, which may be half a word."""
         self._column = 0
         self._wrapped = False
-        """The line at hand goes on with the one before, for that was full."""
+        """Whether the current line continues the one before, which was full."""
         self._rows = 0
-        """How many rows it takes on the screen, the one at hand too."""
+        """How many rows the reply takes on the screen, with the current one."""
         self._whole = True
-        """They follow each other: no other line came between."""
+        """Whether these rows follow each other, without another line between."""
 
     def add(self, piece: str) -> None:
         if self._screen.taken:
@@ -44,7 +44,7 @@ class ReplyText:
         self._write(tokens)
 
     def void(self) -> None:
-        """The turn begins again: what was said so far is not its text."""
+        """The turn begins again: the text so far does not count."""
         if self._said:
             self._screen.line(marked("trouble", "the model was interrupted, and starts again", indent=2))
         self._said = self._held = ""
@@ -52,8 +52,8 @@ class ReplyText:
         self._whole = True
 
     def finish(self, text: str) -> None:
-        """Shows what lacks of the text: all of it, if it is not the one that came so far. On a terminal, Markdown is
-        shown as what it means, once the text is whole."""
+        """Shows the rest of the text; or all of it, if it does not begin with what was shown. On a terminal, the
+        finished text is rendered as Markdown."""
         if not self._said or self._screen.taken or not text.startswith(self._said):
             if text:
                 self._screen.line(self._shown(text))
@@ -61,7 +61,7 @@ class ReplyText:
         self.add(text.removeprefix(self._said))
         self._write([self._held])
         shown = self._shown(text)
-        # As it was written it wraps as we wrap it; what is the same is left as it is.
+        # If rendering changes no word, the text stays as it was written.
         plain = shown.plain.split() == marked("assistant", text).plain.split()
         if not plain and self._whole and self._screen.take_back(self._rows):
             self._screen.line(shown)
@@ -73,7 +73,7 @@ class ReplyText:
     def _write(self, tokens: list[str]) -> None:
         written = Text()
         if tokens and not self._screen.in_a_line:
-            # A new reply; or another line came between.
+            # The reply begins, or goes on after another line.
             written.append_text(marked("assistant", "") if not self._column else Text(" " * _MARGIN))
             self._whole = self._whole and not self._column
             self._column, self._rows = _MARGIN, self._rows + 1
@@ -85,7 +85,7 @@ class ReplyText:
                 self._rows += 1
                 self._column, self._wrapped = _MARGIN, full
             if token == "\n" or (token.isspace() and self._wrapped and self._column == _MARGIN):
-                continue  # the space between two words is the line's end now
+                continue  # the line's end replaces the space between two words
             written.append(token)
             self._column += cells
             self._whole = self._whole and self._column <= self._screen.width  # else the terminal itself began a row

@@ -50,7 +50,7 @@ def run(
         raise typer.BadParameter("the message is empty.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
     labels = labels_of(tenant, metadata)
-    # What tools print is not the reply: it goes where everything else goes.
+    # What tools print is not the reply, so it goes to stderr.
     with streams.results_only():
         outcome = asyncio.run(_run(wanted, text, name, labels, approve_all=yes, again=again or id is None))
     _print(outcome, name, as_json=as_json)
@@ -71,7 +71,7 @@ def _read_all() -> str:
 async def _run(
     wanted: AgentChoice, text: str, name: str, labels: dict[str, Any], *, approve_all: bool, again: bool
 ) -> Outcome:
-    """`again`: another conversation of this id may be over."""
+    """`again`: the id may be that of an earlier conversation that is over."""
     from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
@@ -91,7 +91,7 @@ async def _run(
 
 
 async def _check_new(place: Connection, name: str) -> None:
-    """Raises AlreadyStarted if there was a conversation of this id: another one would hide it."""
+    """Raises AlreadyStarted if this id was used before: the new conversation would hide the earlier one."""
     from temporalio.service import RPCError, RPCStatusCode
 
     from everturn.errors import AlreadyStarted
@@ -141,7 +141,7 @@ def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
 
 
 def _print_text(text: str) -> None:
-    """A program, or a file, gets it as it was written."""
+    """Prints the reply. A program or a file gets it as it was written; a terminal gets it rendered."""
     if not sys.stdout.isatty():
         hand_over(text)
         return
@@ -165,7 +165,7 @@ def _say_what_becomes_of_it(place: Connection, name: str, wanted: AgentChoice, s
 
 
 def _chat(name: str, wanted: AgentChoice) -> str:
-    """The command that takes a conversation up."""
+    """The command that continues the conversation."""
     words = ["everturn", "chat", "--id", name]
     words += ["-m", wanted.model] if wanted.model else []
     for path in wanted.tools:
