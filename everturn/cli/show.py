@@ -75,7 +75,7 @@ async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
 
 
 async def _status(conversation: Conversation) -> tuple[Status | None, str]:
-    """The status; without a worker to ask, None and why. The transcript needs none."""
+    """The status; None and why if no worker answers. The transcript needs no worker."""
     from everturn.errors import Unreachable
 
     try:

@@ -98,7 +98,7 @@ def _tell(conversation_id: str, how: Callable[[Conversation], Awaitable[None]], 
 
 
 def _one_of(conversation_id: str | None, query: str | None) -> str | None:
-    """The query, if many are meant."""
+    """The query, if many conversations are meant; None if one is."""
     if (conversation_id is None) == (query is None):
         raise typer.BadParameter("which? Name one conversation, or many with --query", param_hint="ID")
     return query

@@ -1,4 +1,4 @@
-"""`everturn pause --query` and `resume --query`: shows whom it is about, asks, and tells them."""
+"""`everturn pause --query` and `resume --query`: lists the conversations, asks, then pauses or resumes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from everturn.client.many_commands import Steered
 
 SHOWN: Final = 20
-"""Conversations that are listed before anybody is asked."""
+"""How many conversations are listed before the question."""
 
 Command = Callable[["Client"], Awaitable[list["Steered"]]]
 
@@ -38,7 +38,7 @@ def steer_many(query: str, command: Command, verb: str, *, yes: bool, as_json: b
 
 
 async def _steer(query: str, command: Command, verb: str, *, yes: bool, as_json: bool) -> list[Steered] | None:
-    """None if the person said no, or if it is about nobody."""
+    """None if the person said no, or if the query finds no conversation."""
     from everturn.cli.connect import remote_client
     from everturn.client.listing import listed
     from everturn.client.matching import RUNNING, matching

@@ -1,4 +1,4 @@
-"""Standard streams that somebody has closed: before the command began, or while it writes."""
+"""Standard streams that were closed: before the command began, or while it writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager, redirect_stdout
 
 
 def stand_in_for_closed_ones() -> None:
-    """Without one, Python has None in its place, and the next file or socket takes its number: what somebody prints
-    would go in there."""
+    """Opens the null device in place of closed standard streams. Otherwise the next file or socket would take the
+    stream's number, and get what somebody prints."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -24,7 +24,7 @@ def stand_in_for_closed_ones() -> None:
 
 
 def let_go_of_broken_ones() -> None:
-    """Nobody reads any more: what is left in the buffers goes nowhere, and is no second error."""
+    """Drops what is left in the buffers if nobody reads any more, so that it causes no second error."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -36,8 +36,8 @@ def let_go_of_broken_ones() -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """What is printed in the block is no result: it goes to standard error. So does what programs print that are
-    started in it, for those know only the file descriptor."""
+    """Sends what is printed in the block to standard error, since it is no result. Programs started in the block print
+    there too: they only know the file descriptors."""
     kept = os.dup(1)
     try:
         sys.stdout.flush()

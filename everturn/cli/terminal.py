@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Where people look. Standard output is left to results, so that a program can read those."""
+    """The terminal as people see it. Standard output is kept for results, so that a program can read them."""
 
     def __init__(self, *, to_stdout: bool = False) -> None:
         from rich.console import Console
 
         self.console: Console = Console(stderr=not to_stdout, highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
-        """Something may move on it."""
+        """Whether things may move on it, such as a spinner."""
         self.can_ask = sys.stdin.isatty() and self.console.is_terminal and not os.environ.get("CI")
-        """Somebody sits in front of it."""
+        """Whether a person sits in front of it."""
         self._status: Status | None = None
         self._doing = _Doing("", "")
         self._question: Question | None = None
         self._held: list[tuple[Text, str]] | None = None
         self._open_line = False
-        """A text that comes in pieces has not ended its line."""
+        """Whether a text that comes in pieces is in the middle of a line."""
 
     @property
     def width(self) -> int:
@@ -42,12 +42,12 @@ class Screen:
 
     @property
     def taken(self) -> bool:
-        """Somebody types, or another program has the terminal: nothing may move."""
+        """Whether somebody types or another program has the terminal: nothing may move then."""
         return self._question is not None or self._held is not None
 
     def line(self, text: Text | str = "", *, style: str = "") -> None:
-        """A text as it is: what looks like markup in it is none, and what is not safe to show is written out. On a
-        terminal, its further lines are indented, and a question that is open moves down."""
+        """Prints a text as it is: markup in it is not read as such, and unsafe characters are written out. On a
+        terminal, its further lines are indented, and an open question moves down."""
         shown = _safe(text)
         if self._held is not None:
             self._held.append((shown, style))
@@ -58,7 +58,7 @@ class Screen:
                 self.console.print(part, style=style or None, markup=False, emoji=False)
 
     def piece(self, text: Text | str) -> None:
-        """A piece of a text that comes bit by bit; `line` begins a new line after it."""
+        """Prints a piece of a text that comes bit by bit. `line` begins a new line after it."""
         self.idle()
         self.console.print(_safe(text), end="", markup=False, emoji=False)
         self._open_line = True
@@ -70,7 +70,7 @@ class Screen:
         self._open_line = False
 
     def take_back(self, rows: int) -> bool:
-        """Clears the last rows, the one at hand among them, if they are all still to be seen. False if not."""
+        """Clears the last rows, the current one included. False if that can't be done, as some left the screen."""
         if not self.live or not self._open_line or rows >= self.console.height:
             return False
         self.console.file.write("\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J")
@@ -98,8 +98,8 @@ class Screen:
             self.line(text)
 
     def busy(self, what: str, *, counted: str = "") -> None:
-        """A spinner that says what goes on, and for how long: since `counted` (or `what`) became another. Nothing if
-        it could not move."""
+        """Shows a spinner with what goes on, and for how long: since `counted` (or `what`) last changed. Does nothing
+        if the spinner could not move."""
         if not self.live or self.taken or self._open_line:
             return
         if self._doing.counted != (counted or what):
@@ -112,7 +112,7 @@ class Screen:
             self._status.update(self._doing)
 
     def idle(self) -> None:
-        """No spinner any more: somebody is about to type, or it is over."""
+        """Ends the spinner: somebody is about to type, or the work is done."""
         if self._status:
             self._status.stop()
         self._status, self._doing = None, _Doing("", "")
@@ -126,10 +126,10 @@ class Screen:
         fresh: bool = False,
         earlier: Sequence[str] = (),
     ) -> str:
-        """One line from the keyboard. Raises EOFError if there is none any more. Cancelled, the question goes away.
+        """Asks for one line from the keyboard. Raises EOFError if the input has ended. If cancelled, the question goes.
 
-        `above`: what it is about; whatever else is printed meanwhile, the two stay together. `fresh`: what was typed
-        before it was asked does not count. `earlier`: lines for the arrow keys.
+        `above`: what the question is about; it stays with the question while other lines are printed. `fresh`: drop
+        what was typed before the question. `earlier`: lines for the arrow keys.
         """
         self.idle()
         self.end_line()
@@ -140,7 +140,7 @@ class Screen:
 
             if movable and self._rows(above) < self.console.height - 3:
                 asked = Text("\n").join([_safe(above), asked])
-            else:  # more than a question can carry along
+            else:  # too long to be moved with the question
                 self.line(above)
         if not movable:
             return (await read_plainly(asked.plain)).strip()
@@ -155,7 +155,7 @@ class Screen:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Another program has the terminal: what there is to show waits until it gives it back."""
+        """Lends the terminal to another program. What is to be shown meanwhile waits until the block ends."""
         self.idle()
         self.end_line()
         self._held = []
@@ -168,19 +168,19 @@ class Screen:
 
 
 def _safe(text: Text | str) -> Text:
-    """Whoever made it has taken care, as a rule: here nothing gets past."""
+    """The text with unsafe characters written out. Callers should have done so, but here nothing gets past."""
     from rich.text import Text
 
     if isinstance(text, str):
         return Text(printable(text))
     if (shown := printable(text.plain)) != text.plain:
         text = text.copy()
-        text.plain = shown  # its styles may end early
+        text.plain = shown  # the text may have become longer than its styles
     return text
 
 
 class _Doing:
-    """What goes on, with the seconds of what is counted: drawn anew at every turn of the spinner."""
+    """What goes on, with the seconds that `counted` has lasted. The spinner draws it anew at each turn."""
 
     def __init__(self, what: str, counted: str) -> None:
         self.what = what

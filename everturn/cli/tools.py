@@ -43,7 +43,7 @@ def tools(
 
 
 async def _of_servers(file: Path) -> list[Tool]:
-    """Raises EverturnError if one can't be asked."""
+    """The tools of the file's MCP servers. Raises EverturnError if a server can't be asked."""
     from everturn.cli.connect import quiet_logs
     from everturn.cli.mcp_lists import servers_lists
     from everturn.errors import EverturnError

@@ -65,7 +65,7 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None, t
             address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/"
 
             def tell() -> None:
-                # Never the token itself: what is on a terminal ends up in logs.
+                # Not the token itself: terminal output ends up in logs.
                 screen.line(f"Inbox   {address}" + ("?token=$EVERTURN_WEB_TOKEN" if token else ""))
                 screen.line("Ctrl-C ends it.", style="dim")
 
