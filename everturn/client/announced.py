@@ -1,6 +1,6 @@
-"""What the workers of a task queue say of themselves: which agents they host, and whether they have stopped.
+"""What the workers of a task queue report: which agents they host, and whether they have stopped.
 
-It is in the heartbeats that the SDK sends for each worker, once a minute."""
+This is in the heartbeats that the SDK sends for each worker, once a minute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from everturn import names
 
 MOST_BYTES = 4_096
-"""Of the agents' names in one heartbeat: with more, a worker does not name them."""
+"""The most bytes of agents' names in one heartbeat. A worker with more of them sends none."""
 
 MOST_PAGES = 20
 PAGE_SIZE = 100
@@ -30,19 +30,19 @@ class AnnouncedWorker:
     identity: str
     stopped: bool
     beat_at: int
-    """When it was heard last, in seconds since 1970 by its own clock; 0 if the server does not say."""
+    """When its last heartbeat came, in seconds since 1970 by its own clock; 0 if the server does not say."""
     agents: frozenset[str] | None
-    """Those that it hosts; None if it does not say, as one that finds them in a store."""
+    """The agents that it hosts; None if it does not say, for example because it finds them in a store."""
 
 
 def plugin_name(agents: Iterable[str] | None) -> str:
-    """How a worker's plugin is called, by which the agents are told: temporalio puts it into heartbeats."""
+    """The name of a worker's plugin, which lists the agents: temporalio sends plugin names with heartbeats."""
     told = json.dumps({names.PLUGIN: None if agents is None else sorted(agents)}, ensure_ascii=False)
     return told if len(told.encode()) <= MOST_BYTES else json.dumps({names.PLUGIN: None})
 
 
 async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWorker]:
-    """All that the server remembers, those that have stopped too; none if it keeps no such list."""
+    """All workers that the server remembers, also stopped ones; empty if the server keeps no such list."""
     found: list[AnnouncedWorker] = []
     request = ListWorkersRequest(
         namespace=temporal.namespace, page_size=PAGE_SIZE, query=f"TaskQueue={json.dumps(task_queue)}"

@@ -1,5 +1,4 @@
-"""What a client has seen of its conversations when they were answered last, so that the next reply costs no look at all
-that came before."""
+"""Remembers how far a client has read each conversation, so that the next `reply()` need not read it all again."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ MOST_REMEMBERED = 1_000
 
 @dataclass
 class Seen:
-    """How far a run was read, and what the conversation had come to there."""
+    """How far a run was read, and the conversation's state at that point."""
 
     by_history: StateByHistory
     reading: Reading
@@ -27,21 +26,21 @@ class Seen:
 
 
 class Answered:
-    """The conversations of a client, by their ids. It holds no messages."""
+    """What was read of a client's conversations, by their ids. It holds no messages."""
 
     def __init__(self, temporal: Client) -> None:
         self._temporal = temporal
         self._seen: OrderedDict[str, Seen] = OrderedDict()
 
     def take(self, conversation_id: str, run_id: str) -> Seen:
-        """What was seen of the run, for who reads on, and is the only one to have it."""
+        """Takes out what was read of this run, for the one caller that reads on; a new Seen if there is nothing."""
         seen = self._seen.pop(conversation_id, None)
         if seen is None or seen.run_id != run_id:
             return Seen(StateByHistory(run_id=run_id), Reading(self._temporal))
         return seen
 
     def keep(self, conversation_id: str, seen: Seen) -> None:
-        """All that was said is answered, as far as was seen."""
+        """Remembers `seen`. To be called only if every message up to there is answered."""
         seen.by_history.transcript.forget()
         self._seen[conversation_id] = seen
         if len(self._seen) > MOST_REMEMBERED:

@@ -1,7 +1,7 @@
-"""The answer that a conversation gives: what happened since somebody said something, and up to where it needs somebody.
+"""One answer of a conversation: the events from a message until the conversation needs a person again.
 
-For programs that show one answer at a time, such as a chat in a browser. They keep nothing: an answer is read from the
-history, and so it can be opened in its middle, again, and by another process.
+For programs that show one answer at a time, such as a chat in a browser. They need not store anything: an answer is
+read from the history, so it can be opened while it is written, opened again, or opened by another process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from everturn.sizes import known_id
 
 @dataclass(frozen=True)
 class Rest:
-    """Why nothing more comes by itself."""
+    """Why no more events come until somebody acts."""
 
     why: Literal["answered", "waiting", "stalled", "cancelled", "ended"]
-    """It has its final reply; calls wait for people; it needs help; its turn was cancelled; it is over without one."""
+    """`answered`: it has its final reply. `waiting`: calls wait for people. `stalled`: it needs help. `cancelled`: its
+    turn was cancelled. `ended`: the conversation is over without a final reply."""
     waiting: tuple[WaitingCall, ...] = ()
     cause: str = ""
     """In words, if it is stalled, cancelled or over."""
@@ -38,7 +39,7 @@ class Rest:
 
 
 class _Answering(Protocol):
-    """A Conversation, as far as this goes."""
+    """The parts of a Conversation that are used here."""
 
     id: str
     _client: Any
@@ -60,14 +61,16 @@ class GivenAnswer:
     """
 
     def __init__(self, conversation: _Answering, *, message_id: str | None = None, decides: bool = True) -> None:
-        """`message_id`: of the message that it answers. If that is not known, or None, it is the latest one. `decides`:
-        it is at rest while calls wait for approvals; else somebody else decides on those, and it goes on then."""
+        """`message_id`: the message that it answers; the latest one if None or not found. `decides`: whether the caller
+        decides on approvals. If so, the answer is at rest while calls wait for them; if not, it waits until somebody
+        else has decided."""
         self._conversation = conversation
         self._message_id = None if message_id is None else known_id(message_id)
         self._decides = decides
         self._reader = EventReader()
         self._now: tuple[str, int] = ("", 0)
-        """The run and the length of its history when this was opened: what is at rest before may have gone on since."""
+        """The run, and the length of its history, when this was opened. `rest` is not set before that point: the
+        conversation may have gone on since."""
         self._caught_up = False
         self._found = False
         """The message that it answers was read."""
@@ -75,7 +78,7 @@ class GivenAnswer:
         """Any message was."""
         self._told: AsyncGenerator[Event | None] | None = None
         self.events: list[Event] = []
-        """What happened in it before it was opened."""
+        """The events of this answer from before it was opened."""
         self.rest: Rest | None = None
         """None while more comes by itself."""
 
@@ -93,7 +96,7 @@ class GivenAnswer:
         await self._close()
 
     async def more(self) -> AsyncIterator[Event]:
-        """What comes from now on, until it is at rest."""
+        """The events from now on, until the answer is at rest."""
         assert self._told is not None
         while self.rest is None:
             told = await anext(self._told, _OVER)
@@ -103,14 +106,14 @@ class GivenAnswer:
                 yield told
 
     async def transcript(self) -> list[Message]:
-        """The messages of the whole conversation, as far as the events have come. Raises NotFound and
+        """The messages of the whole conversation, up to the last event that was read. Raises NotFound and
         ConversationError."""
         temporal, so_far = self._conversation._temporal, self._reader.by_history.transcript
         return await read_transcript(temporal, self._conversation.id, so_far)
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
-        """The calls that wait for people, whatever else goes on."""
+        """The calls that wait for people, also if other things are still going on."""
         return tuple(one.shown() for one in self._reader.by_history.state.pending.values())
 
     # ------------------------------------------------------------ underneath
@@ -124,7 +127,7 @@ class GivenAnswer:
                 return
 
     async def _tell(self, source: AsyncIterator[tuple[str, steps.Step]]) -> AsyncGenerator[Event | None]:
-        """Each event, and None after each step: then `rest` says how it stands."""
+        """Yields each event, and None after each step, when `rest` is up to date."""
         temporal, client = self._conversation._temporal, self._conversation._client
         live = LiveActivities(temporal, self._conversation.id, lane=client.live)
         silence = Silence(temporal, self._conversation.id)
@@ -145,7 +148,7 @@ class GivenAnswer:
                 yield None
 
     def _note_message(self, step: steps.Step) -> None:
-        """An answer begins with what was said last, or with the message that was asked for."""
+        """An answer begins with the latest message, or with the message that was asked for."""
         match step:
             case steps.RunStarted(start=start) if start.message:
                 message_id = start.message_id
@@ -161,7 +164,7 @@ class GivenAnswer:
 
     @property
     def _has_message(self) -> bool:
-        """What was sent before it was opened may reach the history a moment later."""
+        """Whether the message is in the history. One that was just sent may reach it a moment later."""
         if self._message_id is None or self._found:
             return True
         by_history = self._reader.by_history

@@ -1,6 +1,6 @@
 """What belongs to a conversation: its runs, the agents that it asked, its forks, and what each has in external storage.
 
-Temporal's histories and its index say it. Nothing here needs a key, and nothing changes anything.
+All of this is read from Temporal's histories and index. It needs no key, and changes nothing.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ Claims = dict[str, set[tuple[tuple[str, str], ...]]]
 """Payloads in external storage, by the name of their driver."""
 
 Was = Literal["named", "asked", "fork"]
-"""What a conversation is to the one that was named: itself, one that an agent of it answered in, or a fork."""
+"""What a conversation is to the one that was asked for: that one itself, an agent's that it asked, or a fork."""
 
 _RUNNING: Final = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
 
 
 @dataclass
 class Belonging:
-    """A conversation, and what it has."""
+    """A conversation, with its runs and its payloads in external storage."""
 
     id: str
     was: Was = "named"
     of: str = ""
-    """The conversation that asked it, or whose messages it begins with."""
+    """The conversation that asked it, or that it was forked from."""
     runs: list[str] = field(default_factory=list)
-    """The ids of all that there are, the latest last."""
+    """The ids of all its runs, the latest last."""
     running: bool = False
     claims: Claims = field(default_factory=dict)
 
@@ -62,15 +62,15 @@ class Belongings:
     conversations: dict[str, Belonging] = field(default_factory=dict)
     """By id; the named one is the first, and each comes after the one that it belongs to."""
     asked_by: str = ""
-    """The conversation that this one answers, if that is still there."""
+    """The conversation whose call this one answers, if it still exists."""
     kept: list[str] = field(default_factory=list)
-    """Forks that stay."""
+    """With `keep_forks`: the forks that stay."""
     bound: list[str] = field(default_factory=list)
-    """Those of them whose beginning is in a history of these: they can't be read without."""
+    """The kept forks that can't be read without a history of `conversations`, which has their beginning."""
 
 
 async def find_belongings(client: Client, conversation_id: str, *, keep_forks: bool = False) -> Belongings:
-    """Reads the index and all histories. Raises RPCError, and Refused for what is no conversation."""
+    """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
     found = Belongings(conversation_id)
     todo = [Belonging(conversation_id)]
     forks = await _forks(client)
@@ -85,7 +85,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         asked, asked_by = await _read(client, one)
         if one.was == "named":
             found.asked_by = asked_by
-        # What an earlier run asked is still in the index if retention took that run.
+        # If retention has removed an earlier run, the index still has the conversations that it asked.
         asked |= {
             child.id: None
             async for child in client.list_workflows(
@@ -102,7 +102,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
 
 
 async def _read(client: Client, one: Belonging) -> tuple[dict[str, None], str]:
-    """The ids of those that it asked, in their order, and of the one that asked it."""
+    """Reads its histories. Returns the ids of the conversations that it asked, in order, and of its asker."""
     asked: dict[str, None] = {}
     asked_by = ""
     for run in one.runs:
@@ -120,11 +120,11 @@ async def _read(client: Client, one: Belonging) -> tuple[dict[str, None], str]:
 
 
 async def runs_of(client: Client, conversation_id: str) -> list[str]:
-    """The ids of all runs that there are, the latest last: its lives before a revival, and what was reset, too."""
+    """The ids of all its runs, the latest last, including those before a revival or a reset."""
     query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
     runs = [one.run_id async for one in client.list_workflows(query)]
     runs.reverse()
-    # The index lags: what is newest is known by itself, and says what came before it.
+    # The index lags. So the newest run is asked for directly, and each run says which one came before it.
     run = await _latest(client, conversation_id)
     chain: list[str] = []
     while run and run not in chain:
@@ -165,7 +165,7 @@ async def describe(client: Client, conversation_id: str, run: str) -> Any:
 async def events_of(
     client: Client, conversation_id: str, run: str, *, page_size: int | None = None
 ) -> AsyncIterator[HistoryEvent]:
-    """Of a run; none if it is gone."""
+    """The events of a run; none if the run is gone."""
     handle = client.get_workflow_handle(conversation_id, run_id=run)
     try:
         async for event in handle.fetch_history_events(page_size=page_size):
@@ -196,8 +196,8 @@ async def _parent(client: Client, event: HistoryEvent) -> str:
 
 
 async def _forks(client: Client) -> dict[str, list[str]]:
-    """All that there are, by what they were forked from. Every conversation's memo says that: the index has no
-    better."""
+    """All forks, by the id of the conversation they were forked from. Reads the memo of every conversation: no search
+    attribute has it."""
     found: dict[str, list[str]] = {}
     async for one in client.list_workflows(f"WorkflowType = {quoted(names.CONVERSATION)}"):
         if memo := one.raw_info.memo.fields.get(names.FORKED_FROM):
@@ -208,7 +208,7 @@ async def _forks(client: Client) -> dict[str, list[str]]:
 
 
 async def _needs(client: Client, conversation_id: str, ids: Collection[str]) -> bool:
-    """Whether some of its transcript is in a history of these, as far as it can be read."""
+    """Whether a part of its transcript is in a history of these; True if it can't be read."""
     try:
         return await _leads_to(client, conversation_id, ids)
     except InvalidSetting:

@@ -1,4 +1,4 @@
-"""What tenants may use: set, taken away, and looked at."""
+"""Sets, removes and shows the budgets of tenants."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class BudgetingClient(ClientConnection):
 
     async def set_budget(self, tenant: str, budget: Budget | None) -> None:
         """Sets what the tenant's conversations may use, in place of what was set before; None takes the budget away.
-        What was spent today stays spent. It holds for conversations that run, too, after some seconds, and those that
-        are stalled for the old one go on by themselves, once a worker of its task queue runs. Needs no worker. Raises
-        InvalidSetting and Unreachable."""
+        What was spent today stays spent. After some seconds, the new budget also holds for running conversations, and
+        those that the old one has stalled go on by themselves, if a worker of its task queue runs. The call itself
+        needs no worker. Raises InvalidSetting and Unreachable."""
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidSetting(
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
@@ -58,8 +58,8 @@ class BudgetingClient(ClientConnection):
                 raise self.unreachable(error) from error
 
     async def budget(self, tenant: str) -> BudgetStatus | None:
-        """The tenant's budget, and what is spent of it today; None if it has none. If no worker of its task queue runs,
-        its history says it. Raises Unreachable, also if a worker runs and none answers."""
+        """The tenant's budget, and how much of it is spent today; None if it has none. Read from its history if no
+        worker of its task queue runs. Raises Unreachable, also if a worker runs but does not answer."""
         name = self._budget_id(tenant)
         handle = self.temporal.get_workflow_handle(name)
         seconds = temporal_errors.WORKER_TIMEOUT_SECONDS

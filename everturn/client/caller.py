@@ -1,4 +1,4 @@
-"""The span that a program is in when it starts a conversation or sends to one, if it uses OpenTelemetry."""
+"""OpenTelemetry's current span of a program that starts a conversation or sends to one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from everturn.tracing import TraceContext, or_none
 
 
 def current_context() -> TraceContext | None:
-    """None if no span is current. OpenTelemetry is not imported for it: without it, nothing can be."""
+    """None if there is no current span. Does not import OpenTelemetry: if nobody has imported it, there is no span."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

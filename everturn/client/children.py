@@ -16,13 +16,13 @@ from everturn.history.reader import read_steps
 from everturn.history.steps import ToolCompleted, ToolRunFailed, ToolScheduled
 
 MOST_WAITING = 1_000
-"""Events that are read before somebody takes them."""
+"""How many events are read ahead of the caller."""
 
 NOT_YET_SECONDS = 0.2
 
 
 class _Followed(Protocol):
-    """A conversation."""
+    """The part of a Conversation that is used here."""
 
     def events(self, *, deltas: bool, children: bool) -> AsyncGenerator[Event]: ...
 
@@ -33,7 +33,7 @@ class _AllTold:
 
 
 async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[str]:
-    """The conversations of the agents that work for this run."""
+    """The conversations of the agents that are at work for this run now."""
     found: dict[str, str] = {}
     async for step in read_steps(temporal, conversation_id, run_id=run_id):
         match step:
@@ -55,8 +55,8 @@ async def with_children(
     *,
     deltas: bool,
 ) -> AsyncGenerator[Event]:
-    """The `own` events since there, and between them those of each agent that works for it, from its beginning: they
-    have a `child`, and the cursor of the own event before. `other`: the conversation with that id."""
+    """The conversation's `own` events since that cursor, and between them all events of each agent that works for it.
+    Those have a `child`, and the cursor of the own event before them. `other`: opens the conversation with an id."""
     queue: asyncio.Queue[Event | _AllTold] = asyncio.Queue(MOST_WAITING)
     followers: dict[str, asyncio.Task[None]] = {}
     over = asyncio.Event()
@@ -86,8 +86,8 @@ async def with_children(
                     if isinstance(event, ToolStarted) and event.conversation_id:
                         begin(event.conversation_id)
             over.set()
-            await asyncio.gather(*followers.values())  # none outlives it: their ends are on their way
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where the events are taken
+            await asyncio.gather(*followers.values())  # children end before it does: these tasks will end
+        except Exception as error:  # noqa: BLE001 - whatever it is, the reader of the events gets it
             await queue.put(_AllTold(error))
         else:
             await queue.put(_AllTold())

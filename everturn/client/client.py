@@ -130,20 +130,19 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
         """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted if `id` runs.
 
         Without `keep_open`, the conversation ends with its final reply; with it, it idles that long for the next
-        message. With `stream`, text reaches programs that follow its events 0.2 s after it is written; without it,
-        in steps of 1.5 s. If its
-        worker's heartbeats are thrifty, as on Temporal Cloud, it comes in steps of 10 s.
-        `tenant`: for whom the conversation is. `metadata`: what else its tools have to know, such as the user's id,
-        as JSON of at most 4,096 bytes. Tools, predicates, approvers and instructions get both, and so do the agents
-        that it asks; no model sees them. Both are kept in the workflow's memo, and shown with the conversation.
+        message. With `stream`, text reaches programs that follow the events 0.2 s after it is written; without it,
+        in steps of 1.5 s, or of 10 s if the worker's heartbeats are thrifty, as on Temporal Cloud.
+        `tenant`: whom the conversation is for. `metadata`: other facts that its tools need, such as the user's id,
+        as JSON of at most 4,096 bytes. Tools, predicates, approvers and instructions get both, and so do agents that
+        are called as tools; no model sees them. Both are kept in the workflow's memo, and shown with the conversation.
         `policy`: rules that decide on its calls from the first turn on, as in `Conversation.set_policy`.
         `searchable`: keys of the metadata, and "tenant", by which `conversations(metadata=, tenant=)` finds it. They
         are plain text in Temporal's index, even with encryption. Raises Refused if the namespace lacks the search
         attribute.
 
         `transcript`: earlier messages, which the model sees before `message`: Messages, or messages in the form of
-        OpenAI Chat, Responses, Anthropic or Gemini. It may have 400 KB when compressed. Raises Refused if it can't
-        be read, or has a result without its call.
+        OpenAI Chat, Responses, Anthropic or Gemini: at most 400 KB when compressed. Raises Refused if it can't be
+        read, or has a result without its call.
 
         If there is more work than workers: `priority` 1 goes before 2, down to 5 (default: 3). Among equals, each
         `fairness_key` (default: the tenant; at most 64 bytes) gets a share of `fairness_weight` (default: 1). All
@@ -188,10 +187,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
         fairness_weight: float | None = None,
     ) -> Conversation:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
-        transcript, model, limits, tenant and metadata if it is done. With a `message_id`, it is safe to repeat.
-        `tenant`, `metadata`, `policy`: as in `start`, if it starts the conversation. `stream`: as in `start`, from
-        now on; None changes nothing. `priority`, `fairness_key`, `fairness_weight`: as in `start`; a revived
-        conversation keeps its own unless given.
+        transcript, model, limits, tenant and metadata if it is over. With a `message_id`, it is safe to repeat.
+        `tenant`, `metadata`, `policy`: as in `start`; used only if the message starts the conversation. `stream`: as
+        in `start`, from now on; None changes nothing. `priority`, `fairness_key`, `fairness_weight`: as in
+        `start`; a revived conversation keeps its own unless given.
         """
         conversation, said = self.conversation(id), user_message(message)
         anew = start_payload(
@@ -225,8 +224,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
         fairness_weight: float | None = None,
     ) -> Outcome:
         """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first, and
-        Unreachable if the server does not answer when the waiting begins. The conversation stays, and its id is in
-        the message."""
+        Unreachable if the server does not answer after the start: the conversation then goes on, and the error's
+        message has its id."""
         conversation = await self.start(
             agent,
             message,
@@ -268,10 +267,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
     ) -> AsyncIterator[ListedConversation]:
         """All conversations, newest first. `status`: a state such as 'awaiting_approval', or 'stuck' for a
         conversation that no worker can continue; its `trouble` says why. Temporal's index lags: a change may take a
-        second to show. `tenant`, `metadata`: only conversations that were started with these, and `searchable` by
-        them. `search`: only those whose id, agent or model (`provider:name`) begins with this. `started_after`,
-        `started_before`: by the start of their latest run. `ended`: only those that are over, or that are not. Raises
-        ConversationError if the namespace lacks everturn's search attributes."""
+        second to show. `tenant`, `metadata`: only conversations that were started with these and made `searchable`
+        by them. `search`: only those whose id, agent or model (`provider:name`) begins with this. `started_after`,
+        `started_before`: when their latest run began. `ended`: True: only those that are over; False: only the others.
+        Raises ConversationError if the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")
         with self._searching():
@@ -299,8 +298,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
         started_after: datetime | None = None,
         started_before: datetime | None = None,
     ) -> dict[str, int]:
-        """How many conversations there are by status, without the zeros; with `agent`, only that agent's. The other
-        filters: as in `conversations`. Temporal's index lags: a change may take a second to show."""
+        """The number of conversations of each status that has any; with `agent`, only that agent's. The other filters:
+        as in `conversations`. Temporal's index lags: a change may take a second to show."""
         check_utf8("agent", agent or "")
         labels = {TENANT: tenant} if tenant is not None else {}
         with self._searching():
@@ -322,14 +321,14 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
         always: bool = False,
         within: timedelta | None = None,
     ) -> list[DecidedCall]:
-        """Approves every call that waits for its approval: of all conversations, of those named in `ids`, or of an
-        `agent`'s; of every tool, or of one; and if this holds of its arguments: {"cents": {"at_most": 2000}}, see
-        Condition. `always`: from now on, too, in each of these conversations. Returns what was decided, and what was
-        refused.
+        """Approves the calls that wait for approval: in all conversations, or only those in `ids` or of `agent`; of all
+        tools, or only of `tool`; with any arguments, or only those that `where` allows: {"cents": {"at_most": 2000}},
+        see Condition. `always`: later calls in these conversations, too. Returns each call, with the reason if its
+        decision was refused.
 
-        Each decision holds only for the arguments that were looked at. Calls that may have run already, and calls
-        whose edited arguments did not fit, are left for a person. Temporal's index says which conversations wait,
-        and lags by a second or so. `note`, `within`: as in `Conversation.approve`.
+        Each decision holds only for the arguments that the call had when it was read. Calls that may have run already,
+        and calls whose edited arguments were invalid, are left for a person. Temporal's index says which
+        conversations wait; it lags by a second or so. `note`, `within`: as in `Conversation.approve`.
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within}
         return await decided(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
@@ -372,7 +371,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient):
 
 
 def _seconds(keep_open: timedelta | None) -> float | None:
-    """Raises InvalidSetting for what is no duration."""
+    """Raises InvalidSetting if it is not a duration."""
     if keep_open is None:
         return None
     if why := durations.problem(keep_open):

@@ -1,4 +1,4 @@
-"""What a client and its handles have in common: the connection, who uses it, and how a conversation is started."""
+"""What a client and its conversation handles share: the connection, who uses it, and how to start a conversation."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from everturn.spelling import nearest
 from everturn.utf8 import check_utf8
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""What a worker that is killed in a workflow task costs. Temporal's own default is 10 s."""
+"""How long Temporal waits for a workflow task of a worker that was killed. Temporal's own default is 10 s."""
 
 LOOK_AGAIN_SECONDS = 30.0
-"""If it was not known which agents are hosted."""
+"""The pause before asking again which agents workers host, if that was not known."""
 
 MAX_LISTED_TOOLS = 40
 
 MAX_NAME_SHOWN = 200
-"""Characters of a name. Temporal takes 20,000 bytes of such details."""
+"""How many characters of a name the Web UI's details show. Temporal accepts 20,000 bytes of details."""
 
 
 class _Environment:
-    """What a client has from the environment, as it is when it is needed first. To read it takes milliseconds."""
+    """A client's settings from the environment, read at first use, since reading them takes milliseconds."""
 
     def __init__(self, temporal: temporalio.client.Client) -> None:
         self._temporal = temporal
@@ -71,7 +71,7 @@ class _Environment:
 
 
 class ClientConnection:
-    """Temporal's client, with what everturn has to know beside it."""
+    """Temporal's client, and what everturn knows about the server and its settings."""
 
     by: str
 
@@ -81,19 +81,19 @@ class ClientConnection:
         self.namespace = Namespace(temporal)
         self._environment = _Environment(temporal)
         self._hosted: set[str] = set()
-        """Names of agents that were looked for, and may be started."""
+        """Names of agents that were checked and may be started."""
         self._hosts_unknown_until = 0.0
         self.answered = Answered(temporal)
 
     async def indexed(self) -> bool:
-        """Whether the namespace has all of everturn's search attributes; without an answer, none are written."""
+        """Whether the namespace has all of everturn's search attributes; False if the server does not answer."""
         return await self.namespace.indexed()
 
     def unreachable(self, error: RPCError) -> Unreachable:
         return temporal_errors.unreachable(self.temporal, error)
 
     def acting_as(self, by: str) -> Self:
-        """The same client for another person: what it has learned of the server and of its settings serves both."""
+        """The same client for another person. Both share what is known about the server and the settings."""
         another = copy(self)
         another.by = by
         return another
@@ -108,16 +108,16 @@ class ClientConnection:
 
     @property
     def live(self) -> Lane | None:
-        """What carries text beside Temporal; None for heartbeats alone. Raises InvalidSetting."""
+        """Carries streamed text outside of Temporal; None if text comes by heartbeats only. Raises InvalidSetting."""
         return self._environment.live
 
     @property
     def _minimal(self) -> bool:
-        """EVERTURN_VISIBILITY=minimal: what is started here shows no more than it has to."""
+        """EVERTURN_VISIBILITY=minimal: conversations started here show as little as possible in Temporal."""
         return self._settings.visibility == "minimal"
 
     async def _check_searchable(self, start: Start) -> None:
-        """Raises Refused if it can't be found by what it is to be found by."""
+        """Raises Refused if the conversation can't be made searchable by what `searchable` names."""
         if start.visibility == "minimal":
             raise Refused(
                 "Metadata can't be searched for with EVERTURN_VISIBILITY=minimal: search attributes are plain text.",
@@ -134,8 +134,8 @@ class ClientConnection:
             )
 
     async def _check_hosted(self, agent: str) -> None:
-        """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. What is not known now, or
-        had a worker before, may wait for one."""
+        """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. An agent that had a worker
+        before may wait for one; and if it is not known which agents are hosted, any name passes."""
         if agent in self._hosted or time.monotonic() < self._hosts_unknown_until:
             return
         hosted = await pollers.hosted_beside(agent, self.temporal, self.task_queue)
@@ -153,7 +153,7 @@ class ClientConnection:
         self._hosted.add(agent)
 
     async def _ever_had(self, agent: str) -> bool:
-        """Whether a conversation of this queue was held with the agent; also where the server does not say."""
+        """Whether this queue ever had a conversation with the agent; True if the server does not say."""
         if not await self.indexed():
             return True
         query = f"{listing.query(agent=keyword(agent))} AND TaskQueue = {listing.quoted(self.task_queue)}"
@@ -171,8 +171,8 @@ class ClientConnection:
         new: bool = False,
         priority: Priority | None = None,
     ) -> str:
-        """Returns the id. `new`: there must be no conversation of this id, not even one that is over. `priority`: the
-        tenant is its fairness key unless given."""
+        """Returns the id. `new`: raises AlreadyStarted also if a conversation with this id is over. `priority`: without
+        it, the tenant is the fairness key."""
         if problem := id_problem(conversation_id):
             raise Refused(problem, cure=f"Use one of 1 to {MAX_ID_BYTES:,} bytes.")
         message = start.as_message().text
@@ -190,7 +190,7 @@ class ClientConnection:
         priority = weighted(priority, start.tenant, self._weights)
         if minimal or self.temporal.data_converter.payload_codec:
             priority = without_name(priority, start.tenant)
-        if (name := _in_charge(start)) != start.agent:  # it goes on with another one than it was started with
+        if (name := _in_charge(start)) != start.agent:  # another agent has taken over
             agent = name
         try:
             await self.temporal.start_workflow(
@@ -221,21 +221,21 @@ class ClientConnection:
 
 
 def _in_charge(start: Start) -> str:
-    """The agent that goes on with it."""
+    """The agent that answers next: the one that took over, if any."""
     return (start.carry.agent if start.carry else "") or start.agent
 
 
 def _memo(start: Start) -> dict[str, Any] | None:
-    """What is found out about a conversation without a look into its history."""
+    """What can be known about a conversation without reading its history."""
     memo = start.labels
     if start.carry and start.carry.origin and (origin := start.carry.origin.conversation_id):
-        # As a payload, which no codec goes over: ids are no secret, and deleting has to find forks without a key.
+        # A finished payload, which no codec encrypts: ids are no secret, and erasing has to find forks without a key.
         memo[names.FORKED_FROM] = JSONPlainPayloadConverter().to_payload(origin)
     return memo or None
 
 
 def _origin(start: Start) -> str:
-    """What a fork is one of; empty for what is none."""
+    """Which conversation and turn it was forked from, in words; empty if it is not a fork."""
     carry = start.carry
     if carry is None or carry.origin is None or start.message:
         return ""
@@ -257,7 +257,7 @@ def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes
 
 
 def _expected_model(start: Start, agent: Agent | str) -> str:
-    """The one that will be asked; empty if only the worker knows it."""
+    """The model that will be called; empty if only the worker knows it."""
     return start.model or (agent.model.name if isinstance(agent, Agent) else "")
 
 

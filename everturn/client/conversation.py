@@ -48,7 +48,7 @@ class Conversation(Forks):
     def __init__(self, client: ClientConnection, conversation_id: str) -> None:
         super().__init__(client, conversation_id)
         self._sent: set[str] = set()
-        """What was sent from here. The server may have it and not show it yet: reply() waits until it does."""
+        """The ids of messages sent by this handle. The server may show them late: reply() waits until it does."""
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}>"
@@ -62,8 +62,8 @@ class Conversation(Forks):
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
         from now on (see `Client.start`); None leaves it as it is.
 
-        Raises Ended for a conversation that is over. With `revive`, that is taken up again instead, with its
-        transcript, agent, model, limits and `keep_open`: whether it was is the result.
+        Raises Ended if the conversation is over. With `revive`, the message starts it again instead, with its
+        transcript, agent, model, limits and `keep_open`. Returns whether it was started again.
         """
         if revive:
             return await deliver(self, message, message_id=message_id, stream=stream)
@@ -77,7 +77,7 @@ class Conversation(Forks):
         return False
 
     async def reply(self) -> str:
-        """The text of the final reply to all that was said so far; waits for it.
+        """Waits for the final reply to everything said so far, and returns its text.
 
         Raises Stalled if a person has to help first, and Ended if the conversation ended without a reply. Waits
         for approvals as long as they take.
@@ -124,7 +124,7 @@ class Conversation(Forks):
     # ------------------------------------------------------------ looking
 
     async def status(self) -> Status:
-        """What the conversation is doing, and what waits for whom. Asks a worker, unless the conversation is over."""
+        """What the conversation is doing, and which calls wait for whom. Asks a worker, unless it is over."""
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return final_status(await self.by_history())
@@ -145,7 +145,7 @@ class Conversation(Forks):
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
 
     def events(self, since: str | None = None, *, deltas: bool = True, children: bool = False) -> AsyncGenerator[Event]:
-        """What happened and what happens, until the conversation is over. Text comes while it is written.
+        """The events so far, and then each new one until the conversation is over. Text comes while it is written.
 
         `since`: the cursor of the last event that you have seen. The events start after it; the text of a running
         turn comes from its beginning. Without `since`, they start at the conversation's beginning, as far back as
@@ -164,8 +164,8 @@ class Conversation(Forks):
 
         A watcher costs the server one waiting request (the long poll of the history), no history event, and no
         worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
-        turn or a tool runs. If `stream` was asked for, and EVERTURN_LIVE names no lane for it, it is about ten a second
-        while the model writes, and two while a tool runs.
+        turn or a tool runs. With `stream`, and if EVERTURN_LIVE names no lane, there are about ten such requests a
+        second while the model writes, and two while a tool runs.
         """
         own, other = self._own_events(since, deltas), partial(Conversation, self._client)
         return with_children(own, other, self._temporal, self.id, since, deltas=deltas) if children else own
@@ -200,17 +200,17 @@ class Conversation(Forks):
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
     ) -> tuple[str, ...]:
-        """Lets a call run, with your `arguments` instead of the model's if given. Returns the ids of the calls.
+        """Lets a call run, with your `arguments` instead of the model's if given. Returns the approved calls' ids.
 
         `expected`: the arguments that you saw; the decision is refused if the call has others now. `always=True`:
         decide the same for every later call of that tool in this conversation. `always={"cents": {"at_most":
-        2000}}`: only for calls whose arguments fit; see Condition. `within`: the decision is not accepted later than
-        this, by this machine's clock.
+        2000}}`: only for calls whose arguments fit; see Condition. `within`: after this time, by this machine's clock,
+        the decision is not accepted any more.
 
         Raises Refused, with the reason, if the conversation does not accept it. Raises Unreachable if no worker
         answers within 10 s; the decision is then withdrawn and not carried out later, unless the message says
-        otherwise. All methods that decide or steer do the same. Eight decisions are sent at the same time; more of
-        them wait for their turn, and then for a worker.
+        otherwise. All methods that decide or steer do the same. At most eight decisions are sent at the same time;
+        further ones wait until one of these is done.
         """
         more = {"arguments": arguments, "note": note, "expected": expected, **decision_options(always, within)}
         return await self._decide(names.APPROVE, call_id=call_id, **more)
@@ -256,8 +256,8 @@ class Conversation(Forks):
         """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
 
         None if somebody else answered first, or the call no longer waits. As on a worker, the arguments are
-        validated against the function's schema, a sync function runs in a thread, and the model reads what it
-        raises, ToolFailed included. `call` comes from an AnswerRequested event or from `status().waiting`. A result
+        validated against the function's schema, a sync function runs in a thread, and the model reads the errors that
+        it raises, ToolFailed included. `call` comes from an AnswerRequested event or from `status().waiting`. A result
         of more than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
         """
         return await call_tool(self, call, function)
@@ -278,8 +278,9 @@ class Conversation(Forks):
         await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
-        """Stops the model call and the running tools. The conversation waits for its next message; what was said of
-        the reply is kept. Returns once the model call has ended: within seconds, even if its worker is gone."""
+        """Stops the model call and the running tools. The part of the reply that was already written is kept, and the
+        conversation waits for its next message. Returns once the model call has ended: within seconds, even if
+        its worker is gone."""
         seen = await seen_reply(self._temporal, self.id, self._client.live)
         await self._update(names.CANCEL_TURN, {"reason": reason, "seen": seen} if seen else {"reason": reason})
         await cut_short(self._temporal, self.id)
@@ -302,7 +303,7 @@ class Conversation(Forks):
             return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
 
     async def by_history(self) -> StateByHistory:
-        """What it has come to, by the history of its latest run."""
+        """The conversation's state, computed from the history of its latest run."""
         by_history = StateByHistory(run_id=(await self._describe()).run_id)
         with self._explained():
             async for step in read_steps(self._temporal, self.id, run_id=by_history.run_id):
@@ -320,7 +321,7 @@ class Conversation(Forks):
         return finished.outcome
 
     def _last_reply(self, outcome: Outcome) -> str:
-        """Its text, if it answers all that was said: else it is that of an earlier message."""
+        """The outcome's text. Raises Ended if a message was not answered: the text then answers an earlier message."""
         if any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",

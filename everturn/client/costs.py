@@ -24,17 +24,17 @@ BYTES_PER_GB: Final = 1_000_000_000
 
 @dataclass
 class ConversationCost:
-    """One conversation, over all its runs; without the agents that it asked, which have one each."""
+    """The cost of one conversation over all its runs, without the agents that it asked."""
 
     id: str
     runs: int = 0
     events: int = 0
     bytes: int = 0
-    """Of its histories, as the server counts them."""
+    """The size of its histories, as the server counts it."""
     open_byte_hours: float = 0.0
-    """Each run's bytes, for as long as it has been open: at most, since they came by and by."""
+    """Each run's bytes times the hours it has been open: an upper bound, since a history grows over time."""
     actions: Counter[str] = field(default_factory=Counter)
-    """By kind. `heartbeats` are worked out from how long activities ran, and are those without streaming."""
+    """By kind. `heartbeats` is computed from how long activities ran, without those for streaming."""
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
     model_usd: float | None = 0.0
@@ -51,7 +51,7 @@ class ConversationCost:
         self.model_usd = cost_with(self.model_usd, other.model_usd)
 
     def temporal_usd(self, prices: TemporalPrices) -> float:
-        """What Temporal Cloud takes: actions, storage while it is open, and for as long as it is retained."""
+        """What Temporal Cloud charges: actions, active storage while it is open, and retained storage after that."""
         actions = self.actions.total() * prices.per_million_actions / 1_000_000
         active = self.open_byte_hours / BYTES_PER_GB * prices.active_gb_hour
         retained = self.bytes / BYTES_PER_GB * prices.retention_days * 24 * prices.retained_gb_hour
@@ -59,8 +59,8 @@ class ConversationCost:
 
 
 async def costs_of(client: Client, conversation_id: str) -> list[ConversationCost]:
-    """The conversation's, and then of each agent that it asked, and that those asked. Raises NotFound, RPCError, and
-    InvalidSetting for what can't be read."""
+    """The conversation's cost, then that of each agent that it asked, and of the agents that those asked. Raises
+    NotFound, RPCError, and InvalidSetting if a history can't be read."""
     found: dict[str, ConversationCost] = {}
     todo = [conversation_id]
     while todo:
@@ -80,7 +80,7 @@ async def costs_of(client: Client, conversation_id: str) -> list[ConversationCos
 
 
 async def _add_run(client: Client, cost: ConversationCost, run_id: str) -> list[str]:
-    """The agents' conversations that it began."""
+    """Adds a run's cost. Returns the ids of the agents' conversations that the run started."""
     reader = HistoryReader(own(strict(client.data_converter)))
     events = [event async for event in events_of(client, cost.id, run_id)]
     if not events:

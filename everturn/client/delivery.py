@@ -1,4 +1,4 @@
-"""A message for a conversation that may be over, or not there yet."""
+"""Sends a message to a conversation that may be over or may not exist yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from everturn.sizes import known_id
 
 
 class _Conversation(Protocol):
-    """A Conversation, as far as this goes."""
+    """The parts of a Conversation that are used here."""
 
     id: str
     _client: Any
@@ -41,8 +41,8 @@ async def deliver(
     stream: bool | None = None,
     order: Order = AS_BEFORE,
 ) -> bool:
-    """As `Client.send`; whether the message took up again what was over. `anew`: how it is started if there is no
-    conversation; without that, it is for the agent that it had, as long as it was kept open, and NotFound is
+    """As `Client.send`. Returns whether the message revived a conversation that was over. `anew`: how to start it if
+    there is none. Without `anew`, a revived one keeps its agent and `keep_open`, and if there is none, NotFound is
     raised."""
     said = user_message(message)
     while True:

@@ -1,4 +1,4 @@
-"""A conversation that begins with a transcript: of another library, another store, another conversation."""
+"""Starts a conversation from a transcript that another library, store or conversation has made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from everturn.sizes import MAX_PACKED_AT_START_BYTES
 
 
 def begun_with(transcript: Iterable[Any]) -> CarryOver | None:
-    """What a conversation is started with that goes on from these messages; None if there are none. Raises Refused."""
+    """The carry-over that starts a conversation after these messages; None if there are none. Raises Refused."""
     try:
         messages = read_any(transcript)
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Erases a conversation with all that belongs to it: every run, the agents that it asked, forks, artifacts, payloads.
 
-What there is is found first; then it is erased from the outside in, the histories last: whatever stops that in the
-middle, the histories still say what is left, and the same again goes on with it.
+Everything that belongs to the conversation is found first. Then it is erased, the histories last: if that stops in the
+middle, the histories still say what is left, and the next `erase` goes on with it.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from everturn.storage.external import delete_stored
 from everturn.utf8 import check_utf8
 
 GONE_SECONDS: Final = 10.0
-"""How long the server is given to delete histories, which it does by and by. One that has just ended is left until it
-has written down that its end is dealt with: half a minute, as a server comes."""
+"""How long to wait for the server, which deletes histories in the background. By default, it keeps a history that has
+just ended for half a minute, until it has recorded that the end is dealt with."""
 
 _log = get_logger("everturn.erasure")
 
 
 @dataclass(frozen=True)
 class ErasedConversation:
-    """One of those that were erased, and what went with it."""
+    """An erased conversation, and what was erased with it."""
 
     id: str
     was: Was = "named"
-    """`named`: the one that was to be erased; `asked`: it answers a call; `fork`: it is a fork."""
+    """`named`: the one that `erase` was called for; `asked`: it answers a call of another one; `fork`: it is a fork."""
     of: str = ""
-    """The conversation whose call it answers, or whose messages it begins with."""
+    """The conversation whose call it answers, or that it was forked from."""
     running: bool = False
     """It still ran, and was terminated."""
     runs: int = 0
-    """Histories."""
+    """How many histories."""
     artifacts: int = 0
     payloads: int = 0
-    """In external storage."""
+    """How many payloads in external storage."""
 
     def __bool__(self) -> bool:
         return bool(self.runs or self.artifacts or self.payloads)
@@ -68,13 +68,13 @@ class Erased:
     conversations: tuple[ErasedConversation, ...] = ()
     """The named one first. Empty if there was nothing."""
     kept: tuple[str, ...] = ()
-    """Forks that stay, with `keep_forks`: they hold what was said before they branch off."""
+    """With `keep_forks`: the forks that stay. They hold the messages from before they branch off."""
     under_way: int = 0
-    """Histories that the server has accepted to delete, and still has: it does so within minutes."""
+    """How many histories the server has agreed to delete, but still has: it deletes them within minutes."""
     left: tuple[str, ...] = ()
     """What could not be erased, in words."""
     elsewhere: tuple[str, ...] = ()
-    """What is known to be kept where nothing of everturn's reaches, in words."""
+    """What is known to be kept where everturn can't delete it, in words."""
     refused: str = ""
     """With `dry_run`: why it would be refused, and the cure."""
 
@@ -92,7 +92,7 @@ class Erased:
 
 
 class ErasingClient(ClientConnection):
-    """The part of a client that erases."""
+    """The part of a client that erases conversations."""
 
     @known_options("Client.erase", InvalidSetting)
     async def erase(
@@ -105,12 +105,14 @@ class ErasingClient(ClientConnection):
         artifacts: Artifacts | Path | str | None = None,
     ) -> Erased:
         """Erases a conversation for ever: the history of every run, the conversations of the agents that it asked, its
-        forks and theirs, and what each has in artifacts and stored payloads. Safe to repeat, also after it broke off.
+        forks and their forks, with the artifacts and stored payloads of each. Safe to repeat, also after it stopped in
+        the middle.
 
-        `dry_run`: only says what it would erase. `force`: ends at once what still runs, though a running tool may
-        still take effect. `keep_forks`: forks stay, with their copy of the beginning. `artifacts`: where they are; None
-        means EVERTURN_ARTIFACTS, if set. Raises Refused while it runs, if a fork that stays can't be read without it,
-        and if another conversation asked it and still exists; and Unreachable, and what the stores raise.
+        `dry_run`: only says what it would erase. `force`: terminates conversations that still run; their running
+        tools may still take effect. `keep_forks`: forks stay, with their copy of the beginning. `artifacts`: where
+        they are; None means EVERTURN_ARTIFACTS, if set. Raises Refused if one of them runs (without `force`), if a
+        fork that stays can't be read without it, and if it answers a call of a conversation that still exists. Raises
+        Unreachable, and errors of the stores.
         """
         kept_at = artifacts or Settings.load().artifacts
         opened = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
@@ -168,7 +170,7 @@ async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None)
     for one in found.conversations.values():
         if one.running:
             await _terminate(client, one.id)
-    # What belongs to others goes before them: their histories say that it does.
+    # A conversation goes before the one that it belongs to, whose history says that it belongs there.
     for one in reversed(found.conversations.values()):
         kept = await asyncio.to_thread(artifacts.delete, one.id) if artifacts else 0
         stored, unknown = await _erase_payloads(client, one)
@@ -195,7 +197,7 @@ def _listed(one: Belonging) -> ErasedConversation:
 
 
 async def _erase_payloads(client: Client, one: Belonging) -> tuple[int, list[str]]:
-    """How many those were, and what is left, in words."""
+    """Returns how many payloads were erased, and what is left, in words."""
     count, left, claims = 0, [], dict(one.claims)
     if (storage := client.data_converter.external_storage) is not None:
         for driver in storage.drivers:
@@ -219,7 +221,7 @@ async def _terminate(client: Client, conversation_id: str) -> None:
 
 
 async def _delete_run(client: Client, conversation_id: str, run: str) -> bool:
-    """Whether that deletes a history; else somebody else was quicker."""
+    """Returns False if the history is already gone."""
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
@@ -232,7 +234,7 @@ async def _delete_run(client: Client, conversation_id: str, run: str) -> bool:
 
 
 async def _still_there(client: Client, conversations: Sequence[Belonging]) -> int:
-    """How many of the histories the server still has, be it only in its index, once it has been given its time."""
+    """How many histories the server still has after at most GONE_SECONDS, including those only in its index."""
     until = time.monotonic() + GONE_SECONDS
     runs = [(one.id, run) for one in conversations for run in one.runs]
     listed = {one.id for one in conversations if one.runs}
@@ -246,7 +248,7 @@ async def _still_there(client: Client, conversations: Sequence[Belonging]) -> in
 
 
 async def _is_listed(client: Client, conversation_id: str) -> bool:
-    """The index holds what a list shows, and is emptied after the history."""
+    """Whether lists still show it: the server empties its index after the history."""
     query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
     return (await client.count_workflows(query)).count > 0
 
@@ -264,7 +266,7 @@ async def _elsewhere(client: Client) -> tuple[str, ...]:
 
 
 def archives_of(config: NamespaceConfig) -> tuple[str, ...]:
-    """Where a namespace archives what is over, in words."""
+    """Where a namespace archives workflows that have ended, in words."""
     enabled = ArchivalState.ARCHIVAL_STATE_ENABLED
     found = []
     if config.history_archival_state == enabled:

@@ -1,4 +1,4 @@
-"""Another way from a turn on: a conversation with the beginning of this one."""
+"""Forks: new conversations that begin with a copy of this one, up to a turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from everturn.sizes import check_input
 
 
 class Forks(AskedTurns):
-    """Of a conversation: others that share its beginning."""
+    """The part of a conversation that forks it."""
 
     def __init__(self, client: ClientConnection, conversation_id: str) -> None:
         super().__init__(client.temporal, conversation_id)
@@ -44,17 +44,17 @@ class Forks(AskedTurns):
 
         The fork goes on by itself. After a final reply it idles for its next message, as long as this conversation
         would, or for a week if this one ended with that reply. This conversation stays as it is, whether it runs or
-        is over. Effects of later turns are not undone, and the fork's model does not know them: it may ask for the
-        same again. Turns, tokens and cost go on counting; the time starts at zero.
+        is over. What tools did in later turns is not undone, and the fork's model does not know of it: it may ask for
+        the same again. Turns, tokens and cost go on counting; the time starts at zero.
 
-        `message`: said to the fork after that turn; with turn 0, it replaces the first message. `model`: goes on with
-        the fork in place of the present one. `results`: by call id, what calls of that turn gave, in place of their
-        real results.
+        `message`: sent to the fork after that turn; with turn 0, it replaces the first message. `model`: the fork's
+        model, instead of the present one. `results`: by call id, results for calls of that turn, instead of the real
+        ones.
 
         Turns count from 1, across revivals and forks. `to`: a client of another namespace, to make the fork there.
-        Raises Refused for a turn without a reply, or whose calls have no results yet, or that lacks a call of
-        `results`; NotFound if its history is gone; AlreadyStarted if there is a conversation `id`, running or over;
-        InvalidModel.
+        Raises Refused if the turn has no reply, if one of its calls has no result yet, or if `results` names a call
+        that it does not have; NotFound if its history is gone; AlreadyStarted if there is a conversation `id`,
+        running or over; InvalidModel.
 
         `priority`, `fairness_key`, `fairness_weight`: as in `Client.start`; None keeps the value of this
         conversation.

@@ -1,13 +1,13 @@
-"""Ends Temporal's runtime before the interpreter goes down: only if this process connected, and only as long as needed.
+"""Ends Temporal's runtime before the interpreter exits, if this process has connected.
 
 Each answer of the server comes from a thread of the SDK's runtime, which calls the event loop's
-`call_soon_threadsafe`. That writes to a socket, gives up the GIL for it, and wakes the loop: a short program is then at
-its end while the thread still waits to go on. CPython (up to 3.13) ends such a thread as soon as it asks for the GIL,
-in the middle of Rust code, which aborts the process: "PyGILState_Release: thread state must be current when
+`call_soon_threadsafe`. That call writes to a socket, releases the GIL for that, and wakes the loop. A short program may
+then end while the thread still waits for the GIL. CPython (up to 3.13) ends such a thread as soon as it asks for the
+GIL, in the middle of Rust code, which aborts the process: "PyGILState_Release: thread state must be current when
 releasing", or a segmentation fault (temporalio/sdk-python#300).
 
-The runtime joins its threads when the last handle on it goes. By itself that happens in the middle of the
-interpreter's end, or never. Here it happens before, with the GIL released, so that the threads come to their end.
+The runtime joins its threads when its last handle is dropped. Left alone, that happens during the interpreter's exit,
+or never. Here it happens before the exit, with the GIL released, so that the threads can finish.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HANDLES = (
 """The classes whose objects keep a runtime alive. By name: a program without a worker need not import that one."""
 
 _LONGEST_SECONDS = 5.0
-"""How long to wait for a call that takes microseconds, if the machine hardly runs."""
+"""The longest wait for a call that usually takes microseconds: for very slow machines."""
 
 _connected_in: set[int] = set()
-"""This process, once it has connected; and those that it was forked from."""
+"""The ids of this process and of those that it was forked from, as far as they have connected."""
 
 
 def runtime_is_used() -> None:
@@ -40,7 +40,7 @@ def runtime_is_used() -> None:
     _connected_in.add(os.getpid())
 
 
-# When this is imported, so that a program's own atexit functions, which may use a client, mostly come before.
+# Registered at import: a program's own atexit functions, which may use a client, then mostly run before this one.
 @atexit.register
 def _end_runtimes() -> None:
     if os.getpid() in _connected_in:
@@ -50,7 +50,7 @@ def _end_runtimes() -> None:
     elif _connected_in:
         import ctypes
 
-        # A fork has none of the runtime's threads: it would wait for them for ever if its last handle went.
+        # A forked process has none of the runtime's threads: dropping the last handle would wait for them for ever.
         for one in _handles():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(one._ref))
 
@@ -62,8 +62,8 @@ def _handles() -> list[Any]:
 
 
 def _wait_for_reports() -> None:
-    """A thread that reports a new connection holds a handle itself. If it were the last, the runtime would end on a
-    thread of its own, and wait for that."""
+    """Waits for threads that report a new connection: each holds a handle. If that were the last one, the runtime would
+    end on one of its own threads, and wait for itself."""
     deadline = time.monotonic() + _LONGEST_SECONDS
     while any(_reporting()) and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""What a status adds for a turn that waits for its provider's limit: its heartbeats say so, and no event does."""
+"""Adds to a status that the turn waits for its provider's rate limit, which only the turn's heartbeats say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CURE = "It goes on by itself. A higher limit, more keys or fewer conversations a
 
 
 async def with_limit(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
-    """The status, with the provider whose limit its turn waited for when it was `described`. Raises nothing."""
+    """The status; if its turn waited for a rate limit when it was `described`, with that provider. Raises nothing."""
     if status.state != "running":
         return status
     for pending in described.raw_description.pending_activities:

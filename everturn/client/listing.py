@@ -22,10 +22,10 @@ from everturn.payloads import StateName
 STATES: Final[tuple[str, ...]] = get_args(StateName)
 
 STUCK: Final = "stuck"
-"""The status of one that can't take its next step, whatever state its last one left in the index."""
+"""The status of a conversation that can't go on, whatever state the index has for it."""
 
 STATUSES: Final = (*STATES, STUCK)
-"""Those that can be asked for."""
+"""The statuses that a list can be filtered by."""
 
 _PROBLEMS: Final = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
 """Temporal's own: set once a workflow task has failed five times in a row."""
@@ -34,9 +34,9 @@ _VERSION: Final = SearchAttributeKey.for_keyword("TemporalWorkerDeploymentVersio
 _BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBehavior")
 
 MOST_VERSIONS: Final = 50
-"""That conversations are pinned to, and a count looks at."""
+"""The most worker versions that a count looks at."""
 
-# A run that went on as a new one is no conversation of its own: the newest run is listed for the chain.
+# Runs that were continued as new are left out: the newest run of a chain stands for the conversation.
 _CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
 
 _UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATUS} != 'done')"
@@ -48,8 +48,8 @@ class ListedConversation:
 
     id: str
     status: str
-    """A state, such as 'awaiting_approval'; for one that could not say how it ended Temporal's: 'terminated' ... And
-    'stuck' for one whose workflow task fails again and again, or whose worker version nobody runs."""
+    """A state, such as 'awaiting_approval'. If Temporal ended it: Temporal's status, such as 'terminated'. 'stuck' if
+    its workflow task fails again and again, or no worker runs its version."""
     agent: str
     model: str
     """`provider:name`."""
@@ -62,11 +62,11 @@ class ListedConversation:
     trouble: str = ""
     """Why it is 'stuck', and what to do."""
     tenant: str | None = None
-    """For whom it is; None too if its memo can't be read here."""
+    """Whom it is for; None also if its memo can't be read here."""
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     """What it was started with."""
     parent: str = ""
-    """The id of the workflow that started it: another conversation, if its agent works for that one's."""
+    """The id of the workflow that started it: the conversation whose call it answers, if it is an agent's."""
 
 
 def query(
@@ -79,7 +79,7 @@ def query(
     started_before: datetime | None = None,
     ended: bool | None = None,
 ) -> str:
-    """In Temporal's list filter language."""
+    """The filter in Temporal's list filter language."""
     wanted = [_CONVERSATIONS]
     wanted += [f"{names.EVERTURN_METADATA} = {quoted(searched(*label))}" for label in (labels or {}).items()]
     if agent is not None:
@@ -100,7 +100,7 @@ def query(
     elif status is not None:
         wanted.append(f"{names.EVERTURN_STATUS} = {quoted(status)}")
         if status != "done":
-            # One that was terminated could not change its state any more.
+            # A terminated conversation keeps its last state in the index.
             wanted.append("ExecutionStatus = 'Running'")
     return " AND ".join(wanted)
 
@@ -130,7 +130,7 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
 
 
 async def labelled(execution: WorkflowExecution) -> ListedConversation:
-    """With the tenant and the metadata, which are in its memo."""
+    """As `listed`, with the tenant and the metadata from its memo."""
     one = listed(execution)
     if not {"tenant", "metadata"} & set(execution.raw_info.memo.fields):
         return one
@@ -148,14 +148,14 @@ async def labelled(execution: WorkflowExecution) -> ListedConversation:
 
 @dataclass(frozen=True)
 class Version:
-    """A worker version of a task queue, as filters."""
+    """A worker version of a task queue, and list filters for it."""
 
     version: str
     task_queue: str
 
     @property
     def pinned(self) -> str:
-        """Finds what is pinned to it."""
+        """The filter for conversations that are pinned to it."""
         return (
             f"({_BEHAVIOR.name} = 'Pinned' AND {_VERSION.name} = {quoted(self.version)} "
             f"AND TaskQueue = {quoted(self.task_queue)})"
@@ -163,7 +163,7 @@ class Version:
 
     @property
     def others(self) -> str:
-        """Finds everything else; visibility has no NOT."""
+        """The filter for all others; Temporal's filter language has no NOT."""
         return (
             f"({_BEHAVIOR.name} IS NULL OR {_BEHAVIOR.name} != 'Pinned' OR {_VERSION.name} IS NULL "
             f"OR {_VERSION.name} != {quoted(self.version)} OR TaskQueue != {quoted(self.task_queue)})"
@@ -171,15 +171,15 @@ class Version:
 
 
 class Versions:
-    """Which worker versions somebody runs; each is asked for once."""
+    """Which worker versions are running; each task queue is asked once."""
 
     def __init__(self, temporal: temporalio.client.Client) -> None:
         self._temporal = temporal
         self._polled: dict[str, set[str]] = {}
-        """By task queue."""
+        """The running versions of each task queue."""
 
     async def look(self, one: ListedConversation, execution: WorkflowExecution) -> ListedConversation:
-        """The same, or that it is stuck: it is pinned to a version that no worker runs."""
+        """Returns `one`, marked as stuck if it is pinned to a version that no worker runs."""
         version = execution.typed_search_attributes.get(_VERSION)
         pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"
         if one.ended_at or one.trouble or not pinned or not version:
@@ -192,10 +192,10 @@ class Versions:
         return replace(one, status=STUCK, trouble=trouble)
 
     async def dead(self, everything: str) -> list[Version]:
-        """Those that no worker runs, of all that conversations of `everything` are pinned to.
+        """The versions that no worker runs, of those that conversations of the filter `everything` are pinned to.
 
-        The index has no groups by version, but finds a conversation of any version that is not known yet: so this takes
-        one request for each, and one more.
+        Temporal can't group by version. So each request finds one conversation of a version that is not known yet:
+        one request for each version, and one more.
         """
         query = f"{everything} AND ExecutionStatus = 'Running' AND {_BEHAVIOR.name} = 'Pinned'"
         dead: list[Version] = []
@@ -221,8 +221,8 @@ class Versions:
 async def count(
     temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **more: Any
 ) -> dict[str, int]:
-    """How many conversations there are of each status that `listed` and `Versions.look` would give them, without the
-    zeros. `problems`: the server keeps _PROBLEMS and versions, as those do since 1.29. `more`: as for `query`.
+    """The number of conversations of each status that has any, with the statuses of `listed` and `Versions.look`.
+    `problems`: whether the server has _PROBLEMS and versions (since 1.29). `more`: as for `query`.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT if an
@@ -245,18 +245,18 @@ async def count(
             return await count(temporal, agent=agent, problems=False, **more)
         if error.status is not RPCStatusCode.INVALID_ARGUMENT or agent is not None:
             raise
-        # Without everturn's search attributes, Temporal's own words have to do, as in a list.
+        # Without everturn's search attributes, there are only Temporal's own statuses, as in a list.
         return _by_temporal(await temporal.count_workflows(f"{everything} GROUP BY ExecutionStatus"))
     counts = {status: found.count for status, found in zip(STATUSES, of_state, strict=False)}
     rest = _by_temporal(others)
-    # Those that run and have no state yet are running, too.
+    # Conversations that run and have no state yet count as running.
     stateless = rest.pop("running", 0) - sum(number for state, number in counts.items() if state != "done")
     counts["running"] += max(stateless, 0)
     return {status: number for status, number in {**counts, **rest}.items() if number}
 
 
 def _by_temporal(found: temporalio.client.WorkflowExecutionCount) -> dict[str, int]:
-    """By names like WorkflowExecutionStatus's: 'TimedOut' is 'timed_out'."""
+    """Counts by lower-case status: 'TimedOut' becomes 'timed_out'."""
     return {_snake(str(group.group_values[0])): group.count for group in found.groups}
 
 

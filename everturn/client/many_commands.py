@@ -19,16 +19,16 @@ from everturn.sizes import check_input
 from everturn.spelling import known_options
 
 AT_ONCE: Final = 16
-"""Signals that are on their way at the same time."""
+"""How many signals are sent at the same time."""
 
 
 @dataclass(frozen=True)
 class Steered:
-    """One of many that were told."""
+    """A conversation that the command was sent to."""
 
     conversation_id: str
     refused: str = ""
-    """Why it was not told; empty if it was."""
+    """Why the command could not be sent; empty if it was sent."""
 
 
 class ManyCommands(ClientConnection):
@@ -38,18 +38,18 @@ class ManyCommands(ClientConnection):
 
     @known_options("Client.pause_all", InvalidSetting)
     async def pause_all(self, query: str, *, reason: str | None = None) -> list[Steered]:
-        """Tells every running conversation that the filter finds to hold before its next model turn. Needs no worker:
-        the server keeps it until one runs. Safe to repeat, also after a part of it.
+        """Pauses every running conversation that the filter finds before its next model turn. Needs no worker: the
+        server keeps the command until one runs. Safe to repeat, also if only some were reached.
 
         `query`: in Temporal's language, as for `temporal workflow list`: "EverturnAgent = 'clerk'". A tool call that
-        was planned already still runs. Raises Refused for what is no filter, and Unreachable.
+        was planned already still runs. Raises Refused if the filter is not valid, and Unreachable.
         """
         return await self._tell_all(query, names.PAUSE, {"reason": reason})
 
     @known_options("Client.resume_all", InvalidSetting)
     async def resume_all(self, query: str, *, model: str | None = None) -> list[Steered]:
-        """Tells every running conversation that the filter finds to go on after a pause or a stall: "EverturnStatus =
-        'paused'". One that is neither goes on as it does. As `pause_all` otherwise. Raises InvalidModel, too."""
+        """Resumes every running conversation that the filter finds, after a pause or a stall: "EverturnStatus =
+        'paused'". Others are not changed. Otherwise as `pause_all`. Raises InvalidModel, too."""
         return await self._tell_all(query, names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def _tell_all(self, query: str, name: str, control: dict[str, Any]) -> list[Steered]:
@@ -62,7 +62,7 @@ class ManyCommands(ClientConnection):
 
 
 async def _steered(temporal: temporalio.client.Client, query: str, name: str, said: dict[str, Any]) -> list[Steered]:
-    """By signals: those wait on the server for a worker."""
+    """Sends signals, which the server keeps until a worker runs."""
 
     async def one(execution: WorkflowExecution) -> Steered:
         try:

@@ -1,4 +1,4 @@
-"""Decisions on many calls at once, of whichever conversations wait."""
+"""Decides on the waiting calls of many conversations at once."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from everturn.policy import ANY_TOOL, Rule
 from everturn.waiting import RULED
 
 AT_ONCE = 8
-"""Conversations that are asked at the same time."""
+"""How many conversations are worked on at the same time."""
 
 
 @dataclass(frozen=True)
 class DecidedCall:
-    """One of many."""
+    """A call, and whether the decision on it was accepted."""
 
     conversation_id: str
     call_id: str
     tool: str
     arguments: Mapping[str, JsonValue] = field(default_factory=dict)
     refused: str = ""
-    """Why the decision was not taken; empty if it was."""
+    """Why the decision was not accepted; empty if it was."""
 
 
 @dataclass(frozen=True)
 class Many:
-    """What is decided, and on which calls."""
+    """A decision, and which calls it is for."""
 
     verdict: Literal["approve", "deny"]
     rule: Rule
-    """The tool, and what holds of the arguments."""
+    """Which tool and which arguments it is for."""
     words: str | None
-    """For the model: a note, or why not."""
+    """What the model reads: the note of an approval, or the reason of a denial."""
     always: bool
     within: timedelta | None
 
@@ -56,7 +56,7 @@ class Many:
         always: bool,
         within: timedelta | None,
     ) -> Many:
-        """Raises Refused for conditions that are none."""
+        """Raises Refused for invalid conditions."""
         try:
             rule = Rule.model_validate({"tool": tool or ANY_TOOL, "then": verdict, "where": dict(where)})
         except ValueError as error:
@@ -65,7 +65,7 @@ class Many:
         return cls(verdict, rule, words, always, within)
 
     async def decide(self, conversation: Conversation) -> list[DecidedCall]:
-        """On those of its calls that it is about. Each is bound to the arguments that were looked at."""
+        """Decides on the matching calls of a conversation. Each decision holds only for the arguments read here."""
         try:
             waiting = (await conversation.status()).waiting
         except ConversationError:  # it has ended, or is gone, since it was listed
@@ -93,8 +93,8 @@ class Many:
 
 
 def is_decidable(waits: WaitingCall) -> bool:
-    """Whether it may be decided on together with others: calls that may have run already, those whose edited arguments
-    did not fit, and questions have to be decided by themselves."""
+    """Whether it may be decided on together with other calls. A person decides one by one on calls that may have run
+    already, on calls whose edited arguments were invalid, and on questions."""
     return waits.needs == "approval" and waits.reason in RULED
 
 
@@ -108,7 +108,7 @@ async def decide_one(
     always: bool | dict[str, Any] = False,
     within: timedelta | None = None,
 ) -> str:
-    """Why the decision was not taken; empty if it was. `expected`: the arguments that were seen."""
+    """Returns why the decision was not accepted; empty if it was. `expected`: the arguments that were seen."""
     try:
         if verdict == "approve":
             await conversation.approve(call_id, note=words, expected=expected, always=always, within=within)
@@ -120,7 +120,7 @@ async def decide_one(
 
 
 async def decided(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
-    """In the order of the conversations."""
+    """All decided calls, in the order of the conversations."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(conversation: Conversation) -> list[DecidedCall]:

@@ -19,14 +19,14 @@ RUNNING = "ExecutionStatus = 'Running'"
 async def matching(
     temporal: temporalio.client.Client, query: str, *, also: str = ""
 ) -> AsyncIterator[WorkflowExecution]:
-    """Each run of a conversation that the filter finds, newest first. `also`: a filter of ours beside it. Raises
-    Refused for what is no filter."""
+    """Each run of a conversation that the filter finds, newest first. `also`: a second filter, of everturn's. Raises
+    Refused if the filter is not valid."""
     if not query.strip():
         raise Refused("The query is empty.", cure=f'For all that run, write --query "{RUNNING}".')
     wanted = f"WorkflowType = {quoted(names.CONVERSATION)}" + (f" AND {also}" if also else "") + f" AND ({query})"
     try:
         async for one in temporal.list_workflows(wanted):
-            if one.workflow_type == names.CONVERSATION:  # whatever brackets the filter closes
+            if one.workflow_type == names.CONVERSATION:  # brackets in the filter may have cancelled ours
                 yield one
     except RPCError as error:
         if error.status is not RPCStatusCode.INVALID_ARGUMENT:
@@ -38,7 +38,7 @@ async def matching(
 
 
 async def sampled(found: AsyncIterator[WorkflowExecution], sample: int | None) -> AsyncIterator[WorkflowExecution]:
-    """So many of them, drawn so that each is as likely as any other; None: all. Holds no more than those."""
+    """A random sample of this many, each as likely as any other; None: all. Holds only the sample in memory."""
     if sample is None:
         async for one in found:
             yield one

@@ -1,6 +1,6 @@
-"""What a person says, as it is sent: read from what programs have at hand, or refused with the reason.
+"""Turns what a program gives as a message into the payload that is sent, or refuses it with the reason.
 
-What a conversation would pass over, or a model never see, is refused here: nothing that was said is dropped in silence.
+A message that a conversation would ignore, or that a model would never see, is refused here: none is dropped silently.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MessageLike = str | Message | Iterable[Part | str | Mapping[str, Any]]
 R = TypeVar("R", bound=Record)
 
 _BESIDE = ("cache_control", "citations", "context")
-"""Of a content block: what its own provider reads, and no other."""
+"""Keys of a content block that only its own provider reads."""
 
 
 def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message:
-    """The message as a user's. Raises Refused for one that says nothing, or too much, or what can't be sent."""
+    """The message with the role `user`. Raises Refused if it is empty, too large, or can't be sent."""
     said = _as_message(message)
     if not may_be_empty or said.parts:
         if not said.parts:
@@ -53,14 +53,14 @@ def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message
 
 
 def content_of(message: Message) -> str | tuple[Part, ...]:
-    """As payloads hold it: a text, if it is nothing else."""
+    """The content as payloads hold it: a str if the message is one plain text, else the parts."""
     if len(message.parts) == 1 and isinstance(text := message.parts[0], Text) and not text.extra:
         return text.text
     return message.parts
 
 
 def message_payload(message: MessageLike, *, message_id: str, stream: bool | None = None) -> MessageIn:
-    """The payload of `message`. Raises Refused for what a conversation would pass over."""
+    """The payload of `message`. Raises Refused if a conversation would ignore it."""
     said = user_message(message)
     content = content_of(said)
     given: dict[str, Any] = {"text" if isinstance(content, str) else "parts": content, "provider": said.provider}
@@ -70,8 +70,7 @@ def message_payload(message: MessageLike, *, message_id: str, stream: bool | Non
 
 
 def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> None:
-    """Raises Refused if what a conversation has not answered yet leaves too little of its run's history, which Temporal
-    bounds."""
+    """Raises Refused if the run's history has no room for this message: Temporal limits a history's size."""
     size, so_far = size_of(payload), described.raw_description.workflow_execution_info.history_size_bytes
     if described.status is WorkflowExecutionStatus.RUNNING and so_far + size > MAX_UNREAD_BYTES:
         raise Refused(
@@ -89,7 +88,7 @@ def start_payload(message: MessageLike, *, may_be_empty: bool = False, **fields:
 
 
 def checked(payload: type[R], what: str, **fields: Any) -> R:
-    """The record, whose errors are refusals in words and not pydantic's."""
+    """Makes the record. Raises Refused, with the reason in words, instead of pydantic's error."""
     try:
         return payload(**fields)
     except ValueError as error:
@@ -131,7 +130,7 @@ def _as_part(item: Any) -> Text | Image | Document:
 
 
 def _own(item: Mapping[str, Any]) -> Text | Image | Document:
-    """A part of ours, written as JSON."""
+    """A part in everturn's own JSON form."""
     kinds: dict[str, type[Text | Image | Document]] = {"text": Text, "image": Image, "document": Document}
     record = kinds.get(str(item["kind"]))
     if record is None:
@@ -158,7 +157,7 @@ def _short(value: Any) -> str:
 
 
 def decision_options(always: bool | Mapping[str, Any], within: timedelta | None) -> dict[str, Any]:
-    """What a decision says beside itself. Raises InvalidSetting for what is no duration."""
+    """The options that approve, deny and answer share. Raises InvalidSetting if `within` is not a duration."""
     if within is not None and (why := durations.problem(within)):
         raise InvalidSetting(f"within={within!r} is not a time limit for a decision.", cure=why)
     until = None if within is None else time.time() + within.total_seconds()

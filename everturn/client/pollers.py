@@ -1,4 +1,4 @@
-"""Which workers poll a task queue, as the server tells it, and which agents they host."""
+"""Which workers poll a task queue, by what the server says, and which agents they host."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
 
 HEARD_SECONDS = 75.0
-"""A worker that sends heartbeats does so each 60 s, and a poll lasts no longer: one of the two is newer than this."""
+"""Workers send heartbeats every 60 s, and a poll takes 60 s at most: a live worker's last sign is newer than this."""
 
 REMEMBERED_SECONDS = 330.0
 """The server forgets a poller after five minutes: one that looks older shows that our clock is ahead."""
 
 SECOND_LOOK_SECONDS = 1.0
-"""A worker that has just begun to poll is heard of within half a second."""
+"""The pause before the second look: the server shows a worker that has just begun to poll within half a second."""
 
 
 async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
-    """The workers that poll for conversations: without those that have said that they stop, or were not heard of for
+    """The workers that poll for conversations, without those that have reported that they stop, or have been silent for
     more than a minute. Raises Unreachable."""
     return (await _looked(temporal, task_queue))[0]
 
@@ -55,8 +55,8 @@ async def hosted_agents(temporal: Client, task_queue: str) -> frozenset[str] | N
 
 
 async def hosted_beside(agent: str, temporal: Client, task_queue: str) -> frozenset[str] | None:
-    """The agents that are hosted if this one is not among them; empty if it is; None if that is not known. Looks twice,
-    for a worker may have just begun. Raises Unreachable."""
+    """The hosted agents if `agent` is not among them; empty if it is; None if that is not known. Looks twice, since a
+    worker may have just started. Raises Unreachable."""
     hosted = await hosted_agents(temporal, task_queue)
     if hosted is not None and agent not in hosted:
         await asyncio.sleep(SECOND_LOOK_SECONDS)
@@ -80,7 +80,7 @@ async def _looked(temporal: Client, task_queue: str) -> tuple[list[PollerInfo], 
 
 
 def recent(pollers: Sequence[PollerInfo], *, now: float, workers: Collection[AnnouncedWorker] = ()) -> list[PollerInfo]:
-    """Those seen lately. If our clock can't be right, time is counted from the one that was seen last."""
+    """The pollers seen lately. If this machine's clock can't be right, the latest poll counts as now."""
     seen = [poller.last_access_time.ToSeconds() for poller in pollers]
     if seen and not (now - max(seen) >= 0 and now - min(seen) <= REMEMBERED_SECONDS):
         now = max(seen)
@@ -92,10 +92,10 @@ def recent(pollers: Sequence[PollerInfo], *, now: float, workers: Collection[Ann
 
 
 def _gone(identity: str, polled_at: int, workers: Collection[AnnouncedWorker], *, now: float) -> bool:
-    """Whether its heartbeats say that it no longer works; False if there are none."""
+    """Whether its heartbeats show that it is gone; False if it sends none."""
     theirs = [one for one in workers if one.identity == identity]
     if works := [one for one in theirs if not one.stopped]:
         heard = max(polled_at, *(one.beat_at or now for one in works))
         return now - heard > HEARD_SECONDS
-    # A process may have stopped one worker and started another, which was not heard of yet.
+    # A process may have stopped one worker and started another, which has not sent a heartbeat yet.
     return bool(theirs) and not any(0 < one.beat_at < polled_at for one in theirs)

@@ -1,4 +1,4 @@
-"""What a turn was asked with, as the history says: see decision 0026."""
+"""The instructions and tools that a turn's model call had, read from the history: see decision 0026."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 
 @dataclass(frozen=True, kw_only=True)
 class TurnPrompt:
-    """What a turn was asked with, beside its messages."""
+    """What the model was sent in a turn besides the messages."""
 
     turn: int
     digest: str
-    """The same for turns that were asked with the same."""
+    """Equal for turns with the same instructions and tools."""
     instructions: str
     tools: tuple[PromptTool, ...]
 
 
 class AskedTurns:
-    """Of a conversation: what its turns were asked with."""
+    """The instructions and tools of a conversation's turns."""
 
     def __init__(self, temporal: temporalio.client.Client, conversation_id: str) -> None:
         self.id = conversation_id
@@ -34,11 +34,11 @@ class AskedTurns:
         self._runs = Runs(temporal, conversation_id)
 
     async def prompt(self, turn: int | None = None) -> TurnPrompt:
-        """The instructions and the tools that a turn was asked with, if functions of its agent decided them; of the
-        last one that was answered, if `turn` is None. Reads the history: needs no worker.
+        """The instructions and tools of a turn, if functions of its agent chose them; `turn` None: the last answered
+        turn. Reads the history: needs no worker.
 
-        Raises NotFound if there is no such turn, or if nothing was decided for it: then it is what the code of its
-        worker says. And ConversationError if the run had no room for the text: then its digest is all there is.
+        Raises NotFound if there is no such turn, or if no function chose them: then they are those in the worker's
+        code. Raises ConversationError if the run had no room for the text: then only its digest is known.
         """
         for run in reversed(await self._runs._all()):
             asked: dict[int, RecordedPrompt | None] = {}

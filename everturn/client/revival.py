@@ -1,4 +1,4 @@
-"""How a conversation that is over is started anew by the next message."""
+"""Starts a conversation that is over again, for its next message."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def revived(
     message_id: str | None,
     stream: bool | None,
 ) -> Start:
-    """With its transcript, model and limits. `anew`: how it would be started if there was none; without that, it is for
-    the agent that it had, as long as it was kept open."""
+    """The input of the new run, with the conversation's transcript, model and limits. `anew`: how it would be started
+    if it did not exist; without it, the agent and `keep_open` stay as they were."""
     state, told = before.state, before.state.start
     transcript = await read_transcript(temporal, conversation_id, before.transcript)
     kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility", "searchable")}
@@ -33,7 +33,7 @@ async def revived(
         kept["keep_open"] = told.keep_open
     start = anew or start_payload(said, agent=told.agent, message_id=message_id, stream=bool(stream))
     carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
-    if state.in_charge.handed_on:  # who was in charge goes on with it, unless somebody else is asked for
+    if state.in_charge.handed_on:  # the agent that took over goes on, unless another one is asked for
         if start.agent not in (told.agent, state.agent):
             carry = carry.model_copy(update={"agent": start.agent})
         kept["agent"] = told.agent

@@ -1,4 +1,4 @@
-"""The runs that one conversation is made of, and their steps, followed from one to the next."""
+"""The runs of one conversation, and their steps, followed from one run to the next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from everturn.history.steps import RunClosed, Step
 
 
 class Runs:
-    """Of the conversation with this id."""
+    """The runs of the conversation with this id."""
 
     def __init__(self, temporal: Client, conversation_id: str) -> None:
         self._temporal = temporal
@@ -26,9 +26,9 @@ class Runs:
         return temporal_errors.explained(self._temporal, self._id)
 
     async def _all(self) -> list[str]:
-        """The runs that the conversation is made of, oldest first, as far back as the namespace still has them.
+        """The conversation's runs, oldest first, as far back as the namespace still has them.
 
-        From the latest one back: one that an operator reset still says that another followed it.
+        Found from the latest one backwards: a run that an operator has reset still names its old successor.
         """
         with self._explained():
             described = await self._temporal.get_workflow_handle(self._id).describe()
@@ -49,8 +49,8 @@ class Runs:
     async def follow(
         self, run_id: str, *, past: bool = False, reading: Reading | None = None
     ) -> AsyncIterator[tuple[str, Step]]:
-        """Each step with its run's id, from this run on through every one that the conversation continues as, resets
-        included; `past`: also those of a run that had come to its end. `reading`: of the first of them."""
+        """Each step with its run's id, from this run on through all runs that continue it, resets included. `past`:
+        follows resets also of a run that had ended with an outcome. `reading`: how far the first run was read."""
         run = run_id
         while run:
             next_run = ""
@@ -76,7 +76,7 @@ class Runs:
             yield run, step
 
     async def follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
-        """As `follow`; and if the conversation is over and was revived by then, on through that."""
+        """As `follow`; if the conversation ended and was revived, goes on with the runs after that."""
         run, first = run_id, run_id
         while first:
             async for run, step in self.follow(first, past=True):
@@ -84,7 +84,7 @@ class Runs:
             first = await self._revival_of(run)
 
     async def _revival_of(self, last_run: str) -> str:
-        """The first run of what revived the conversation that ended with that run; empty if nothing did."""
+        """The first run after the revival of a conversation that ended with `last_run`; empty if there was none."""
         run = ""
         while True:
             with self._explained():

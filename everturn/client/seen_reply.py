@@ -1,7 +1,7 @@
-"""A turn that is to be cancelled: what its conversation could not learn from the one that runs it, and when it is over.
+"""Cancelling a turn: sends the text that people have already seen if no worker can hand it over, and waits for the end.
 
-A worker that runs a turn hands over what it has said; if the worker is gone, Temporal has it from the last heartbeat.
-Only between two tries does nobody hand over anything: then what people saw is sent along.
+A worker that runs a turn hands over the text so far; if the worker is gone, Temporal has it from the last heartbeat.
+Only between two tries does nobody hand over the text: then the client sends what people saw.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from everturn.streamed import SeenReply, Streamed, beaten_out, last_chars, longe
 from everturn.temporal_errors import WORKER_TIMEOUT_SECONDS
 
 LONGEST_SECONDS = 1.6
-"""For a look at the lane."""
+"""How long reading from the lane may take."""
 
 LOOK_SECONDS = 0.05
-"""Between two looks whether a turn is over; each is longer than the one before."""
+"""The first pause between two checks whether a turn is over; each pause is longer than the one before."""
 
 LONGEST_LOOK_SECONDS = 0.5
 
 MOST_CHARS = 32_000
-"""As a heartbeat holds, too."""
+"""The same as in a heartbeat."""
 
 BETWEEN_TRIES = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 
 
 async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None = None) -> dict[str, Any] | None:
-    """As Control.seen; None if there is none, or if whoever runs the turn hands it over. Raises nothing: it is only a
-    look."""
+    """The text seen so far, for `Control.seen`; None if there is none, or if the turn's worker hands it over. Raises
+    nothing."""
     described = await _described(temporal, conversation_id)
     turn = _turn_of(described) if described else None
     if described is None or turn is None or turn.state != BETWEEN_TRIES:
@@ -47,8 +47,8 @@ async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None =
 
 
 async def cut_short(temporal: Client, conversation_id: str) -> None:
-    """Returns once the turn that was cancelled has handed over what it has said, and its conversation has it; after
-    WORKER_TIMEOUT_SECONDS at the latest. Raises nothing."""
+    """Waits until the cancelled turn has handed over its text and the conversation has it, for WORKER_TIMEOUT_SECONDS
+    at most. Raises nothing."""
     until, pause = time.monotonic() + WORKER_TIMEOUT_SECONDS, LOOK_SECONDS
     while time.monotonic() < until:
         described = await _described(temporal, conversation_id)
@@ -69,13 +69,13 @@ async def _described(temporal: Client, conversation_id: str) -> WorkflowExecutio
 
 
 def _turn_of(described: WorkflowExecutionDescription) -> PendingActivityInfo | None:
-    """The model turn that is in hand; None if there is none."""
+    """The model turn that runs or is to be retried; None if there is none."""
     pending = described.raw_description.pending_activities
     return next((one for one in pending if one.activity_type.name == names.CALL_MODEL), None)
 
 
 async def _beaten(temporal: Client, turn: PendingActivityInfo) -> SeenReply | None:
-    """What its last heartbeat has of its text."""
+    """The part of the turn's text that its last heartbeat holds."""
     with suppress(Exception):  # codecs raise all kinds
         return beaten_out(await temporal.data_converter.decode(turn.heartbeat_details.payloads))
     return None
@@ -84,7 +84,8 @@ async def _beaten(temporal: Client, turn: PendingActivityInfo) -> SeenReply | No
 async def _beside(
     temporal: Client, described: WorkflowExecutionDescription, turn: PendingActivityInfo, lane: Lane | None
 ) -> SeenReply | None:
-    """What its last try has said on the lane. Who said it straight from its worker is gone, between two tries."""
+    """The text that the turn's last try put onto the lane. None for lanes with addresses: between two tries, the worker
+    that served the text is gone."""
     if lane is None or lane.has_addresses:
         return None
     with suppress(LaneDown, TimeoutError, ValueError):
@@ -96,6 +97,6 @@ async def _beside(
 
 
 def _last_chars(streamed: Streamed) -> Streamed:
-    """As much of it as a message may hold."""
+    """Its last MOST_CHARS characters."""
     at, pieces = last_chars(streamed.pieces, MOST_CHARS, streamed.at)
     return streamed.model_copy(update={"at": at, "pieces": tuple(pieces)})

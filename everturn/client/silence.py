@@ -1,4 +1,4 @@
-"""When nothing comes of a conversation for some seconds: has it something to do that no worker takes?"""
+"""If a conversation is silent for some seconds: finds out whether it waits for a worker and none runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from everturn.logs import get_logger
 
 FIRST_LOOK_SECONDS = 5.0
 LONGEST_SECONDS = 60.0
-"""Between two looks at what a worker has in hand."""
+"""The longest pause between two checks while a worker has something to do."""
 
 LOOK_TIMEOUT: Final = timedelta(seconds=5)
 
@@ -31,31 +31,31 @@ _log = get_logger("everturn.conversation")
 
 @dataclass(frozen=True)
 class Unattended:
-    """What is to be said of it."""
+    """Why no worker goes on with it, and what to do."""
 
     cause: str
     cure: str
 
 
 class Silence:
-    """Of one conversation that somebody waits for."""
+    """Watches one conversation that a program waits for."""
 
     def __init__(self, client: Client, conversation_id: str) -> None:
         self._client = client
         self._id = conversation_id
         self._heard = asyncio.Event()
         self._heard_at = 0.0
-        """By the loop's clock: what came of it last."""
+        """When its last step came, by the loop's clock."""
         self._said = False
 
     def heard(self) -> None:
-        """Something came of it."""
+        """To be called for each step."""
         self._heard_at = asyncio.get_running_loop().time()
         self._heard.set()
 
     async def unattended(self) -> Unattended:
-        """Returns once there is something to do and nobody polls who could do it: once in each silence, however often
-        it is called."""
+        """Returns once the conversation waits for a worker and none polls its task queue. Returns once per silence,
+        however often it is called."""
         wait = None if self._said else FIRST_LOOK_SECONDS
         while True:
             if await self._hears(within=wait):
@@ -65,7 +65,7 @@ class Silence:
             if queue and (found := await self._nobody_at(queue)) and not self._heard.is_set():
                 self._said = True
                 return found
-            # If nothing is to be done, nothing is worth a look before something comes of it.
+            # If there is nothing to do, wait for the next step before looking again.
             wait = None if queue is None else min(2 * (wait or FIRST_LOOK_SECONDS), LONGEST_SECONDS)
 
     async def _hears(self, *, within: float | None) -> bool:
@@ -77,15 +77,15 @@ class Silence:
         return heard
 
     async def _falls_silent(self) -> None:
-        """Of what comes in a row, not each step is worth a timer."""
+        """Waits until no step has come for FIRST_LOOK_SECONDS, with one timer for many steps in a row."""
         loop = asyncio.get_running_loop()
         while (left := self._heard_at + FIRST_LOOK_SECONDS - loop.time()) > 0:  # noqa: ASYNC110 - no event, but none
             await asyncio.sleep(left)
         self._heard.clear()
 
     async def _queue(self) -> str | None:
-        """The task queue where it waits for a worker; empty if a worker has it in hand, or nobody knows; None if
-        nothing is to be done."""
+        """The task queue where it waits for a worker; empty if a worker is at work on it, or if that is not known; None
+        if there is nothing to do."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=self._id)
         )
@@ -117,8 +117,7 @@ def _untaken(found: DescribeWorkflowExecutionResponse) -> bool:
 async def logged(
     told: AsyncIterator[tuple[str, Step]], client: Client, conversation_id: str
 ) -> AsyncGenerator[tuple[str, Step]]:
-    """The steps as they come; the log says to a program that waits for them if no worker is there, or none that hosts
-    what is to run."""
+    """Yields the steps as they come. Logs a warning if no worker runs, or none that hosts what is to run next."""
     silence = Silence(client, conversation_id)
 
     async def warn() -> None:

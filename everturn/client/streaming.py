@@ -1,7 +1,7 @@
-"""What the activities that run say of themselves: text while it is written, progress of tools.
+"""Live news from running activities: text while a model writes it, and the progress of tools.
 
-It is in the details of their heartbeats, which Temporal keeps beside the history and gives to whoever asks. So it
-is asked for only while a model turn or a tool runs, and as often as the worker says that there is more.
+Both are in the details of heartbeats, which Temporal keeps outside the history and returns on request. So they are
+requested only while a model turn or a tool runs, and as often as the worker says that it sends more.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from everturn.streamed import AtLimit, LiveAt, Streamed
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5
-"""Between two looks if nobody asked for streaming."""
+"""Between two requests if nobody asked for streaming."""
 
 AWAITING_SECONDS = 0.1
-"""Between two looks for text that is streamed: before it comes, and while it pauses."""
+"""Between two requests for streamed text, before it comes and while it pauses."""
 
 LOOK_TIMEOUT = timedelta(seconds=5)
 
 SETTLE_SECONDS = 0.02
-"""Before a lane is asked for a turn's text: the events of turns that are over pass by quicker."""
+"""Pause before a lane is asked for a turn's text. A turn whose end is already in the history is never asked for."""
 
 DUE_SECONDS = 0.025
-"""Between two looks for a beat that is due."""
+"""Between two requests while a heartbeat is due."""
 
 
 @dataclass
 class _LiveTurn:
-    """A model turn that runs, and what was told of it."""
+    """A running model turn, and the part of its text that was already yielded."""
 
     turn: int
     activity_id: str
     told_at: float
-    """When something was told of it last, by the clock."""
+    """When the last event of it was yielded, by the clock."""
     attempt: int = 1
     text: str = ""
     thinking: str = ""
     every: float = 0.0
     limited: bool = False
-    """It was told that it waits for its provider's limit."""
+    """Whether TurnLimited was yielded: it waits for its provider's limit."""
     live_at: LiveAt | None = None
-    """Where its text is handed out beside the heartbeats: as its request says, or the try that runs."""
+    """The worker's address for its text, if the lane has addresses: from the turn's request or from its running try."""
     over: bool = False
-    """No longer among the running activities: its end is on its way through the history."""
+    """It no longer runs: its end will come with the history."""
 
     @property
     def position(self) -> int:
@@ -113,7 +113,7 @@ class _LiveTool:
 
 @dataclass(frozen=True)
 class HeartbeatDetails:
-    """Of the activities that were `asked` for, those that run: each with its second heartbeat detail."""
+    """What the running ones among the `asked` activities say: `said` has each one's heartbeat detail by activity id."""
 
     run_id: str
     asked: frozenset[str]
@@ -131,17 +131,17 @@ class LiveActivities:
     clock: Callable[[], float] = time.monotonic
     awaiting_seconds: float = AWAITING_SECONDS
     lane: Lane | None = None
-    """Where text comes beside the heartbeats; those then are looked at seldom."""
+    """Carries text outside of the heartbeats, which are then read less often."""
     _run_id: str = ""
     _stream: bool = False
     _turn: _LiveTurn | None = None
     _tools: dict[str, _LiveTool] = field(default_factory=dict)
     _following: asyncio.Task[None] | None = None
     _heard: asyncio.Queue[tuple[str, Streamed]] = field(default_factory=asyncio.Queue)
-    """With the activity that said it."""
+    """Text from the lane, each piece with the id of its activity."""
 
     def take(self, run_id: str, step: steps.Step) -> list[Event]:
-        """What is to be told before the step's own events: the rest of a text that was shown in part."""
+        """The events to yield before the step's own: the rest of a text of which a part was already yielded."""
         self._run_id = run_id
         said: list[Event] = []
         match step:
@@ -175,7 +175,7 @@ class LiveActivities:
     # ------------------------------------------------------------ beside the heartbeats
 
     def _follow(self, activity_id: str, at: LiveAt | None) -> None:
-        """What a turn puts onto the lane, until it is over."""
+        """Begins to read the text that a turn puts onto the lane."""
         self.close()
         if self.lane is not None and self._stream:
             self._following = asyncio.create_task(self._listen(self.lane, self._key(activity_id), at))
@@ -190,7 +190,7 @@ class LiveActivities:
                 self._heard.put_nowait((key.activity_id, streamed))
 
     async def said(self) -> list[Event]:
-        """What came beside the heartbeats since it was asked last; waits for it."""
+        """Waits for text from the lane; returns the events for all text since the last call."""
         found = [await self._heard.get()]
         while not self._heard.empty():
             found.append(self._heard.get_nowait())
@@ -208,7 +208,7 @@ class LiveActivities:
     # ------------------------------------------------------------ heartbeats
 
     async def look(self) -> HeartbeatDetails:
-        """What the activities that run now have said last."""
+        """The latest heartbeat details of the running activities."""
         turn = [self._turn.activity_id] if self._turn else []
         beats = HeartbeatDetails(self._run_id, asked=frozenset([*turn, *self._tools]))
         request = DescribeWorkflowExecutionRequest(
@@ -218,7 +218,7 @@ class LiveActivities:
         try:
             described = await self.client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
-            # Only a look: whoever reads the history meets what is really wrong.
+            # Only live news: a real failure is raised where the history is read.
             return replace(beats, asked=frozenset())
         for info in described.pending_activities:
             if info.activity_id in beats.asked:
@@ -226,7 +226,7 @@ class LiveActivities:
         return beats
 
     def hear(self, beats: HeartbeatDetails) -> list[Event]:
-        """What is new in it. It may be older than the last step: what is not known to run any more says nothing."""
+        """The new events in it. It may be older than the last step: activities that are over by now are ignored."""
         events: list[Event] = []
         if beats.run_id == self._run_id:
             gone = beats.asked - beats.said.keys()
@@ -245,7 +245,7 @@ class LiveActivities:
         return events
 
     def _hear_where(self, turn: _LiveTurn, attempt: int, details: Any) -> None:
-        """Where the try that runs hands out its text: as it says itself, else as the turn's request does."""
+        """Tells the lane the address of the running try: from its heartbeat, else from the turn's request."""
         at = turn.live_at
         with suppress(ValueError):
             streamed = Streamed.model_validate(details)
@@ -254,12 +254,12 @@ class LiveActivities:
             self.lane.hear_of(self._key(turn.activity_id), at)
 
     def _is_beside(self, activity_id: str) -> bool:
-        """Whether the turn's text comes beside the heartbeats."""
+        """Whether the turn's text comes by the lane."""
         return self.lane is not None and not self.lane.is_silent(self._key(activity_id))
 
     async def _details(self, info: PendingActivityInfo) -> Any:
-        """What the activity says; None if there is none, or none that can be read. Before it, activities of ours leave
-        word for their next try; users' own do not."""
+        """The heartbeat detail with the news; None if there is none, or none that can be read. Everturn's own
+        activities put data for their next try before it; users' activities do not."""
         place = 0 if info.activity_id.startswith(names.ACTIVITY_OF_CALL) else 1
         with suppress(Exception):  # codecs raise all kinds, and it is only a look
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
@@ -276,8 +276,8 @@ class LiveActivities:
         if not self._stream or self._is_beside(self._turn.activity_id):
             self._look_in(LOOK_SECONDS)
             return
-        # Right after a beat there is nothing new for a while; around the time of the next one it is worth looking; and
-        # a long silence may last.
+        # Right after a heartbeat, nothing new comes for a while; around the time of the next one, ask often; after a
+        # long silence, ask seldom.
         silent, every = self.clock() - self._turn.told_at, self._turn.every
         seldom = min(max(self.awaiting_seconds, silent / 20), FIRST_LOOK_SECONDS)
         again = DUE_SECONDS if silent < 1.5 * every else seldom
@@ -292,8 +292,8 @@ Awaited = TypeVar("Awaited", bound="asyncio.Future[Any]")
 
 
 class _FirstOf:
-    """As asyncio.wait for the first, of futures that are waited for again and again: each is watched once, and not anew
-    for each step of a history."""
+    """Like asyncio.wait(FIRST_COMPLETED), for futures that are waited for many times: the callback is added to each
+    future once, and not again for each step of a history."""
 
     def __init__(self) -> None:
         self._waiter: asyncio.Future[None] | None = None
@@ -303,7 +303,7 @@ class _FirstOf:
         return future
 
     async def of(self, futures: Iterable[asyncio.Future[Any] | None], timeout: float | None) -> None:
-        """Waits until one of them is done, or for so many seconds."""
+        """Waits until one of them is done, or for `timeout` seconds."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         if any(one is not None and one.done() for one in futures):
@@ -323,8 +323,8 @@ class _FirstOf:
 async def interleaved(
     source: AsyncIterator[tuple[str, steps.Step]], live: LiveActivities | None, silence: Silence
 ) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
-    """Each step as it comes, with what is to be told before it; and between them, without a step, what is live, and
-    that no worker is there."""
+    """Yields each step with the events that come before it; and between steps, with None as the step, live events and
+    WorkerAwaited."""
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
@@ -363,7 +363,7 @@ async def interleaved(
     finally:
         if live:
             live.close()
-        # Not awaited: who leaves an `async for` has this closed by the loop, which closes its caller at the same time.
+        # Not awaited: after a `break` in an `async for`, the loop closes this generator and its caller at once.
         for task in (step, look, said, unattended):
             if task:
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -371,7 +371,7 @@ async def interleaved(
 
 
 def _rest(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
-    """What was not shown of a reply of which a part was."""
+    """The events for the rest of a reply of which a part was already yielded."""
     if not turn.position:
         return []
     thinking = "".join(part.text for part in message.parts if isinstance(part, Thinking))

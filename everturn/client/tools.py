@@ -20,19 +20,19 @@ from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, tool
 
 MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
-"""The rest is for what an answer has beside its parts."""
+"""Leaves 20 KB for the other fields of an answer."""
 
 MAX_SHOWN = 100
-"""Images and documents of an answer that has more parts than one may have."""
+"""How many images and documents are kept if an answer has too many parts."""
 
 RETRY_SECONDS = 1.0
 
 TRIES = 3
-"""Of an answer that is refused though its call waits."""
+"""How often an answer is sent that is refused although its call still waits."""
 
 
 class ConversationWithCalls(Protocol):
-    """A conversation, as far as its calls and their answers go."""
+    """The parts of a Conversation that are used here."""
 
     id: str
 
@@ -66,7 +66,7 @@ def as_tool(function: Callable[..., Any]) -> Tool:
 
 
 async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -> tuple[tuple[ResultPart, ...], bool]:
-    """What the model is told, and whether it is an error: as on a worker."""
+    """Runs the tool as a worker would. Returns what the model is told, and whether it is an error."""
     try:
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
@@ -76,7 +76,7 @@ async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -
 
 
 def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
-    """The texts as one, and as many pictures as an answer may have."""
+    """All texts joined into one, and the first MAX_SHOWN images and documents."""
     texts = "".join(part.text for part in content if isinstance(part, Text))
     others = [part for part in content if not isinstance(part, Text)]
     left_out = f"\n[Left out: {len(others) - MAX_SHOWN} images or documents.]" if len(others) > MAX_SHOWN else ""
@@ -84,8 +84,8 @@ def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
 
 
 async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> bool:
-    """Answers the call; False if somebody else did, or nobody wants it any more. The tool has run: its result is not
-    thrown away because no worker takes it just now."""
+    """Answers the call; False if somebody else did, or the call no longer waits. Tries again while no worker answers:
+    the tool has run, and its result must not be lost."""
     refused = 0
     while True:
         try:
@@ -97,7 +97,7 @@ async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> 
             if not any(one.call_id == result.call_id for one in (await _status(conversation)).waiting):
                 return False
             refused += 1
-            # It waits, and does not take this: it is too large for what is left of the run, say.
+            # The call waits, but its answer is refused: it may be too large for the rest of the run.
             if refused == TRIES:
                 told = Text(text=f"The tool ran, but its result could not be sent: {error.message}")
                 result = result.model_copy(update={"content": (told,), "is_error": True})
@@ -145,7 +145,7 @@ async def _serve(conversation: ConversationWithCalls, tools: dict[str, Tool]) ->
 
 
 async def _waiting_calls(conversation: ConversationWithCalls) -> AsyncIterator[ToolCall | WaitingCall]:
-    """Those that wait now, and then those to come; a call may be among both."""
+    """The calls that wait now, and then new ones; a call may come twice."""
     now = await conversation.cursor()
     for waiting in (await _status(conversation)).waiting:
         if waiting.needs == "answer":

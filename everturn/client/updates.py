@@ -1,8 +1,8 @@
-"""Commands on their way to a conversation: taken, refused, or truthfully said to be still under way.
+"""Sends commands to a conversation; each is accepted, refused, or reported as possibly still to be carried out.
 
-An update that no worker has taken yet stays with the server, and would be carried out whenever a worker comes: long
-after somebody was told that it had failed. So an update that is given up is first withdrawn by a signal. The server
-takes a signal without a worker, and hands it to the next worker before the updates that wait, whatever any clock says.
+An update that no worker has taken yet stays with the server and is carried out when a worker comes: perhaps long after
+the caller was told that it had failed. So before an update is given up, a signal withdraws it. The server accepts a
+signal without a worker, and gives it to the next worker before the waiting updates, whatever any clock says.
 """
 
 from __future__ import annotations
@@ -37,18 +37,20 @@ STARTED = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
 REQUEST_TIMEOUT = timedelta(seconds=5)
 GLANCE_TIMEOUT = timedelta(milliseconds=500)
 SETTLE_SECONDS = 8.0
-"""How long to wait for the end of a workflow task that a worker has begun: until then, the update may be taken."""
+"""How long to wait for the end of a workflow task that a worker has begun: that worker may still take the update."""
 
 
 MOST_AT_ONCE = 8
-"""Of one conversation, from here. The server takes 10 at a time, and turns the others away after some seconds."""
+"""Updates that this process sends to one conversation at a time. The server accepts 10 at a time, and refuses further
+ones after some seconds."""
 
 _under_way: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueDictionary()
-"""By event loop and conversation."""
+"""The limit of each conversation, by the event loop's `id()` and the conversation's id."""
 
 
 async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """The conversation's answer. Raises Refused; Unreachable, which says what becomes of the command; and RPCError."""
+    """Returns the conversation's answer. Raises Refused, RPCError, and Unreachable, which says what becomes of the
+    command."""
     key = (id(asyncio.get_running_loop()), conversation_id)
     if (slots := _under_way.get(key)) is None:
         slots = _under_way[key] = asyncio.Semaphore(MOST_AT_ONCE)
@@ -132,7 +134,8 @@ class _Update:
         self._handle = client.get_workflow_handle(conversation_id)
 
     async def give_up(self, why: Exception) -> dict[str, Any]:
-        """The answer, if there is one after all; raises Refused, or Unreachable with what is certain."""
+        """Withdraws the update. Returns the answer if there is one after all; raises Refused, or Unreachable, which
+        says whether the command may still be carried out."""
         over = False
         try:
             await self._handle.signal(names.WITHDRAW, {"update_id": self.id}, rpc_timeout=REQUEST_TIMEOUT)
@@ -167,7 +170,7 @@ class _Update:
         ) from None
 
     async def _answer(self, described: WorkflowExecutionDescription) -> dict[str, Any] | None:
-        """What the conversation answered; None if it was not taken by now, in this run or the one before."""
+        """What the conversation answered; None if neither this run nor the one before has taken the update."""
         run: str | None = described.run_id
         for _ in range(2):
             if run is None:

@@ -1,4 +1,4 @@
-"""The turns that somebody in this process follows: each is read once, however many those are."""
+"""The turns that this process follows: each is read once, however many followers it has."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Channel:
     """A turn that is followed."""
 
     at: LiveAt | None = None
-    """Where it is read, if lanes have addresses."""
+    """The address where it is read, if the lane has addresses."""
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `at` is another one."""
+    """Set when `at` has changed."""
     silent: bool = False
-    """It is tried in vain."""
+    """Whether the lane can't reach it."""
     attempt: int = 0
     position: int = 0
-    """So many characters of that try are here without a gap."""
+    """How many characters of that try have arrived without a gap."""
     said: list[Streamed] = field(default_factory=list)
     more: asyncio.Event = field(default_factory=asyncio.Event)
     followers: int = 0
@@ -41,7 +41,7 @@ class Channel:
 
 class Channels:
     def __init__(self, read: Callable[[TurnKey, Channel], Coroutine[Any, Any, None]]) -> None:
-        """`read` has a channel told all that its turn says, until it is cancelled."""
+        """`read` passes all text of a turn to its channel's `tell`, until it is cancelled."""
         self._read = read
         self._open: dict[TurnKey, Channel] = {}
 

@@ -1,7 +1,7 @@
 """Text straight from the worker that runs the turn, over HTTP.
 
-Where that is, the turn's request says, which the worker has written that scheduled it: as a rule, the one that runs it.
-Another one says so in its heartbeats.
+The turn's request has the address of the worker that scheduled the turn, which usually runs it, too. If another worker
+runs it, that one says its address in its heartbeats.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from everturn.sse import EventDecoder
 from everturn.streamed import LiveAt, Streamed
 
 CONNECT_SECONDS: Final = 2.0
-"""After which an address that does not answer counts as out of reach."""
+"""After this time, an address that does not answer counts as out of reach."""
 
 SILENT_SECONDS: Final = 2.5 * ALIVE_SECONDS
-"""Without a sign of life."""
+"""After this time without a sign of life, a connection counts as lost."""
 
 FIRST_PAUSE_SECONDS: Final = 0.05
-"""Before it is tried again: a client may hear of a turn before its worker has begun it."""
+"""The first pause before the next attempt: a client may learn of a turn before its worker has begun it."""
 
 LONGEST_PAUSE_SECONDS: Final = 2.0
 
@@ -94,7 +94,7 @@ class HttpLane(Lane):
         return bool(self._server and text and self._server.followers(text))
 
     def _text(self, key: TurnKey, attempt: int) -> TurnText | None:
-        """None if a later try goes on in its place."""
+        """The text of this try; None if a later try has replaced it."""
         text = self._server.text_at(_path(key)) if self._server else None
         return text if text and text.attempt == attempt else None
 
@@ -163,13 +163,13 @@ class HttpLane(Lane):
 
     @asynccontextmanager
     async def _asked(self, at: LiveAt, key: TurnKey, asked: dict[str, str]) -> AsyncGenerator[AsyncGenerator[Streamed]]:
-        """What the worker there says, up to the end of the try. Raises LaneDown."""
-        import httpx  # a client that follows nothing needs none
+        """Opens the text that the worker at this address sends, up to the end of the try. Raises LaneDown."""
+        import httpx  # imported only by clients that follow a turn
 
         timeout = httpx.Timeout(CONNECT_SECONDS, read=SILENT_SECONDS)
         headers = {"Authorization": f"Bearer {at.token}", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         try:
-            # The address is a fact of the conversation: it goes nowhere else, and nobody else is told the token.
+            # Without proxies and redirects: the token goes to this address only.
             async with (
                 httpx.AsyncClient(
                     verify=_certificates(at.url), timeout=timeout, trust_env=False, follow_redirects=False
@@ -198,7 +198,7 @@ def _bytes(data: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except ValueError:
-        return b"\xff"  # no payload, as junk is none
+        return b"\xff"  # not a payload: `decoded` gives None for it
 
 
 def _path(key: TurnKey) -> str:
@@ -210,5 +210,5 @@ def _url(host: str, port: int) -> str:
 
 
 def _certificates(url: str) -> ssl.SSLContext:
-    """To load those that a system trusts takes 20 ms."""
+    """Certificates for https only: loading those that the system trusts takes 20 ms."""
     return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""What carries text from a worker to those who follow it, beside Temporal."""
+"""Lanes: they carry a model's text from workers to readers, outside of Temporal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from everturn.streamed import LiveAt, Streamed
 
 
 class LaneDown(Exception):
-    """It can't be reached, or what is said can't be encoded. Text then comes with the ordinary heartbeats."""
+    """The lane can't be reached, or the text can't be encoded. Text then comes with the ordinary heartbeats."""
 
 
 async def encoded(converter: DataConverter, streamed: Streamed) -> bytes:
-    """As payloads are, and so by the same codec. Raises LaneDown."""
+    """The text as a Temporal payload, encoded by the same codec. Raises LaneDown."""
     try:
         [payload] = await converter.encode([streamed])
     except Exception as error:  # codecs raise all kinds
@@ -28,7 +28,7 @@ async def encoded(converter: DataConverter, streamed: Streamed) -> bytes:
 
 
 async def decoded(converter: DataConverter, data: bytes) -> Streamed | None:
-    """None for what can't be read: others may have written it."""
+    """None if it can't be read: somebody else may have written it."""
     with suppress(Exception):
         said: list[Any] = await converter.decode([Payload.FromString(data)], [Streamed])
         return said[0] if isinstance(said[0], Streamed) else None
@@ -37,7 +37,7 @@ async def decoded(converter: DataConverter, data: bytes) -> Streamed | None:
 
 @dataclass(frozen=True)
 class TurnKey:
-    """A model turn that runs, over all its tries."""
+    """Names a running model turn; the same for all its tries."""
 
     namespace: str
     run_id: str
@@ -45,64 +45,64 @@ class TurnKey:
 
 
 class Lane(ABC):
-    """One answer. Nobody depends on it: whoever hears nothing here hears it by heartbeats, later.
+    """One way to carry text. Nothing depends on it: text that does not arrive here comes later, by heartbeats.
 
-    Some answers are at one address for all turns, and others at the worker of each: those say where (LiveAt).
+    Some lanes have one address for all turns. Others use the turn's worker, and have to say its address (LiveAt).
     """
 
     # ------------------------------------------------------------ workers
 
     async def open(self) -> None:  # noqa: B027 - one address for all turns is there without
-        """Before the first turn. Raises InvalidSetting."""
+        """Called before the first turn. Raises InvalidSetting."""
 
     def announced(self) -> LiveAt | None:
-        """What a turn's request says, so that those who follow find it; None if they do without. May be called from any
+        """The address for a turn's request, where readers find it; None if they need none. May be called from any
         thread."""
         return None
 
     def begin(self, key: TurnKey, attempt: int, announced: LiveAt | None) -> LiveAt | None:  # noqa: ARG002
-        """A try begins here, of a turn whose request says `announced`. What it has to say in its place; None if that
-        holds."""
+        """Begins a try, on this worker, of a turn whose request says `announced`. Returns the address that the try
+        has to say instead; None if `announced` is right."""
         return None
 
     @abstractmethod
     async def write(self, key: TurnKey, streamed: Streamed) -> None:
-        """What is new. Raises LaneDown."""
+        """Sends new text. Raises LaneDown."""
 
     @abstractmethod
     async def end(self, key: TurnKey, attempt: int) -> None:
-        """Nothing more is written by this try. Raises LaneDown."""
+        """Says that this try writes no more. Raises LaneDown."""
 
     def is_followed(self, key: TurnKey) -> bool:  # noqa: ARG002
-        """Whether somebody may hear what is written there."""
+        """Whether anybody may be reading this turn's text."""
         return True
 
     # ------------------------------------------------------------ clients
 
     @abstractmethod
     def follow(self, key: TurnKey, at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
-        """All that was written, from the turn's beginning, and what comes, for as long as somebody asks. What is out of
-        reach is tried again. `at`: as the turn's request says."""
+        """The turn's text from its beginning, and then new text, until the caller stops. Tries again while the lane is
+        out of reach. `at`: the address in the turn's request."""
 
     def hear_of(self, key: TurnKey, at: LiveAt) -> None:  # noqa: B027
-        """The turn that is followed says that it is there from now on."""
+        """Tells readers of the turn its new address."""
 
     def is_silent(self, key: TurnKey) -> bool:  # noqa: ARG002
-        """Whether it is tried in vain, so that heartbeats have to do."""
+        """Whether the lane can't reach the turn, so that text has to come by heartbeats."""
         return False
 
     @property
     def has_addresses(self) -> bool:
-        """Whether each turn has one of its own, without which it can't be asked."""
+        """Whether each turn has an address of its own, without which its text can't be requested."""
         return False
 
     @abstractmethod
     async def so_far(self, key: TurnKey, at: LiveAt | None = None) -> list[Streamed]:
-        """All that was written. Raises LaneDown."""
+        """All text of the turn so far. Raises LaneDown."""
 
     @abstractmethod
     async def check(self) -> str:
-        """What works, in words. Raises LaneDown if it is out of reach, and InvalidSetting."""
+        """Says in words what works. Raises LaneDown if the lane is out of reach, and InvalidSetting."""
 
     @abstractmethod
     async def close(self) -> None: ...

@@ -10,7 +10,7 @@ from everturn.settings import Settings
 
 
 def lane_of(settings: Settings, converter: DataConverter) -> Lane | None:
-    """What EVERTURN_LIVE says; None for heartbeats, which need no lane. `converter`: text goes through its codec.
+    """The lane that EVERTURN_LIVE names; None for heartbeats. `converter`: text goes through its codec.
     Raises InvalidSetting."""
     address = settings.live.get_secret_value() if settings.live else "heartbeats"
     if address == "heartbeats":

@@ -1,4 +1,4 @@
-"""Text by Redis: a stream for each turn, which whoever comes late reads from its beginning."""
+"""Streams text by Redis: one stream for each turn. A reader that comes late reads it from the beginning."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from everturn.logs import get_logger
 from everturn.streamed import LiveAt, Streamed
 
 KEPT_SECONDS: Final = 3600
-"""After the last word of a turn that never ended."""
+"""How long a turn's text is kept after its last piece, if the turn never ended."""
 
 ENDED_SECONDS: Final = 60
-"""After a turn's end: whoever is late reads the reply in the history."""
+"""How long it is kept after the turn's end: later readers find the reply in the history."""
 
 MOST_PIECES: Final = 50_000
-"""Of a turn. Longer ones lose their beginnings; whoever comes late then waits for the reply."""
+"""The most pieces of a turn. Longer turns lose their beginnings; a reader that comes late then waits for the reply."""
 
 ANSWER_SECONDS: Final = 2.0
 BLOCK_SECONDS: Final = 5.0
@@ -33,10 +33,10 @@ AGAIN_SECONDS: Final = 1.0
 FIELD: Final = b"p"
 
 Entries = list[tuple[bytes, dict[bytes, bytes]]]
-"""With their ids, as XRANGE answers."""
+"""Entries with their ids, as XRANGE returns them."""
 
 Found = list[tuple[bytes, Entries]]
-"""By the name of the stream, as XREAD answers."""
+"""Entries by the name of their stream, as XREAD returns them."""
 
 _log = get_logger("everturn.live")
 
@@ -63,7 +63,7 @@ class RedisLane(Lane):
                 cure="Write redis://HOST:PORT, or rediss:// for TLS.",
             ) from None
         self._reader = partial(Redis.from_url, url, socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS, **options)
-        """One for each channel, which closes with it: clients of Temporal are not closed, and nor is what they have."""
+        """Makes a Redis client for each channel, closed with it: nobody closes Temporal's clients, nor their lanes."""
         self._channels = Channels(self._read)
 
     # ------------------------------------------------------------ workers
@@ -92,7 +92,7 @@ class RedisLane(Lane):
             await self._writes.aclose()
 
     async def _reached(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """What it answers. Raises LaneDown."""
+        """Redis's answer. Raises LaneDown."""
         try:
             return await ask()
         except self._down as error:

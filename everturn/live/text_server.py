@@ -1,8 +1,8 @@
-"""The worker's own small HTTP server: hands out the text of turns that run here, to whoever has the turn's token.
+"""The worker's own small HTTP server: sends the text of turns that run here to readers that have the turn's token.
 
-One kind of request, one answer to a connection: server-sent events until the turn's end. What many people follow is
-encoded once. A reader that takes nothing is waited for, at its place in the text, and not written to; after a while it
-is let go, and comes back with its place. All readers together get a small share of the worker's time: the more they
+There is one kind of request, and one answer to a connection: server-sent events until the turn's end. Text is encoded
+once for all readers. A reader that takes no data keeps its place in the text and is not written to. After a while it is
+disconnected; it can reconnect at its place. All readers together get a small share of the worker's time: the more there
 are, the larger the steps in which they get the text.
 """
 
@@ -23,27 +23,27 @@ from everturn.live.turn_text import END, TurnText
 from everturn.logs import get_logger
 
 MOST_READERS: Final = 2000
-"""Connections at a time. Those above it follow by heartbeats."""
+"""The most connections at a time. Further readers get the text by heartbeats."""
 
 MOST_TOLD: Final = 100
-"""Of those above it."""
+"""How many further connections are told so, with a 503."""
 
 LOOK_SECONDS: Final = 1.0
 ALIVE_SECONDS: Final = 5.0
-"""Between two signs of life to who waits for text."""
+"""Between two signs of life to a reader that waits for text."""
 
 HEAD_SECONDS: Final = 5.0
-"""Within which a request is here."""
+"""The longest time until a request has arrived."""
 
 STALLED_SECONDS: Final = 20.0
-"""After which a reader that takes nothing is let go."""
+"""After this time, a reader that takes no data is disconnected."""
 
 MOST_HEAD_BYTES: Final = 8192
 BUFFERED_BYTES: Final = 64 * 1024
-"""What lies ready for one reader, at most, beside one chunk."""
+"""The most data that is buffered for one reader, besides one chunk."""
 
 REST_FOR_EACH: Final = 9
-"""How long it rests after it has sent, as a multiple of what that took: a tenth of the worker's time is the most."""
+"""The pause after sending, as a multiple of the time it took: it uses a tenth of the worker's time at most."""
 
 ANSWER: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
@@ -58,7 +58,7 @@ class TextServer:
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self._turns: dict[str, tuple[str, TurnText]] = {}
-        """By their paths, with their tokens."""
+        """Tokens and texts, by path."""
         self._readers: set[_TextReader] = set()
         self._of: dict[TurnText, set[_TextReader]] = {}
         self._dirty: dict[TurnText, None] = {}
@@ -104,7 +104,7 @@ class TextServer:
         return self._turns[path][1] if path in self._turns else None
 
     def said(self, text: TurnText) -> None:
-        """It has more, or its end, for those who follow it."""
+        """To be called if the text has grown or ended: sends that to its readers."""
         if text.ended:
             self._turns = {path: held for path, held in self._turns.items() if held[1] is not text}
         if self._of.get(text):
@@ -121,13 +121,13 @@ class TextServer:
     # ------------------------------------------------------------ readers
 
     def came(self, reader: _TextReader) -> bool:
-        """False if there are too many."""
+        """Adds a connection; False if there are too many."""
         self._readers.add(reader)
         return len(self._readers) <= self._most
 
     @property
     def is_flooded(self) -> bool:
-        """So many are here that those above the most are not even told so."""
+        """Whether there are so many connections that new ones are closed without an answer."""
         return len(self._readers) > self._most + MOST_TOLD
 
     def left(self, reader: _TextReader) -> None:
@@ -142,7 +142,7 @@ class TextServer:
         self._of.setdefault(text, set()).add(reader)
 
     def may_read(self, path: str, token: str) -> TurnText | None:
-        """None alike for a turn that is not here and for one whose token this is not."""
+        """The text; None for an unknown turn and for a wrong token alike."""
         right, text = self._turns.get(path, ("", None))
         same = hmac.compare_digest(right.encode(), token.encode("utf-8", "surrogateescape"))
         return text if same and right else None
@@ -153,7 +153,7 @@ class TextServer:
             self._sending = loop.call_at(max(loop.time(), self._rests_until), self._send)
 
     def _send(self) -> None:
-        """To all who follow a turn that has more: each chunk is put together once."""
+        """Sends new text to all readers. Each chunk is put together once."""
         self._sending = None
         loop, started = asyncio.get_running_loop(), time.perf_counter()
         dirty, self._dirty = self._dirty, {}
@@ -179,12 +179,12 @@ class _TextReader(asyncio.Protocol):
         self.text: TurnText | None = None
         self._place = 0
         self._once = False
-        """What is there, and no more."""
+        """Whether it asks only for the text so far."""
         self._is_too_many = False
         self._closing = False
         self._paused = False
         self._last = time.monotonic()
-        """When it was last seen to take something."""
+        """When it last took data."""
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -209,7 +209,7 @@ class _TextReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.text or self._closing:
-            return  # nothing that it could say matters any more
+            return  # whatever it says now does not matter
         try:
             self._parser.receive_data(data)
             event = self._parser.next_event()
@@ -245,7 +245,8 @@ class _TextReader(asyncio.Protocol):
         self._transport.close()
 
     def send(self, chunks: dict[int, tuple[bytes, int]]) -> None:
-        """What it lacks, as long as it takes it. `chunks`: those that others at the same place were sent."""
+        """Sends the text that it does not have yet, as long as it takes data. `chunks`: those already put together for
+        other readers, by place."""
         if self._closing or self.text is None:
             return
         while not self._paused and not self.text.is_whole_at(self._place):
@@ -260,7 +261,7 @@ class _TextReader(asyncio.Protocol):
             self._transport.close()
 
     def look(self, now: float) -> None:
-        """Lets it go if it takes nothing, or says nothing; shows it a sign of life if it waits."""
+        """Disconnects it if it takes no data or sends no request; sends it a sign of life if it waits for text."""
         silent = now - self._last
         waits_for_it = self._paused or self._closing
         if silent > (HEAD_SECONDS if self.text is None else STALLED_SECONDS) and (waits_for_it or self.text is None):
@@ -283,7 +284,7 @@ def _number(text: str | None) -> int:
 
 
 def _files_to_spare() -> int:
-    """Half of those that the process may open: the worker itself needs some."""
+    """Half of the files that this process may open: the worker itself needs some."""
     try:
         import resource
 

@@ -1,7 +1,7 @@
-"""What a turn has said, as the worker keeps it for those who follow: once, however many those are.
+"""The text of a running turn, which its worker keeps once for all readers.
 
-Whoever follows has a place in it, and no copy of it. What is older than the last pieces becomes one piece, so that a
-long reply takes little more room than its text, and whoever comes late is sent few of them.
+A reader has a place in the text, and no copy of it. All but the latest pieces are joined into one. So a long reply
+takes little more memory than its text, and a reader that comes late is sent few pieces.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from everturn.streamed import Piece, Streamed, chars_of, last_chars
 
 MOST_PIECES: Final = 512
 MOST_BYTES: Final = 1_000_000
-"""Of the pieces, as they are sent."""
+"""The most bytes of separate pieces, as they are sent."""
 
 MOST_CHARS: Final = 200_000
-"""Of a turn. Longer ones lose their beginnings; whoever comes late then waits for the reply."""
+"""The most characters of a turn. Longer turns lose their beginnings; a late reader then waits for the reply."""
 
 CHUNK_BYTES: Final = 64 * 1024
-"""What one reader is sent at a time."""
+"""How much one reader is sent at a time."""
 
 END: Final = b"event: end\ndata: .\n\n"
 
 
 class TurnText:
-    """Of one try."""
+    """The text of one try."""
 
     def __init__(self, converter: DataConverter, attempt: int) -> None:
         self._converter = converter
         self.attempt = attempt
         self.ended = False
         self._head = b""
-        """All before `_recent`, as one piece."""
+        """Everything before `_recent`, joined, as it is sent."""
         self._head_pieces: list[Piece] = []
         self._head_at = 0
-        """So many characters before that are lost."""
+        """How many characters before `_head` are lost."""
         self._recent: list[tuple[Streamed, bytes]] = []
         self._bytes = 0
-        """Of `_recent`."""
+        """The size of `_recent`."""
         self._first = 0
         """The number of the first of `_recent`, counted from the beginning of the turn."""
 
@@ -57,7 +57,7 @@ class TurnText:
             await self._shorten(keep=0)
 
     def place_after(self, attempt: int, chars: int) -> int:
-        """Where somebody goes on who has so many characters of that try."""
+        """The place where a reader goes on that has `chars` characters of that try."""
         if attempt != self.attempt:
             return 0
         later = (
@@ -69,7 +69,7 @@ class TurnText:
         return next(later, 0 if chars < end else self._first + len(self._recent))
 
     def after(self, place: int) -> tuple[bytes, int]:
-        """What comes there, up to CHUNK_BYTES or one piece; and the place after it."""
+        """The text from `place` on, up to CHUNK_BYTES but at least one piece; and the place after it."""
         found: list[bytes] = []
         if place < self._first:
             found, place = [self._head], self._first
@@ -86,7 +86,7 @@ class TurnText:
         return place >= self._first + len(self._recent)
 
     async def _shorten(self, *, keep: int) -> None:
-        """Nobody else adds meanwhile: one task writes a try's text."""
+        """Joins all but the last `keep` pieces. Nothing is added meanwhile: only one task writes a try's text."""
         count = len(self._recent) - keep
         pieces = [*self._head_pieces, *(piece for streamed, _ in self._recent[:count] for piece in streamed.pieces)]
         joined: list[Piece] = [
@@ -96,7 +96,7 @@ class TurnText:
         start = last.at + chars_of(last.pieces) - chars_of(joined)
         at, kept = last_chars(joined, MOST_CHARS, max(0, start))
         head = await self._frame(last.model_copy(update={"at": at, "pieces": tuple(kept)}))
-        # In one step: whoever reads sees either all of it as it was, or all as it is now.
+        # Without an await in between: readers see either the old state or the new one.
         self._head, self._head_pieces, self._head_at = head, kept, at
         del self._recent[:count]
         self._bytes = sum(len(frame) for _, frame in self._recent)

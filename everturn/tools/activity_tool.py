@@ -1,4 +1,4 @@
-"""`activity_tool`: an activity that there is already, in whatever language, as a tool."""
+"""`activity_tool`: makes a tool of an existing activity, in any language."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect, Predi
 from everturn.tools.user_activity import RetryPolicyLike, UserActivity
 
 _DEFINITION = "__temporal_activity_definition"
-"""Where `@activity.defn` puts what it knows of a function."""
+"""Where `@activity.defn` stores an activity's definition."""
 
 MAX_NAME_CHARS = 1_000
-"""Of a task queue, of an activity's type and their like: Temporal takes no more."""
+"""Temporal's limit for names of task queues, activities and the like."""
 
 
 @known_options("activity_tool()", InvalidTool)
@@ -50,18 +50,18 @@ def activity_tool(
 
     - `activity`: a function with temporalio's `@activity.defn`, whose signature and docstring are what the model sees;
       or only the name of an activity, such as one in Go, Java or TypeScript.
-    - `task_queue`: where its workers are. Without one, the agent's worker hosts the function; a name needs one.
-    - `schema`: the arguments, as a JSON schema of type object or a pydantic model. A name needs it; of a function, it
-      goes before the signature.
+    - `task_queue`: where its workers are. Without one, the agent's worker hosts the function; required for a name.
+    - `schema`: the arguments, as a JSON schema of type object or a pydantic model. Required if `activity` is a
+      name; for a function, it replaces the signature.
     - `by_position`: for a name, the arguments in the order in which the activity takes them. Without it, the activity
       takes one object; or nothing, if the schema has no properties.
     - `name`, `description`: of the tool, instead of the activity's name and docstring.
     - `needs_approval`, `effect`, `options`: as for `tool`. A `once` activity is never retried by itself.
-    - `timeout`: of one try, 10 minutes unless given: Temporal's start-to-close timeout.
-    - `heartbeat_timeout`: how long the activity may be silent until its worker counts as lost; without one, that is
+    - `timeout`: of one try, by default 10 minutes: Temporal's start-to-close timeout.
+    - `heartbeat_timeout`: how long the activity may be silent before its worker counts as lost; by default
       `timeout`.
-    - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.
-    - `retry`: Temporal's retry policy, by which whatever fails is tried again. Without one, the model is told of a
+    - `patience`: of all tries together, by default 30 minutes or, if that is longer, one timeout.
+    - `retry`: Temporal's retry policy for all failures. Without one, the model is told of a
       failure at once, and only an activity that is lost with its worker is tried again, five times at most.
 
     Raises InvalidTool.
@@ -163,7 +163,7 @@ def _input(
 
 
 def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose object is made where its worker is."""
+    """Hides `self` of an unbound method: the activity's worker makes its object."""
     code = getattr(unwrap(function), "__code__", None)
     bound = getattr(function, "__self__", None) is not None
     named_self = code is not None and code.co_argcount > 0 and code.co_varnames[0] == "self"
@@ -189,7 +189,7 @@ def _retry_plan(policy: RetryPolicyLike, *, place: str) -> RetryPlan:
 
 
 def patience_for(timeout: object) -> timedelta:
-    """As long as one try may take, at least."""
+    """The default patience: at least one timeout."""
     return max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
 
 

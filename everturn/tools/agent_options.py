@@ -1,5 +1,4 @@
-"""What an Agent is given: its name, its models, the type of its last reply, its handoffs. All of this raises
-InvalidAgent for what won't do."""
+"""Checks the options of an Agent: its name, models, output type and handoffs. Raises InvalidAgent for invalid ones."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class _Ask(BaseModel):
 
 
 ASK = ModelArguments(_Ask)
-"""What an agent that is a tool is asked with."""
+"""The arguments of an agent that is used as a tool."""
 
 
 def check_name(name: object) -> None:
@@ -77,7 +76,7 @@ def kind(value: object) -> str:
 
 
 def handoffs_of(name: str, value: Any, *, loop: str) -> tuple[HandOff, ...]:
-    """Those of `handoff_to`: of agents, of names, and as they are."""
+    """Makes the HandOffs of `handoff_to`, which may hold agents, names and HandOffs."""
     if isinstance(value, str | HandOff) or not isinstance(value, Sequence):
         raise InvalidAgent(
             f"Agent {name!r} has handoff_to={value!r}, which is not a list.", cure="Write handoff_to=[...]."
@@ -101,7 +100,7 @@ def is_raw(item: Mapping[str, Any]) -> bool:
     match item.get("type", "function"):
         case "function":
             return "function" not in item and "name" not in item
-        case "custom":  # with a schema of ours, it is as good as a function
+        case "custom":  # with `parameters`, it counts as a function
             return "parameters" not in item or "name" not in item
         case _:
             return True

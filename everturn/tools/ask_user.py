@@ -28,7 +28,7 @@ it, for as long as it takes: `dataclasses.replace(ask_user, timeout=...)` for le
 
 
 def question_of(asked: Tool, arguments: Mapping[str, Any]) -> str | None:
-    """What the user is asked, in words; None for calls of other tools."""
+    """The question to the user, in words; None for calls of other tools."""
     if asked.arguments is not ask_user.arguments:
         return None
     choices = arguments.get("choices") or ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_QUESTION_CHARS = 4_000
 
 MAX_LEFT_BYTES = 48_000
-"""Of what a call leaves to the one with the answer. It enters the history twice."""
+"""The most data that a try may leave for the try that gets the answer. It is in the history twice."""
 
 
 class AsksPerson(Exception):
@@ -35,7 +35,7 @@ class AsksPerson(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The call was sent, and what became of it can't be known: it is tried again only if that does no harm."""
+    """The call was sent, but its outcome can't be known: it is retried only if that does no harm."""
 
 
 _answer: ContextVar[PersonsAnswer | None] = ContextVar("answer", default=None)
@@ -47,21 +47,21 @@ def answered() -> PersonsAnswer | None:
 
 
 def set_answer(answer: PersonsAnswer | None) -> None:
-    """For the tool that is run next in this task, or from it."""
+    """Sets it for the next tool that runs in this task, or in one started from it."""
     _answer.set(answer)
 
 
 # ------------------------------------------------------------ context.ask
 
 MAX_QUESTIONS = 20
-"""Of one call. A tool that asks more asks without end."""
+"""The most questions of one call: a tool that asks more might never stop."""
 
 QUESTION, ANSWERS = "question", "answers"
-"""In what a call leaves: the question that it ended with, and what was answered to those before."""
+"""Keys of the data that a try leaves: the question that it ended with, and the answers to earlier ones."""
 
 
 class AnswerText(str):
-    """What a person said. `await` gives it, too, so that a sync tool asks as an async one does."""
+    """A person's answer. `await` returns it, too: sync and async tools ask in the same way."""
 
     def __await__(self) -> Generator[Any, None, str]:
         return str(self)
@@ -69,8 +69,8 @@ class AnswerText(str):
 
 
 class Questions:
-    """What one run of a tool asks by `context.ask`: what was answered before it gets at once, in its order; at the next
-    question the run ends."""
+    """The questions that a run of a tool asks by `context.ask`. Those answered before get their answers at once, in
+    order; the next question ends the run."""
 
     def __init__(self, answer: PersonsAnswer | None = None) -> None:
         left: dict[str, Any] = answer.left if answer else {}
@@ -79,7 +79,7 @@ class Questions:
             self._answers[question] = [*self._answers.get(question, ()), [answer.action, answer.text]]
         self._asked: Counter[str] = Counter()
         self.open: AsksPerson | None = None
-        """What ended the run, even if the tool has caught that: nobody has answered it."""
+        """The unanswered question that ended the run, even if the tool has caught the exception."""
 
     def ask(self, question: str) -> AnswerText:
         """Raises AsksPerson for a question that nobody has answered yet, and NotAnswered."""

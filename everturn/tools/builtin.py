@@ -1,6 +1,6 @@
 """Tools that the provider runs on its own side: asked for in `Agent(tools=[WebSearch(), ...])`, never run by us.
 
-What each provider makes of them is in its protocol's folder. A field that it can't honour is warned about
+The folder of each protocol translates them. A field that a provider can't honour gives a warning
 (UnsupportedParameter); a tool that it does not have is refused before anything is sent.
 """
 
@@ -20,7 +20,7 @@ class UnsupportedParameter(UserWarning):
 
 
 class ServerTool(Setting):
-    """Base of all."""
+    """Base of all tools that a provider runs."""
 
     _error = InvalidTool
 
@@ -29,24 +29,24 @@ class WebSearch(ServerTool):
     """Searches the web."""
 
     allowed_domains: tuple[str, ...] = ()
-    """Only there; empty: everywhere."""
+    """Search only these; empty: all."""
     blocked_domains: tuple[str, ...] = ()
-    """Not there."""
+    """Never search these."""
     max_uses: int | None = Field(default=None, ge=1)
-    """Searches in one reply."""
+    """The most searches in one reply."""
     user_location: dict[str, str] | None = None
     """Any of city, region, country (two letters) and timezone (IANA)."""
     context_size: Literal["low", "medium", "high"] | None = None
-    """How much of what is found is put before the model."""
+    """How much of the results the model is given."""
 
 
 class XSearch(ServerTool):
     """Searches posts on X."""
 
     allowed_x_handles: tuple[str, ...] = ()
-    """Only by these; empty: by everybody."""
+    """Only posts by these; empty: by everybody."""
     excluded_x_handles: tuple[str, ...] = ()
-    """Not by these."""
+    """No posts by these."""
     from_date: date | None = None
     """The first day."""
     to_date: date | None = None

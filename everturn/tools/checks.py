@@ -1,4 +1,4 @@
-"""What is checked of a tool when it is made. Each raises InvalidTool."""
+"""Checks of a tool when it is made. Each raises InvalidTool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool may know of the call that it serves, and code that runs before a model turn of that turn."""
+"""What a tool is told about its call, and what code that runs before a model turn is told about the turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from everturn.spelling import known_fields
 from everturn.tools.asking import AnswerText, Questions
 
 D = TypeVar("D", default=Any)
-"""Of what the worker's `deps=` opens."""
+"""The type of what the worker's `deps=` opens."""
 
 
 def _never() -> bool:
@@ -45,7 +45,7 @@ def _now() -> datetime:
 @known_fields(InvalidTool)
 @dataclass(frozen=True, kw_only=True)
 class ToolContext(Generic[D]):
-    """What a tool may know of the call it serves. Annotate a parameter with it; the model does not see that one.
+    """What a tool is told about its call. Annotate a parameter with it; the model does not see that one.
 
     `ToolContext[Shop]` says what `deps` is, for type checkers: then the worker has to have `deps=`. Predicates
     (`needs_approval=`) and approvers are given one, too, and so is pydantic's validation (`info.context`). Every field
@@ -55,13 +55,13 @@ class ToolContext(Generic[D]):
     conversation_id: str = "conversation"
     call_id: str = "call"
     chain_id: str = ""
-    """The conversation's first run: it tells this one from others that had its id. A reset makes it another."""
+    """The conversation's first run: different from other conversations that had the same id. A reset changes it."""
     agent: str = "agent"
     """The name of the agent whose conversation it is."""
     tenant: str | None = None
-    """For whom the conversation is, as it was started: `start(tenant=)`."""
+    """Whom the conversation is for, as it was started: `start(tenant=)`."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What it was started with beside its message: `start(metadata=)`. No model sees it."""
+    """Data that it was started with besides its message: `start(metadata=)`. No model sees it."""
     deps: D = field(default_factory=_no_deps, repr=False)
     """What the worker's `deps=` opened; None if it has none."""
     attempt: int = 1
@@ -69,10 +69,10 @@ class ToolContext(Generic[D]):
     turn: int = 1
     """The turn whose reply asked for the call."""
     approved: bool = False
-    """Somebody has approved the call, or a rule of theirs: a tool that raised NeedsApproval goes on."""
+    """Whether a person or a rule has approved the call: a tool that raised NeedsApproval then goes on."""
     ask: Callable[[str], AnswerText] = _asks_nobody
     """`await context.ask("Which day?")` asks a person, and gives their answer, a text. The try ends there and holds no
-    worker; with the answer the function runs again from its beginning, and has the answers to its questions at once.
+    worker. With the answer, the function runs again from its beginning, and gets the answers so far at once.
     Raises NotAnswered if they would not answer. For a test: `ask=lambda question: "Monday"`."""
     heartbeat: Callable[..., None] = _no_heartbeat
     """`heartbeat(progress)` says that the tool is alive, and how far it is. Safe to call from any thread."""
@@ -89,22 +89,22 @@ class ToolContext(Generic[D]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call, and for no other call: not for one of a conversation that had this
-        id before, nor for one that is made again after a reset."""
+        """The same for every attempt at this call, and different for every other call, also of an earlier conversation
+        with this id, or after a reset."""
         return ":".join(part for part in (self.conversation_id, self.chain_id, self.call_id) if part)
 
 
 @known_fields(InvalidTool)
 @dataclass(frozen=True, kw_only=True)
 class TurnContext(Generic[D]):
-    """What code may know of the model turn that it is run before: `Agent(instructions=function)` and
+    """What code that runs before a model turn is told about it: `Agent(instructions=function)` and
     `Agent(prepare_tools=function)` are given one. Every field has a default, for tests."""
 
     conversation_id: str = "conversation"
     agent: str = "agent"
     """The name of the agent that is asked."""
     tenant: str | None = None
-    """For whom the conversation is, as it was started: `start(tenant=)`."""
+    """Whom the conversation is for, as it was started: `start(tenant=)`."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """What it was started with beside its message: `start(metadata=)`. No model sees it."""
     deps: D = field(default_factory=_no_deps, repr=False)

@@ -1,4 +1,4 @@
-"""What a function's docstring says of it, and of its parameters."""
+"""Reads a function's docstring: the description of the function and of its parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_docstring(target: Any) -> tuple[str, dict[str, str]]:
 
 
 def _sectioned(text: str) -> str:
-    """A docstring that begins with `Args:`: all lines but the first were dedented, and what belongs to it with them."""
+    """Indents a docstring that begins with `Args:` again: dedenting has moved that section's lines to the margin."""
     title, _, rest = text.partition("\n")
     if title.rstrip(":") not in _SECTIONS or not title.endswith(":") or rest.lstrip("\n").startswith(" "):
         return text

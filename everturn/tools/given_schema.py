@@ -34,7 +34,7 @@ def given_arguments(given: Any, *, place: str, option: str) -> ModelArguments | 
 
 
 def given_signature(function: Callable[..., Any], given: Any, *, context_type: type) -> Signature:
-    """What is known of a function whose arguments are described so: it gets them by name. Raises InvalidTool."""
+    """The signature of a function whose arguments `given` describes; it gets them by name. Raises InvalidTool."""
     label = describe(function)
     arguments = given_arguments(given, place=f"Tool {label}", option="parameters")
     hidden = hidden_parameters(function, context_type=context_type)
@@ -62,7 +62,7 @@ def given_signature(function: Callable[..., Any], given: Any, *, context_type: t
 
 
 def whatever_it_takes(function: Callable[..., Any], *, context_type: type) -> dict[str, Any] | None:
-    """The schema for a function of any names (`**arguments`), with what it needs; None for others."""
+    """A schema for a function that takes `**arguments`, with its required parameters; None for other functions."""
     try:
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -76,13 +76,13 @@ def whatever_it_takes(function: Callable[..., Any], *, context_type: type) -> di
 
 
 def hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
-    """Those that are annotated with `context_type`, of a function whose other annotations do not matter."""
+    """The parameters annotated with `context_type`. Other annotations may be invalid."""
     found = annotations_of(function, (context_type,))
     return tuple(name for name, annotation in found.items() if mentions(annotation, context_type))
 
 
 def annotations_of(function: Callable[..., Any], known: Iterable[type]) -> dict[str, Any]:
-    """Of the parameters, those that can be resolved. `known`: types that it need not have imported."""
+    """The parameters' annotations that can be resolved. `known`: types that its module need not have imported."""
     target = unwrap(function)
     namespace = {**{one.__name__: one for one in known}, **namespace_of(target)}
     found = {}

@@ -21,14 +21,14 @@ from everturn.utf8 import mend
 MAX_NOTE_CHARS = 8_000
 
 AGENT_NAME = r"[a-zA-Z0-9._-]{1,64}"
-"""A regular expression: of an agent, and of the version that a store knows it by."""
+"""A regular expression for an agent's name, and for its version in a store."""
 
 _AGENT = re.compile(rf"{AGENT_NAME}(@{AGENT_NAME})?")
 
 
 @runtime_checkable
 class _Named(Protocol):
-    """An Agent, which stands above this in the order of imports."""
+    """An Agent, which this module can't import: `everturn.agent` imports this one."""
 
     name: str
     full_name: str
@@ -44,9 +44,9 @@ class Shown:
     last: int | None = None
     """From the last message of a user on (1), from the one before that on (2), and so on; None: from the beginning."""
     tools: bool = True
-    """The calls of the agents before it, and their results."""
+    """Whether it is shown the calls of the agents before it, and their results."""
     note: str = ""
-    """A text instead of what it is not shown: at most 8,000 characters."""
+    """A text in place of the messages that it is not shown: at most 8,000 characters."""
 
     def __post_init__(self) -> None:
         if self.last is not None and (isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1):
@@ -67,8 +67,8 @@ Filter = (
     Callable[[Sequence[Message]], Shown | Awaitable[Shown]]
     | Callable[[Sequence[Message], ToolContext], Shown | Awaitable[Shown]]
 )
-"""Given the transcript as the agent that hands it on sees it, its reply not included, and the call's ToolContext if it
-takes one: what the next agent is shown. Runs on a worker, once for each handoff."""
+"""Returns what the next agent is shown. Gets the transcript as the agent that hands on sees it, without its reply, and
+the call's ToolContext if it takes one. Runs on a worker, once for each handoff."""
 
 
 class _Handoff(BaseModel):

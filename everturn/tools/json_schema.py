@@ -1,4 +1,4 @@
-"""What a model is to write, as a JSON schema; and in words for it, what does not fit.
+"""The JSON schema of what a model has to write, and error messages for the model if it does not fit.
 
 Annotations describe what is asked for: `Annotated[int, "How many"]` as `Field(description=)` does.
 """
@@ -21,11 +21,11 @@ MAX_VALUE_CHARS = 80
 
 
 class ModelFacingSchema(GenerateJsonSchema):
-    """The schema of what a model is to write: arguments of a tool, or a last reply. An object stays at the top, where
-    providers want it; nothing is in it that nobody reads, such as generated titles; no object takes properties beyond
-    those that it names; and what annotations say of a field describes it."""
+    """The schema of what a model is to write: arguments of a tool, or a last reply. An object stays at the top, as
+    providers want it. Generated titles are left out, objects allow no other properties than those listed, and texts in
+    annotations describe the fields."""
 
-    # A default that JSON can't hold is left out, and that is no news to anybody.
+    # A default that JSON can't hold is left out, without a warning.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
 
     def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
@@ -58,7 +58,7 @@ def problems_in(error: ValidationError, others: Sequence[str] = ()) -> str:
 
 
 def bounded_lines(problems: Sequence[str], *, more: int = 0) -> str:
-    """`more`: so many follow that nobody wrote."""
+    """Joins the lines, ten at most. `more`: how many further problems there are without a line."""
     lines = [line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…" for line in problems]
     shown, more = lines[:MAX_PROBLEMS], more + max(0, len(lines) - MAX_PROBLEMS)
     return "\n".join([*shown, f"… and {more} more"] if more else shown)
@@ -123,7 +123,7 @@ def _said_by(annotation: Any) -> str:
 
 
 def _said_within(annotation: Any) -> str:
-    """Of `Annotated[int, "How many"] | None`."""
+    """The description within a union: of `Annotated[int, "How many"] | None`."""
     if get_origin(annotation) not in (Union, UnionType):
         return ""
     return next(filter(None, map(_said_by, get_args(annotation))), "")
@@ -136,7 +136,7 @@ def _text(extras: Iterable[Any]) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is what its JSON is read as without a type."""
+    """Whether reading its JSON without a type gives the same value."""
     if type(value) is dict:
         return all(type(key) is str and is_plain(inside) for key, inside in value.items())
     if type(value) is list:

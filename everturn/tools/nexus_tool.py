@@ -23,7 +23,7 @@ from everturn.tools.tool import DEFAULT_TIMEOUT, Predicate, Tool
 from everturn.tools.user_activity import NexusOperation
 
 _SERVICE, _OPERATION, _FACTORY = "__nexus_service_definition__", "__nexus_operation__", "__nexus_operation_factory__"
-"""Where nexusrpc's decorators put what they know of a service, and of a handler's method."""
+"""The attributes where nexusrpc's decorators store a service's definition and a handler's operation."""
 
 
 @known_options("nexus_tool()", InvalidTool)
@@ -49,12 +49,12 @@ def nexus_tool(
       and on which task queue the operation is handled.
     - `service`: the class with `@nexusrpc.service`, or the service's name.
     - `schema`: the arguments, as a JSON schema of type object or a pydantic model: the operation gets them as one
-      object. A name needs it; of an operation, it goes before the input type. A schema without properties means that
-      the operation takes nothing.
+      object. Required if `operation` is a name; for an operation, it replaces the input type. A schema without
+      properties means that the operation takes nothing.
     - `name`, `description`: of the tool, instead of the operation's name and its input's docstring.
     - `needs_approval`, `options`: as for `tool`.
     - `effect`: `idempotent` or `read`. Temporal itself starts an operation again if the answer to its start was lost,
-      so `once` can't be had: each start has the same header `everturn-idempotency-key`.
+      so `once` is not possible. Each start has the same header `everturn-idempotency-key`.
     - `timeout`: from its start to its end, 10 minutes unless given.
 
     Raises InvalidTool.
@@ -97,7 +97,8 @@ def nexus_tool(
 
 
 Described = tuple[ModelArguments | SchemaArguments, str, tuple[str, ...] | None]
-"""The arguments, what is said about them, and by which name the one that is the input goes; None: all are."""
+"""The arguments, the description, and the name of the argument that is the operation's input, in a tuple: empty if it
+takes nothing, None if all arguments together are the input."""
 
 
 def _defined(operation: object, *, place: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""What a provider is told of one tool beside its name, description and schema."""
+"""What a provider is told about one tool besides its name, description and schema."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from everturn.models import Setting
 
 
 class ToolOptions(Setting):
-    """`@tool(options=ToolOptions(strict=True))`, or a dict of the same. What is None is not sent.
+    """`@tool(options=ToolOptions(strict=True))`, or a dict of the same. Fields that are None are not sent.
 
-    Each goes to the providers that know it, under its own name; the others' requests go out without it, with a warning
-    (UnsupportedParameter).
+    Each field is sent to the providers that know it, under the same name. Requests to others go out without it, with a
+    warning (UnsupportedParameter).
     """
 
     _error = InvalidTool
 
     strict: bool | None = None
-    """The model's arguments are held to the schema as they are written. Anthropic, OpenAI, Azure, OpenRouter. OpenAI's
-    take few schemas: all parameters have to be required, for one."""
+    """The model can only write arguments that fit the schema. Anthropic, OpenAI, Azure, OpenRouter. OpenAI's models
+    accept few schemas: all parameters have to be required, for example."""
     defer_loading: bool | None = None
     """The model sees the tool only when it has searched for it, with the provider's own tool search among `tools`.
     Anthropic, OpenAI."""
@@ -32,7 +32,7 @@ class ToolOptions(Setting):
     input_examples: tuple[dict[str, JsonValue], ...] | None = Field(default=None, min_length=1)
     """Arguments as the model could write them. Anthropic."""
     cache_control: dict[str, JsonValue] | None = None
-    """Such as {"type": "ephemeral", "ttl": "1h"}: what comes up to here is kept. Anthropic."""
+    """Such as {"type": "ephemeral", "ttl": "1h"}: the provider caches the prompt up to here. Anthropic."""
 
     @classmethod
     def of(cls, given: object, *, tool: str) -> Self:
@@ -50,9 +50,9 @@ class ToolOptions(Setting):
         )
 
     def known_to(self, *names: str, callers: tuple[str, ...] = ()) -> tuple[dict[str, Any], list[str]]:
-        """What is set of these, as JSON, and the names of what else is set.
+        """The options among `names` that are set, as JSON, and the names of other options that are set.
 
-        `callers`: how the names of those callers begin that the provider knows.
+        `callers`: prefixes of the callers that the provider knows.
         """
         asked = self.model_dump(mode="json", exclude_none=True)
         known = {name: value for name, value in asked.items() if name in names}

@@ -1,6 +1,6 @@
-"""Tools of LangChain, of the OpenAI Agents SDK and of pydantic-ai, as they are.
+"""Adopts tools of LangChain, the OpenAI Agents SDK and pydantic-ai, unchanged.
 
-They are told by what they can do: none of these libraries is imported here, nor has to be installed.
+They are recognised by their attributes: none of these libraries is imported here or has to be installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from everturn.tools.json_schema import problems_in
 from everturn.tools.schema import InvalidArguments, SchemaArguments
 
 CONTEXT = "everturn_context"
-"""The parameter by which these get to know of their call. It is no argument's name."""
+"""The parameter that passes the call's context to these tools. No argument has this name."""
 
 _OPENAI = "agents.tool_context"
 _PYDANTIC_AI = "pydantic_ai"
@@ -27,7 +27,7 @@ _PYDANTIC_AI = "pydantic_ai"
 
 @dataclass(frozen=True)
 class Adopted:
-    """What another library's tool is to us."""
+    """Another library's tool, as everturn needs it."""
 
     name: str
     description: str
@@ -37,7 +37,7 @@ class Adopted:
 
 
 def adopted(given: Any, *, deps: Any = None) -> Adopted | None:
-    """None if it is none of these. `deps`: what their functions find in their context. Raises InvalidTool."""
+    """None if it is no tool of these libraries. `deps`: what its function gets in its context. Raises InvalidTool."""
     if isinstance(given, type):
         return None
     if _has(given, "name", "description", "params_json_schema", "on_invoke_tool"):
@@ -56,7 +56,7 @@ def _has(given: object, *names: str) -> bool:
 
 
 class _Checked(SchemaArguments):
-    """A JSON schema, and the check that its library has for it."""
+    """A JSON schema, with its library's own check of the arguments."""
 
     def __init__(self, schema: Mapping[str, Any], check: Callable[[dict[str, Any]], object]) -> None:
         super().__init__({name: value for name, value in schema.items() if name not in ("title", "description")})
@@ -76,7 +76,7 @@ class _Checked(SchemaArguments):
 
 
 def _refuse_if_it_decides(theirs: Any, library: str, option: str) -> None:
-    """A tool that its library shows to models now and then, or never: shown always, it would be called."""
+    """Refuses a tool whose library decides when to offer it: everturn would always offer it to the model."""
     raise InvalidTool(
         f"The {library} tool {theirs.name!r} has {option}=, which only agents of that library use.",
         cure="Leave the tool out, or remove the option and decide in "
@@ -115,12 +115,12 @@ def _of_langchain(theirs: Any) -> Adopted:
 
 
 def _tool_call(theirs: Any, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
-    """As its models write one: so a tool is given the id of the call, if it asks for that."""
+    """A call in LangChain's form: with it, a tool gets the call's id if it wants that."""
     return {"type": "tool_call", "name": theirs.name, "args": dict(arguments), "id": context.call_id}
 
 
 def _is_async(theirs: Any) -> bool:
-    """Whether it has code of its own for that. What is sync runs in a thread of ours, which nobody has to wait for."""
+    """Whether the tool has its own async code. Sync tools run in everturn's threads, which can be abandoned."""
     if hasattr(theirs, "coroutine"):
         return theirs.coroutine is not None
     own = next((kind for kind in type(theirs).__mro__ if "_arun" in vars(kind)), None)
@@ -128,7 +128,7 @@ def _is_async(theirs: Any) -> bool:
 
 
 def _message(returned: Any) -> Any:
-    """What a ToolMessage says; a value that is none, as it is. Raises ToolFailed."""
+    """The content of a ToolMessage; other values unchanged. Raises ToolFailed."""
     if not _has(returned, "content", "status", "tool_call_id"):
         return returned
     if returned.status == "error":
@@ -163,14 +163,14 @@ def _of_openai(theirs: Any, deps: Any) -> Adopted:
 
 
 def _openai_context(tool: str, call_id: str, arguments: str, deps: Any) -> Any:
-    module = sys.modules.get(_OPENAI)  # their tool is made: so their library is loaded
+    module = sys.modules.get(_OPENAI)  # the tool exists, so its library is loaded
     if module is None:
         return None
     return module.ToolContext(context=deps, tool_name=tool, tool_call_id=call_id, tool_arguments=arguments)
 
 
 def _output(returned: Any) -> Any:
-    """Their pictures and files are Responses' own, under other names."""
+    """Converts the SDK's images and files to those of OpenAI's Responses, which have other names."""
     if isinstance(returned, list | tuple):
         return [_output(one) for one in returned]
     written = returned.model_dump(exclude_none=True) if isinstance(returned, BaseModel) else returned
@@ -211,7 +211,7 @@ def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
 
 
 def _run_context(theirs: Any, context: Any, deps: Any) -> Any:
-    """Their context as far as it says something outside of their agents: the call, and what the user's code needs."""
+    """A RunContext with what is known without an agent of pydantic-ai: the call, and the user's `deps`."""
     kind = sys.modules[_PYDANTIC_AI].RunContext
     known = {
         "deps": deps,
@@ -227,7 +227,7 @@ def _run_context(theirs: Any, context: Any, deps: Any) -> Any:
 
 
 def _failure(error: Exception) -> Exception:
-    """What they raise for the model to read, as ours for that."""
+    """Converts pydantic-ai's exceptions that the model should read to ToolFailed."""
     if type(error).__module__.partition(".")[0] != _PYDANTIC_AI:
         return error
     match type(error).__name__:
@@ -240,7 +240,7 @@ def _failure(error: Exception) -> Exception:
 
 
 def _takes_run_context(function: Any) -> bool:
-    """Whether its first parameter is one of theirs."""
+    """Whether its first parameter is a RunContext."""
     module = sys.modules.get(_PYDANTIC_AI)
     if module is None:
         return False

@@ -1,4 +1,4 @@
-"""The type that an agent's last reply is to have: its schema for the provider, and the reader of the reply."""
+"""The type that an agent's last reply must have: its schema for the provider, and the reader of the reply."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing_extensions import TypeVar
 from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, problems_in
 
 OutputT_co = TypeVar("OutputT_co", covariant=True, default=Any)
-"""What an agent's last reply is read as, for type checkers: its `output`. Any, if it has none."""
+"""For type checkers: the type of an agent's last reply, from `Agent(output=)`; Any if it has none."""
 
 WRAPPED = "result"
-"""Providers want an object at the top. A type that is none, such as a list, is the one property of one."""
+"""Providers want an object at the top. A type that is not one, such as a list, becomes its only property."""
 
 _FENCE = "```"
 
@@ -26,7 +26,7 @@ class InvalidOutput(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """`schema` is of type object, as providers want it, whatever the type is."""
+    """An output type. `schema` is always of type object, as providers want it."""
 
     adapter: TypeAdapter[Any]
     schema: dict[str, Any]
@@ -64,9 +64,9 @@ class Output:
 
 
 def _unfenced(text: str) -> str:
-    """What is in the text's one code block; the text itself if it is none.
+    """The content of the code block, if the whole text is one; else the text.
 
-    No regular expression: those that say this take minutes for a reply of empty lines."""
+    Without a regular expression: one would take minutes for a reply of empty lines."""
     first, opened, rest = text.strip().partition("\n")
     inner, closed, last = rest.rpartition("\n")
     fenced = opened and closed and first.rstrip() in (_FENCE, f"{_FENCE}json") and last.strip() == _FENCE

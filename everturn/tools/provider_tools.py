@@ -1,7 +1,7 @@
 """Tools that a provider defines and that its caller runs: a shell, a computer, an editor, an approval.
 
-Their definitions are raw dicts among an agent's tools. What is here says under which names a model calls them, and
-makes the tools that settle these calls: by a function of `handlers=`, else by whoever answers them.
+Their definitions are raw dicts among an agent's tools. This module says under which names a model calls
+them, and makes the tools that serve these calls: a function of `handlers=`, else whoever answers them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPENAI: Mapping[str, str] = {
     "computer": "computer",
     "computer_use_preview": "computer",
 }
-"""By the type of the definition, the name that its calls go by here."""
+"""The name of the calls here, by the type of the definition."""
 
 _IN_A_BROWSER: Final = (
     *("open_web_browser", "wait_5_seconds", "go_back", "go_forward", "search", "navigate", "click_at", "hover_at"),
@@ -48,13 +48,13 @@ Handler = Callable[..., Any]
 
 
 def called_as(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names under which a model calls what this definition has its caller run; none, if the provider runs it."""
+    """The names under which a model calls the tools of this definition; none if the provider runs them itself."""
     kind = item.get("type")
     if kind == "custom":
         inner = item.get("custom")
         name = (inner if isinstance(inner, Mapping) else item).get("name")
         return (name,) if isinstance(name, str) else ()
-    if kind == "builtin_function":  # Moonshot's: it runs them, once it is handed back what it asked with
+    if kind == "builtin_function":  # Moonshot's: it runs them after it gets its own arguments back
         inner = item.get("function")
         name = inner.get("name") if isinstance(inner, Mapping) else None
         return (name,) if isinstance(name, str) else ()
@@ -85,7 +85,7 @@ def in_a_browser(name: str) -> bool:
 
 
 def tools_of(raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Handler]) -> Iterator[Tool]:
-    """The tools that settle the calls of these, one for each name. Raises InvalidTool."""
+    """The tools that serve the calls of these, one for each name. Raises InvalidTool."""
     made: set[str] = set()
     for item in raw_tools:
         for name in called_as(item):
@@ -95,7 +95,7 @@ def tools_of(raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Hand
 
 
 def handler_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """What its handler may be called in `handlers=`: the name of its calls, its type, its type without the date."""
+    """The keys for its handler in `handlers=`: the name of its calls, its type, its type without the date."""
     names = called_as(item)
     if not names:
         return ()
@@ -106,7 +106,7 @@ def handler_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_handlers(agent: str, handlers: object, known: Sequence[str]) -> Mapping[str, Handler]:
-    """Raises InvalidAgent for what is no mapping, and for names that none of the agent's tools goes by."""
+    """Raises InvalidAgent if it is not a mapping, or has a name that none of the agent's tools has."""
     if not isinstance(handlers, Mapping):
         raise InvalidAgent(
             f"Agent {agent!r} has handlers={handlers!r}, of type {type(handlers).__name__}.",
@@ -132,7 +132,7 @@ def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None
             )
         return replace(handler, name=name, provider_tool=True)
     parameters = whatever_it_takes(handler, context_type=ToolContext) if parameters is None else parameters
-    with warnings.catch_warnings():  # the model is told what to send by the provider, and not by the signature
+    with warnings.catch_warnings():  # the provider tells the model what to send, so the signature need not
         warnings.simplefilter("ignore", UntypedParameter)
         made: Tool = tool(handler, name="handler", parameters=parameters)
     return replace(made, name=name, provider_tool=True)
@@ -169,7 +169,7 @@ def _handler(name: str, item: Mapping[str, Any], handlers: Mapping[str, Handler]
 
 
 def _is_for(key: str, name: str) -> bool:
-    """One of Gemini's functions is no handler of another."""
+    """A handler for one of Gemini's functions is not used for another."""
     return key == name or not in_a_browser(key)
 
 

@@ -19,10 +19,10 @@ PAGE_CHARS = 20_000
 MAX_PAGE_CHARS = 50_000
 
 PLACE_CHARS = 500
-"""Room that a page leaves for the line that says where it is."""
+"""Room on a page for its first line, which says its place in the result."""
 
 AROUND_CHARS = 100
-"""Shown on each side of what a search finds."""
+"""How many characters are shown on each side of a match."""
 
 
 def read_result_tool(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
@@ -53,7 +53,7 @@ def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
         result = artifacts.read(context.conversation_id, call_id)
     except Exception as error:
         context.log.warning("artifact.not_read", result=call_id, error=f"{type(error).__name__}: {error}")
-        # The model has no use for where it is, and users need not show it.
+        # Without the path: the model has no use for it, and users should not see it.
         raise ToolFailed(f"The result of {call_id!r} can't be read now.") from error
     if result is None:
         raise ToolFailed(
@@ -72,7 +72,7 @@ def _page(text: str, call_id: str, offset: int, limit: int) -> str:
 
 
 def _found(text: str, search: str, offset: int, limit: int) -> str:
-    """Each place with its offset and what is around it, until `limit` characters are full."""
+    """Each match with its offset and the text around it, up to `limit` characters."""
     # casefold() would move the offsets; lower() does so too, for a few letters only.
     lowered = text.lower() if len(text.lower()) == len(text) else text
     wanted = search.lower() if lowered is not text else search

@@ -1,4 +1,4 @@
-"""What a tool returned or raised, as what the model is told."""
+"""Turns what a tool returned or raised into what the model is told."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ NO_OUTPUT = "(no output)"
 an empty text."""
 
 FAILED = "It failed."
-"""For a failure that says nothing of itself."""
+"""For a failure without a message."""
 
 MAX_ERROR_CHARS = 2_000
 
 ERROR_SECONDS = 2.0
-"""How long an exception may take to say what it is."""
+"""How long an exception's `__str__` may take."""
 
 MAX_ITEMS = 100_000
-"""Of an iterator, which may never end. A list may have more: it has ended."""
+"""The most items of an iterator, which may never end. A list may have more."""
 
 
 def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     """What a tool returned, as parts: a text, an image, a document, a list of these, or anything else as compact JSON.
 
-    Content blocks as dicts, such as Anthropic's or MCP's `{"type": "image", ...}`, are what they mean; a result of
-    MCP's that says `isError` raises ToolFailed with its texts.
+    Content blocks as dicts, such as Anthropic's or MCP's `{"type": "image", ...}`, become parts; an MCP result with
+    `isError` raises ToolFailed with its texts.
     NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
     JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
-    iterator of more than 100,000 items, or one within an object; and for pictures and documents whose data is no
+    iterator of more than 100,000 items, or one within an object; and for images and documents whose data is not
     base64: a provider would refuse them in this request and all that follow.
     """
     if isinstance(value, Text | Image | Document | str):
@@ -66,7 +66,7 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
 
 
 def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:
-    """What content blocks say; None for a value that is something else. What is no block among them becomes JSON."""
+    """Content blocks as parts; None if the value has none. Other items among them become JSON."""
     found = parts_in(value)
     if found is None:
         return None
@@ -91,9 +91,9 @@ def to_json(value: Any) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """What the model is told of an exception: of ToolFailed its message exactly, of any other `TypeName: message`.
+    """What the model is told of an exception: ToolFailed's exact message; for any other, `TypeName: message`.
 
-    At most 2,000 characters of those others, and never a traceback.
+    The latter has at most 2,000 characters. Never a traceback.
     """
     try:
         message = mend(str(error))
@@ -106,7 +106,7 @@ def error_text(error: BaseException) -> str:
 
 
 async def safe_error_text(error: BaseException) -> str:
-    """`error_text` of a user's exception: its `__str__` is theirs, too, and may hang."""
+    """`error_text` of a user's exception, with a timeout: its `__str__` is the user's code, and may hang."""
     try:
         return await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
     except Exception:  # noqa: BLE001 - whatever goes wrong with its words, its name is left
@@ -132,7 +132,7 @@ def _plain(value: Any) -> Any:
 
 
 def _items(value: Iterator[Any]) -> list[Any]:
-    """Not pydantic's way, which counts to infinity in one go: no other thread would run until the memory is full."""
+    """The items as a list. Pydantic would read an endless iterator in one go, without letting another thread run."""
     items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
         raise ValueError(f"it has more than {MAX_ITEMS:,} items, or never ends: return a list of those that matter")
@@ -140,7 +140,7 @@ def _items(value: Iterator[Any]) -> list[Any]:
 
 
 def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
-    """One that pydantic would come upon, and go on with for ever if need be; None if there is none."""
+    """An iterator inside the value, which pydantic would read to its end, or for ever; None if there is none."""
     if isinstance(value, Iterator):
         return value
     inside: Iterable[Any] = ()
@@ -159,7 +159,7 @@ def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
     return None
 
 
-# Not pydantic's own to_json, which stops at the first lone surrogate.
+# Not pydantic's own to_json, which fails at a lone surrogate.
 _write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 

@@ -1,4 +1,4 @@
-"""Which of a tool's own exceptions pass, so that its call is worth another try."""
+"""Which of a tool's own exceptions are temporary failures, after which its call is retried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kinds = type[Exception] | tuple[type[Exception], ...]
 
 
 def kinds_of(given: Any) -> Any:
-    """As a tuple; what is none is for `check_retry` to refuse."""
+    """The exception types as a tuple. Does not check them: `check_retry` does."""
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 

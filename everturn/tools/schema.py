@@ -1,4 +1,4 @@
-"""The arguments of a tool: their JSON schema, and the check of what a model sent, from a function's signature."""
+"""The arguments of a tool, from a function's signature: their JSON schema, and the check of what a model sent."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class InvalidArguments(Exception):
 class ModelArguments:
     """Arguments described by a pydantic model.
 
-    `names` maps the model's fields to arguments, if they are called differently. `whole` is the parameter that
-    takes the model itself if a function has it as its only one.
+    `names` maps the model's fields to arguments, if their names differ. `whole`: the function's only parameter, if that
+    takes the model itself.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class ModelArguments:
     ) -> None:
         self.schema = object_schema(model)
         self.runs_user_code = runs_user_code(model.__pydantic_core_schema__)
-        """Whether validation does: a validator, a default's factory, a class of one's own."""
+        """Whether validation runs users' code: validators, default factories, classes of their own."""
         self._model = model
         self._names = names or {}
         self._by_name = names is not None
         self._whole = whole
 
     def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
-        """The arguments as Python values, defaults filled in; raises InvalidArguments. `context`: what validators find
+        """The arguments as Python values, defaults filled in; raises InvalidArguments. `context`: what validators get
         as `info.context`."""
         return self._values(self._parse(arguments, context))
 
@@ -61,8 +61,8 @@ class ModelArguments:
         return {self._whole: parsed} if self._whole is not None else self._values(parsed)
 
     def as_json(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
-        """The arguments as JSON of the types that they are checked against, by the function's own names. Defaults are
-        filled in, but for parameters at the end: those have them anyway. Raises InvalidArguments."""
+        """The checked arguments as JSON, by the function's own names. Defaults are filled in, except for parameters at
+        the end: the activity fills those in itself. Raises InvalidArguments."""
         parsed = self._parse(arguments, context)
         if self.order is None:
             return parsed.model_dump(mode="json", by_alias=True)
@@ -92,8 +92,8 @@ class ModelArguments:
     def _parse(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
         unknown = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
         try:
-            # As JSON, which they are: strict models then still take a date from a string. Encoded with "replace",
-            # for half an emoji (a lone surrogate) is no reason to refuse the rest.
+            # Validated as JSON: strict models then still accept a date as a string. Encoded with "replace": half an
+            # emoji (a lone surrogate) is no reason to refuse the rest.
             text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
             parsed = self._model.model_validate_json(text, context=context)
         except ValidationError as error:
@@ -107,10 +107,10 @@ class ModelArguments:
 
 
 class SchemaArguments:
-    """Arguments described by a JSON schema alone. Only names are checked here: who runs the tool checks the rest."""
+    """Arguments described by a JSON schema alone. Only names are checked here; the tool itself checks the rest."""
 
     order: tuple[str, ...] | None = None
-    """As for ModelArguments: not known."""
+    """As for ModelArguments; None, since the order is not known."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
@@ -156,7 +156,7 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     for name, text in parameter_texts.items():
         if name in arguments.schema["properties"]:
             arguments.schema["properties"][name].setdefault("description", text)
-    # A model that holds all the arguments speaks for the tool if the function has no docstring.
+    # If the function has no docstring, that of the model that holds all arguments describes the tool.
     described = arguments.schema.pop("description", "")
     return Signature(arguments=arguments, context_parameters=tuple(hidden), description=description or described)
 
@@ -168,7 +168,7 @@ _PYDANTICS_OWN = frozenset(
         *("timedelta", "tuple", "typed-dict", "typed-dict-field", "union", "uuid"),
     )
 )
-"""What pydantic's core checks without a word of anybody's Python."""
+"""The schema types that pydantic's core checks without running any Python code."""
 
 
 def runs_user_code(schema: Any) -> bool:
@@ -217,7 +217,7 @@ def _parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect
         raise InvalidTool(
             f"Tool {label} has no readable signature ({error}).", cure="Wrap it in a function with type hints."
         ) from error
-    # What a partial binds by name stays in its signature, as a default: the model must neither see nor set it.
+    # Arguments that a partial binds by name stay in its signature, as defaults: the model must not see or set them.
     bound = function.keywords if isinstance(function, partial) else {}
     for index, parameter in enumerate(signature.parameters.values()):
         if parameter.name in bound:
@@ -246,8 +246,8 @@ def _refuse(label: str, parameter: str, why: str, cure: str) -> NoReturn:
 def namespace_of(target: Any) -> dict[str, Any]:
     """The names that a function's annotations may use: its module's, and those of the functions around it.
 
-    Python keeps no locals for annotations written as strings, but while `def` and decorator run (and often when the
-    Agent is built) the functions around it are still on the stack.
+    Annotations written as strings don't keep the locals that they use. But while `def` and the decorator run, and often
+    when the Agent is built, the functions around it are still on the stack.
     """
     code = getattr(target, "__code__", None)
     names = dict(getattr(target, "__globals__", {}))
@@ -281,7 +281,7 @@ def _warn_untyped(parameter: inspect.Parameter, *, target: Any, label: str) -> N
     said = f"Tool {label}: the parameter {parameter.name!r} has no type, so a model can only guess what to send."
     likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
     cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
-    # The warning points to the function, whoever makes a tool of it.
+    # The warning points to the function, wherever the tool is made.
     code = getattr(target, "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code else ("everturn", 0)
     warnings.warn_explicit(UntypedParameter(f"{said} {cure}"), None, *place)
@@ -305,7 +305,7 @@ def mentions(annotation: Any, wanted: type) -> bool:
 
 
 def mentioned(annotation: Any, wanted: type) -> Any:
-    """The type, or the type of something, as the annotation has it: `ToolContext[Shop]`; None if it has it not."""
+    """The type as it is in the annotation, such as `ToolContext[Shop]`; None if it is not there."""
     origin = get_origin(annotation)
     if wanted in (annotation, origin):
         return annotation
@@ -359,7 +359,7 @@ def _build(
 
 
 def _culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any]) -> tuple[str, Exception] | None:
-    """The parameter that pydantic can't work with, and what it says: found by trying them one by one."""
+    """The parameter that pydantic can't handle, and its error: found by trying them one by one."""
     for name, parameter in parameters.items():
         try:
             object_schema(_build({name: parameter}, {"argument": name}, namespace=namespace))
@@ -369,7 +369,7 @@ def _culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any
 
 
 def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """One line for all of them, so that they can't crowd out what is missing."""
+    """One line for all unknown names, so that they can't crowd out the missing ones."""
     known = schema["properties"]
     unknown = [shortened_value(name) for name in arguments if name not in known]
     if not unknown:

@@ -44,29 +44,29 @@ Effect = Literal["idempotent", "read", "once"]
 """What running a tool twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`)."""
 
 RunsOn = Literal["worker", "client"]
-"""Who runs the tool: a worker, or whoever answers the call."""
+"""Who runs the tool: a worker, or the program that answers the call."""
 
 YesOrNo = bool | Awaitable[bool]
 Predicate = Callable[[dict[str, Any]], YesOrNo] | Callable[[dict[str, Any], ToolContext], YesOrNo]
-"""Whether a call needs a decision: given the arguments by name, after validation, with defaults filled in; and, if it
-takes a second one, the call's context."""
+"""Says whether a call needs a decision. Gets the validated arguments by name, with defaults filled in; and the
+call's context if it takes a second parameter."""
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 NO_TIMEOUT = timedelta.max
-"""Of a tool that the client runs, unless it has one: people take their time."""
+"""The default for a tool that the client runs: people take their time."""
 
 Local = bool | Literal["auto"]
-"""Whether it runs within its conversation's workflow task: with "auto", when its last runs were quick."""
+"""Whether a tool runs within its conversation's workflow task; "auto": if its last runs were quick."""
 
 LONGEST_LOCAL = timedelta(seconds=10)
-"""A local tool holds up its conversation's workflow task, and is run again with it when the worker is lost."""
+"""The longest timeout: a local tool holds up its workflow task, and runs again with it if the worker is lost."""
 
 DEFAULT_PATIENCE = timedelta(minutes=30)
 
 _PASSED_ON = ("needs_approval", "effect", "runs_on", "local")
 """Options of `tool` that are fields of Tool as they are."""
 
-# Their defaults let `Tool` alone mean a tool of any function.
+# Their defaults let a plain `Tool` mean a tool of any function.
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
 
@@ -75,11 +75,11 @@ _log = get_logger("everturn.tool")
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Tool(Generic[P, R]):
-    """A tool: what the model sees of it, how it is run, and the function itself, as callable as before.
+    """A tool: what the model sees of it, how it runs, and the function, which can still be called.
 
-    Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together; of a tool that runs on the
-    client, `timeout` is how long its answer is waited for. `function` is None if only the client has it. `module` is
-    where `tool` was called.
+    Made by `tool`, not by hand. `timeout` bounds one try, `patience` all tries together; for a tool that runs on
+    the client, `timeout` is how long the call waits for its answer. `function` is None if only the client has it.
+    `module` is where `tool` was called.
     """
 
     name: str
@@ -92,27 +92,27 @@ class Tool(Generic[P, R]):
     needs_approval: bool | Predicate = False
     effect: Effect = "idempotent"
     attaches: bool = False
-    """A further try of a call finds what an earlier one has begun, and sends nothing twice: tasks of MCP servers."""
+    """Whether a retry continues what an earlier try began, and sends nothing twice: tasks of MCP servers."""
     timeout: timedelta = DEFAULT_TIMEOUT
     patience: timedelta = DEFAULT_PATIENCE
     runs_on: RunsOn = "worker"
     local: Local | None = None
-    """None: as the agent says, or the worker."""
+    """None: as the agent says; if it does not, as the worker says."""
     retry: tuple[type[Exception], ...] = ()
-    """What it may raise that passes: its call is tried again, as for Retry."""
+    """Exception types of temporary failures: the call is retried, as for Retry."""
     options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
-    """What providers are told of it beside the rest."""
+    """Further options for providers."""
     module: str = ""
     agent: str = ""
     """The name of the agent that answers the calls, if it is one."""
     handoff: str = ""
     """The name of the agent that a call hands the conversation on to."""
     activity: UserActivity | None = None
-    """What runs in its place, if it is an activity of the user's own: see activity_tool."""
+    """The activity of the user's own that runs instead of a function: see activity_tool."""
     operation: NexusOperation | None = None
-    """The same, if it is a Nexus operation: see nexus_tool."""
+    """The Nexus operation that runs instead of a function: see nexus_tool."""
     provider_tool: bool = False
-    """The provider knows it: its definition is among the agent's raw tools, and no other goes to the model."""
+    """Whether the provider defines it: the model gets only the definition among the agent's raw tools."""
 
     def __post_init__(self) -> None:
         check_name(self.name, by_provider=self.provider_tool)
@@ -147,23 +147,23 @@ class Tool(Generic[P, R]):
 
     @property
     def is_function(self) -> bool:
-        """Whether a worker of everturn's runs it: it is no client's, no agent, no handoff, no activity of the user's
-        own and no Nexus operation."""
+        """Whether a worker of everturn's runs it as a function. False for tools that run on the client, agents,
+        handoffs, activities of the user's own and Nexus operations."""
         to_agent = self.agent or self.handoff
         return self.runs_on == "worker" and not to_agent and self.activity is None and self.operation is None
 
     @property
     def bounded(self) -> bool:
-        """Whether it has a time-out."""
+        """Whether it has a timeout."""
         return self.timeout < NO_TIMEOUT
 
     def check(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> dict[str, Any]:
         """The arguments by name, as Python values; raises InvalidArguments with a message for the model. `context`:
-        what pydantic's validators find as `info.context`."""
+        what pydantic's validators get as `info.context`."""
         return self.arguments.validate(arguments, context)
 
     async def checked(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> dict[str, Any]:
-        """As `check`; in a thread if there are validators of the user's own, which may block, or never end."""
+        """As `check`, but in a thread if there are validators of the user's own, which may block or never end."""
         try:
             if not self.arguments.runs_user_code:
                 return self.check(arguments, context)
@@ -206,7 +206,7 @@ class Tool(Generic[P, R]):
         """Run the function and give its result as parts.
 
         A sync function runs in a thread of `executor` (None: one that is shared), with the caller's context variables;
-        cancelling does not stop it. Raises InvalidArguments, TypeError for a result that a model can't be told,
+        cancelling does not stop it. Raises InvalidArguments, TypeError for a result that can't be sent to a model,
         TookTooLong after the tool's `timeout`, NoThread, and whatever the function raises.
         """
         function = cast("Callable[..., Any]", self._callable)
@@ -280,19 +280,19 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     - `name`, `description`: instead of the function's own name and docstring.
     - `parameters`: a JSON schema of type object, or a pydantic model, in place of the signature. The function gets the
-      arguments by name: of a schema as they came, with only their names checked; of a model as its fields are.
+      arguments by name: with a schema, unconverted, and only their names are checked; with a model, as its fields.
     - `needs_approval`: True, or a predicate, sync or async, that gets the dict of validated arguments, and the call's
-      ToolContext if it takes a second one.
+      ToolContext if it takes a second parameter.
     - `effect`: what running it twice would mean: nothing (`read`), the same as once (`idempotent`), or harm (`once`).
-    - `timeout`: of one try, 10 minutes unless given; with `runs_on="client"`, of the answer, and none unless given.
-    - `patience`: of all tries together, 30 minutes or, if that is longer, one timeout.
+    - `timeout`: of one try, by default 10 minutes; with `runs_on="client"`, for the answer, by default none.
+    - `patience`: of all tries together, by default 30 minutes or, if that is longer, one timeout.
     - `runs_on`: with `client`, no worker runs it; the call waits until somebody answers it.
     - `local`: run it within the conversation's own workflow task: quicker, for `read` tools that take a few seconds.
-      With "auto", when its last runs were quick, and for `idempotent` tools, too; False: never. Unless given, as its
+      With "auto", if its last runs were quick, and for `idempotent` tools, too; False: never. By default, as the
       agent says.
-    - `retry`: exception types of failures that pass, such as ConnectionError: tried again, as for `raise Retry()`.
-    - `options`: more that providers should know, such as ToolOptions(strict=True), or a dict of the same.
-    - `deps`: what another library's tool finds in its context: pydantic-ai's `ctx.deps`, OpenAI's `ctx.context`.
+    - `retry`: exception types of temporary failures, such as ConnectionError: retried, as for `raise Retry()`.
+    - `options`: further options for providers, such as ToolOptions(strict=True), or a dict of the same.
+    - `deps`: what another library's tool gets in its context: pydantic-ai's `ctx.deps`, OpenAI's `ctx.context`.
 
     Raises InvalidTool.
     """

@@ -24,12 +24,12 @@ class RetryPolicyLike(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class UserActivity:
-    """It is hosted with the agent if it has a function and no task queue of its own."""
+    """The agent's worker hosts it if it has a function and no task queue of its own."""
 
     name: str
     """Its type, as its worker knows it."""
     task_queue: str | None = None
-    """None: the agent's own."""
+    """None: the agent's task queue."""
     by_position: tuple[str, ...] | None = None
     """It takes the arguments by position, in this order; None: all of them as one object."""
     heartbeat_timeout: timedelta | None = None

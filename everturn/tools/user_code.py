@@ -1,13 +1,13 @@
-"""Runs what users wrote: tools, predicates, policies, validators, and what turns their values into words.
+"""Runs users' code: tools, predicates, policies, validators, and whatever turns their values into text.
 
 Such code may hang, block, die or lie. That must not harm the worker:
 
 - A sync function runs in a daemon thread, so that neither the event loop nor the end of the process waits for it. An
-  async one runs on the loop, in a task of its own: what it does to its task, it does to itself.
-- What it raises comes out as an Exception: a KeyboardInterrupt or a CancelledError of its own would be taken for
-  somebody else's, and end the worker or have a paid reply asked for again.
-- It has a time-out, which begins when the code does, since no call waits for a thread. After it, code that still runs
-  is abandoned: a thread can't be stopped, and a task may ignore that it is cancelled.
+  async one runs on the loop, in a task of its own, so that it can only harm that task.
+- Whatever it raises becomes an Exception. Its own KeyboardInterrupt or CancelledError would look like a real one: it
+  would end the worker, or a paid reply would be requested again.
+- It has a timeout, which begins when the code does, since no call waits for a thread. Code that runs longer is
+  abandoned: a thread can't be stopped, and a task may ignore that it is cancelled.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from everturn.logs import get_logger
 T = TypeVar("T")
 
 MOST_THREADS = 1_000
-"""Of one pool. Far more than a worker's calls at a time: what is beyond those is stuck in code that never ended."""
+"""The most threads of one pool. A worker runs far fewer calls at a time: the rest are stuck in code that never ends."""
 
 CLEAN_UP_SECONDS = 2.0
-"""How long an async function that is cancelled may go on: for its `finally`."""
+"""How long an async function may go on after it was cancelled, for its `finally`."""
 
 QUICK_SECONDS = 20.0
-"""For what only looks and decides: a predicate, a policy, a validator."""
+"""The timeout of code that only decides: a predicate, a policy, a validator."""
 
 _log = get_logger("everturn.worker")
 
 
 class TookTooLong(Exception):
-    """It ran for longer than its time-out, and was abandoned."""
+    """It ran for longer than its timeout, and was abandoned."""
 
     def __init__(self) -> None:
         super().__init__("it did not end in time")
@@ -53,9 +53,9 @@ class NoThread(Exception):
 
 
 class Threads(Executor):
-    """Daemon threads, one for each call that runs: an idle one is taken again, and nobody waits for a busy one.
+    """Daemon threads, one for each running call. Idle ones are used again; no call waits for a busy one.
 
-    `concurrent.futures` has none that a process could end without; see its `threading._register_atexit`.
+    A process can't exit before the threads of `concurrent.futures` end: see its `threading._register_atexit`.
     """
 
     def __init__(self, most: int = MOST_THREADS) -> None:
@@ -97,7 +97,7 @@ class Threads(Executor):
                 value = function()
             except BaseException as raised:  # noqa: BLE001 - whatever it is, it is the caller's to know
                 error = raised
-        with self._lock:  # before the caller knows, who may have the next call ready
+        with self._lock:  # before the caller gets the result: it may submit the next call at once
             if self._closed:
                 self._work.put(None)
             else:
@@ -108,7 +108,7 @@ class Threads(Executor):
             future.set_result(value)
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as the base has it
-        """Lets the idle ones go. Nobody waits for those that are at work."""
+        """Ends the idle threads. Does not wait for busy ones."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, 0
@@ -119,7 +119,7 @@ class Threads(Executor):
 _PLAIN = (str, int, float, bool, type(None))
 
 _threads = Threads()
-"""For what is not a tool: so that predicates can still be asked when tools have used up theirs."""
+"""For everything but tools: predicates can still run when tools have used up their own threads."""
 
 
 async def call(
@@ -129,7 +129,7 @@ async def call(
     finish: Callable[[Any], Any] | None = None,
     threads: Executor | None = None,
 ) -> Any:
-    """What the function returns, sync or async, after `finish` has converted it. Neither runs longer than `seconds`.
+    """Calls a sync or async function; returns its result as `finish` converts it. Both together take `seconds` at most.
 
     Both see the caller's context variables. Raises TookTooLong, NoThread, or whatever they raise, as an Exception;
     CancelledError only if the caller is cancelled.
@@ -147,7 +147,7 @@ async def call(
 
 
 async def in_thread(function: Callable[[], T], *, seconds: float | None = None) -> T:
-    """What a sync function returns, within QUICK_SECONDS unless it says otherwise; raises as `call` does."""
+    """Runs a sync function in a thread, for QUICK_SECONDS at most unless `seconds` is given. Raises as `call` does."""
     result: T = await call(function, seconds=QUICK_SECONDS if seconds is None else seconds)
     return result
 
@@ -161,7 +161,7 @@ async def _run(function: Callable[[], Any], finish: Callable[[Any], Any] | None,
     value = await _errors_only_of(function)
     if finish is None:
         return value
-    # Nothing of the user's converts these: a thread would cost more than the rest of the call.
+    # Converting these runs no user code, and a thread would cost more than the rest of the call.
     return finish(value) if type(value) in _PLAIN else await _in_a_thread(partial(finish, value), threads)
 
 
@@ -189,7 +189,7 @@ def _errors_only(function: Callable[[], Any]) -> Any:
 
 
 async def _errors_only_of(function: Callable[[], Awaitable[Any]]) -> Any:
-    """Here and not in `_result`: an event loop does not survive a task that raises KeyboardInterrupt or SystemExit."""
+    """Converts errors inside the task, not in `_result`: KeyboardInterrupt or SystemExit from a task ends the loop."""
     try:
         return await function()
     except (KeyboardInterrupt, SystemExit) as error:
@@ -220,9 +220,9 @@ _cancelled: set[asyncio.Task[Any]] = set()
 
 
 async def _ended(task: asyncio.Task[Any]) -> bool:
-    """Cancels what still runs, and says whether it has come to an end of its own: with a result, or an error.
+    """Cancels the task if it still runs. Returns whether it has ended by itself, with a result or an error.
 
-    One that does not end is taken out of asyncio's list: the loop would wait for it before it closes.
+    A task that does not end is removed from asyncio's list: the loop would wait for it before it closes.
     """
     if not task.done():
         _cancelled.add(task)

@@ -1,7 +1,7 @@
-"""Functions of the user's that are given a context if they take one: predicates, approvers, instructions.
+"""Calls functions of the user's with a context if they take one: predicates, approvers, instructions.
 
-A parameter that is annotated with the context's type gets it; else the next one by position, if it has no default:
-`lambda arguments, context: ...` is given it, `lambda arguments, limit=20: ...` is not.
+A parameter annotated with the context's type gets it. Else the next positional parameter without a default gets it:
+`lambda arguments, context: ...` gets it, `lambda arguments, limit=20: ...` does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from everturn.tools.given_schema import hidden_parameters
 
 
 def with_context(function: Callable[..., Any], *given: Any, context: Any) -> Callable[[], Any]:
-    """The function with what it is given, and the context if it takes it."""
+    """The function with its arguments bound, and the context, too, if it takes one."""
     by_name = _annotated(function, type(context))
     if by_name is not None:
         return partial(function, *given, **{by_name: context})
@@ -60,7 +60,7 @@ def _annotated(function: Callable[..., Any], context_type: type) -> str | None:
 
 
 def _takes_one_more(function: Callable[..., Any], count: int) -> bool:
-    """Whether it can't do without one more."""
+    """Whether it has a further positional parameter without a default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin's

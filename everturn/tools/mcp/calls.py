@@ -32,17 +32,17 @@ IDEMPOTENCY_KEY = "everturn/idempotencyKey"
 """In a call's `_meta`: the same for every try of it."""
 
 CONNECT_TRIES = 6
-"""For a run-once tool: as long as nothing was sent, it can be tried again here, and nowhere else."""
+"""The most attempts to send a run-once call. They are made here: only here it is known that nothing was sent."""
 FIRST_WAIT_SECONDS = 0.5
 
 _LATER = (408, 425, 429, 502, 503, 504)
-"""HTTP statuses of what is before a server, or of a server that has not begun."""
+"""HTTP statuses that say that the server has not begun with the request, often from a proxy."""
 
 ROUNDS = 30
-"""Of questions and answers in one try, with nobody asked."""
+"""The most rounds of questions in one try that stored answers can answer."""
 
 LONGEST_WAIT_SECONDS = 30.0
-"""Before a server that is away is asked again how far a task is."""
+"""The longest pause before a server that is away is asked about its task again."""
 
 CANCEL_SECONDS = 5.0
 
@@ -188,7 +188,7 @@ class ServerCall:
         self._context.heartbeat({name: value for name, value in said.items() if value is not None})
 
     async def _failed(self, connection: ServerConnection, error: MCPError, answers: Answers) -> str | None:
-        """Why it is worth another try, for nothing has run; None for one at once. Raises what it is otherwise."""
+        """Why to try again later, since nothing has run; None: try again at once. Raises the error otherwise."""
         from mcp import types
 
         from everturn.tools.mcp.transports import HTTP_STATUS, LOST, NOT_SENT, SESSION_GONE
@@ -216,7 +216,7 @@ class ServerCall:
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
 
     async def _refused(self, connection: ServerConnection, error: MCPError) -> str:
-        """By an HTTP status."""
+        """As `_failed`, for a refusal with an HTTP status."""
         status = (error.data or {}).get("status", 0)
         if status in _LATER:
             return error.message
@@ -230,7 +230,7 @@ class ServerCall:
         return OutcomeUnknown(text) if self._tool.effect == "once" else Retry(text)
 
     def _check_not_sent(self, why: str) -> None:
-        """Raises OutcomeUnknown for a call that a try before this one has sent, and that is to run once."""
+        """Raises OutcomeUnknown for a run-once call that an earlier try has sent."""
         if self._tool.effect == "once":
             raise OutcomeUnknown(f"{self._server.label} may have run the call: {why}.")
 
@@ -333,7 +333,7 @@ def _asks(result: Any) -> bool:
 
 
 def _questions(result: types.InputRequiredResult) -> dict[str, Elicitation]:
-    """Raises ToolFailed for what is no question to a person."""
+    """Raises ToolFailed for requests that are not questions to a person."""
     from mcp import types
 
     questions = {}

@@ -55,7 +55,7 @@ class ServerConnection:
         self._stop = asyncio.Event()
         self._running: dict[Running, None] = {}
         self._waiting = 0
-        """Questions that may be of more than one of the calls."""
+        """How many questions may belong to more than one call."""
         self._fewer = asyncio.Condition()
         self._why = ""
         self._owner = asyncio.create_task(self._hold())
@@ -182,7 +182,7 @@ class ServerConnection:
         return call.elicits(params)
 
     async def _only_one(self) -> Running | None:
-        """The call that asks: the one that is left when the others have ended, for it waits for us."""
+        """The call that asks. Waits until the others have ended: the one that asks can't end without its answer."""
         self._waiting += 1
         try:
             async with self._fewer:
@@ -193,7 +193,7 @@ class ServerConnection:
 
 
 class ServerConnections:
-    """A worker's, by what they depend on: servers of two agents that are alike share one."""
+    """A worker's connections, by `McpServer.place`: agents with the same server share one."""
 
     def __init__(self, *, on_change: Callable[[McpServer], None]) -> None:
         self._on_change = on_change
@@ -207,7 +207,7 @@ class ServerConnections:
         return found
 
     async def renew(self, connection: ServerConnection) -> None:
-        """It is of no use any more: the next who asks gets another one."""
+        """Closes a connection that is of no use any more: the next caller gets a new one."""
         if self._open.get(connection.server.place) is connection:
             del self._open[connection.server.place]
             await connection.close()

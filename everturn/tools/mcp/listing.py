@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession, types
 
 CONTEXT = "everturn context"
-"""No argument is called so."""
+"""The name that passes the call's context; no argument has it."""
 
 MAX_NAME_CHARS = 64
 MAX_TOOLS = 1_000
@@ -35,7 +35,7 @@ _log = get_logger("everturn.mcp")
 
 @dataclass(frozen=True)
 class ListedTool:
-    """A tool, as a call of it has to know it."""
+    """What a call needs to know about its tool."""
 
     name: str
     """The server's own."""
@@ -62,7 +62,7 @@ async def listed(session: ClientSession) -> list[types.Tool]:
 
 
 def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: tasks.Made = "never") -> tuple[Tool, ...]:
-    """The tools that the agent is to have. One that can't be one is left out, with a line in the log. `makes`: whether
+    """The tools that the agent gets. An unusable one is left out, with a line in the log. `makes`: whether
     the server makes tasks of calls."""
     wanted = [one for one in found if _allowed(server, one.name)]
     _warn_of_unknown(server, {one.name for one in found})
@@ -134,7 +134,7 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Too
 
 
 def _meaning(one: types.Tool) -> tuple[Effect, bool]:
-    """What running it twice means, and whether a person is asked. What a server does not say is not so."""
+    """What running it twice means, and whether it needs approval. A missing hint counts as false."""
     hints = one.annotations
     if hints is None:
         return "once", False

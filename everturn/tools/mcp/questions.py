@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from everturn.payloads import PersonsAnswer
 
 MAX_QUESTIONS = 20
-"""Of one call. A server that asks more asks without end."""
+"""The most questions of one call: a server that asks more might never stop."""
 
 Json = dict[str, Any]
 Action = Literal["accept", "decline", "cancel"]
@@ -45,7 +45,7 @@ class Elicitation:
 
     @property
     def key(self) -> str:
-        """By it, its answer is found when the server asks the same once more."""
+        """Identifies the question, so that its answer is found if the server asks it again."""
         written = json.dumps([self.message, self.form, self.url], sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -98,7 +98,7 @@ class Elicitation:
         try:
             problem = next(iter(Draft202012Validator(self.form).iter_errors(said)), None)
         except (SchemaError, TypeError, KeyError, AttributeError, RecursionError):
-            return  # the form is the server's own, and so is the check
+            return  # the form itself is invalid: leave the check to the server
         if problem:
             place = ".".join(map(str, problem.absolute_path))
             raise DoesNotFit(f"{place}: {problem.message}"[:500] if place else problem.message[:500])
@@ -107,25 +107,25 @@ class Elicitation:
 
 
 class Answers:
-    """What people have answered in one call, and what is asked now: handed from try to try of it."""
+    """The answers to a call's questions, and the open questions: each try of the call hands them to the next."""
 
     def __init__(self, left: Json | None = None) -> None:
         left = left or {}
         self.given: dict[str, Json] = dict(left.get("given") or {})
         """Answers as the server wants them, by the key of their question."""
         self.state: str | None = left.get("state")
-        """What the server gave us to remember for it."""
+        """The server's state, which the client sends back with the answers."""
         self.task: str | None = left.get("task")
-        """The task that the call has become, if it has: that one asks."""
+        """The id of the task that asks, if the call has become one."""
         self.open: dict[str, Elicitation] = {
             name: Elicitation(one["message"], one.get("form") or {}, one.get("url") or "")
             for name, one in (left.get("open") or {}).items()
         }
-        """What is asked now, by the server's name for it."""
+        """The open questions, by the server's names."""
 
     @classmethod
     def after(cls, answer: PersonsAnswer | None) -> Answers:
-        """With what a person said. Raises AsksPerson again if that does not fit, and for the next question."""
+        """The answers, with this one added. Raises AsksPerson again if it does not fit, and for the next question."""
         if answer is None:
             return cls()
         answers = cls(answer.left)
@@ -143,11 +143,11 @@ class Answers:
         return next((one for one in self.open.values() if one.key not in self.given), None)
 
     def responses(self) -> dict[str, Json]:
-        """To all that is asked now, by the server's names."""
+        """The answers to the open questions, by the server's names."""
         return {name: self.given[one.key] for name, one in self.open.items() if one.key in self.given}
 
     def asks(self, refused: str = "") -> AsksPerson:
-        """To be raised. Raises AsksTooMuch."""
+        """The exception that asks the next question, for the caller to raise. Raises AsksTooMuch."""
         question = self.next_question
         assert question is not None
         opened = {name: {"message": one.message, "form": one.form, "url": one.url} for name, one in self.open.items()}
@@ -188,7 +188,7 @@ def _kind(one: Any) -> str:
 
 
 def _fitting(form: Any, said: Any, text: str) -> Any:
-    """An answer to the only field: a text stays one, though it reads like a number; and people say yes."""
+    """Fits an answer to the only field: a text stays a text even if it looks like a number, and "yes" means true."""
     kind = form.get("type") if isinstance(form, dict) else None
     if kind == "string":
         return said if isinstance(said, str) else text

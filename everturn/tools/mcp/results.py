@@ -37,8 +37,8 @@ def _part(block: types.ContentBlock) -> Text | Image | Document:
 
 
 def _says(part: Text | Image | Document, structured: Any) -> bool:
-    """Servers write what is structured as a text, too, or the one of its fields that is for the model; and what is no
-    object they put into one, as its `result`."""
+    """Whether a part already says the structured content. Servers also write it, or its one field for the model, as a
+    text; and they wrap a value that is not an object as the `result` of one."""
     if not isinstance(part, Text):
         return False
     alone = structured.get("result") if isinstance(structured, dict) and structured.keys() == {"result"} else structured

@@ -23,7 +23,7 @@ SLOWEST_POLL_SECONDS = 30.0
 USUAL_POLL_SECONDS = 1.0
 
 MAX_ID_CHARS = 1_000
-"""Of a task: it goes along with each heartbeat."""
+"""The longest task id: every heartbeat carries it."""
 
 Made = Literal["never", "asked", "offered"]
 """Whether calls of a tool become tasks: never, if we ask for one (2025), or as the server likes (2026)."""
@@ -32,7 +32,7 @@ _anything: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class Memory(Protocol):
-    """What one try of a call leaves to the next, though the worker be killed in between."""
+    """What one try of a call keeps for the next, even if the worker is killed in between."""
 
     @property
     def task(self) -> str | None:
@@ -121,7 +121,7 @@ async def status(session: ClientSession, task_id: str) -> Task:
 
 
 async def result(session: ClientSession, task: Task) -> dict[str, Any]:
-    """Of one that is over, or that asks: then the server asks before it answers, in the way of before 2026. Raises
+    """The result of a task that is over. For one that asks, a server of before 2026 asks first, then answers. Raises
     TaskFailed."""
     from mcp import MCPError, types
 
