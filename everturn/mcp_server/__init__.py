@@ -1,1 +1,1 @@
-"""An MCP server whose tools are agents: what it is asked is a conversation, and all that it knows is in Temporal."""
+"""An MCP server whose tools are agents: each question starts a conversation, and all state is in Temporal."""

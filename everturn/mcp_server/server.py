@@ -29,18 +29,18 @@ from everturn.mcp_server import turns
 from everturn.mcp_server.turns import Reached
 
 IDEMPOTENCY_KEY = "everturn/idempotencyKey"
-"""In a call's `_meta`: whatever is called twice with the same one is done once."""
+"""In a call's `_meta`: two calls with the same key do their work once."""
 
 WAIT_SECONDS = 50.0
-"""Less than the minute after which many clients give a call up."""
+"""Less than the minute after which many clients give up on a call."""
 
 MAX_WAIT_SECONDS = 300.0
 MAX_EVENTS = 200
 
 QUIET_SECONDS = 1.0
-"""Nothing more has happened if nothing more is told for so long."""
+"""If no event comes for this long, the `events` tool returns what it has."""
 FIRST_SECONDS = 2.0
-"""The same, before anything is told; without a cursor there is something, and it is waited for as long as need be."""
+"""The least wait for the first event after a cursor. Without a cursor, events exist: the wait is MAX_WAIT_SECONDS."""
 
 STATELESS = "2026-07-28"
 """The protocol from which on a question ends the call, which is made again with the answer."""
@@ -48,7 +48,7 @@ STATELESS = "2026-07-28"
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 REPEATABLE = ToolAnnotations(idempotent_hint=True, destructive_hint=False)
 DECIDES = ToolAnnotations(idempotent_hint=True, destructive_hint=True)
-"""So that a client asks a person first: a model that approves its own calls is no approval."""
+"""With these hints, a client asks a person first: an approval is worth nothing if the model gives it to itself."""
 
 Id = Annotated[str, Field(description="The conversation's id, as `start` returned it.")]
 CallId = Annotated[str, Field(description="The id of a call in the status's `waiting`.")]
@@ -57,9 +57,9 @@ R = TypeVar("R")
 
 
 class AgentServer:
-    """Serves agents that workers host: it runs none itself, and holds no state of its own.
+    """Serves agents that workers host. It runs no agent itself, and holds no state of its own.
 
-    `agents`: their names, and what they are good for; each becomes a tool of its name. `decisions=False`: without
+    `agents`: their names and descriptions; each agent becomes a tool of its name. `decisions=False`: without the tools
     `approve`, `deny` and `answer`.
     """
 
@@ -211,7 +211,7 @@ class AgentServer:
 
 
 def _explained(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
-    """What it raises in everturn's own words reaches the caller in them."""
+    """Passes the messages of everturn's own errors on to the caller."""
 
     @wraps(function)
     async def explained(*args: Any, **arguments: Any) -> R:
@@ -253,7 +253,7 @@ def _result(reached: Reached) -> CallToolResult:
 
 
 async def _next(events: AsyncIterator[Event], *, seconds: float) -> Event | None:
-    """The next one; None if none comes in time, or ever."""
+    """The next event; None if none comes in time, or if there are no more."""
     try:
         async with asyncio.timeout(seconds):
             return await anext(events, None)

@@ -19,7 +19,7 @@ PATH: Final = "/mcp"
 
 
 def check_token(token: str | None, *, host: str) -> None:
-    """Raises InvalidSetting for a token that is too short, and for none if others can reach `host`."""
+    """Raises InvalidSetting for a token that is too short, and for a missing one if other machines can reach `host`."""
     if token is None and not is_loopback(host):
         raise InvalidSetting(
             f"Other machines can reach an MCP server at {host!r}, so it needs a token.",
@@ -34,7 +34,7 @@ def check_token(token: str | None, *, host: str) -> None:
 
 
 class Bearer:
-    """Lets requests through that have the token."""
+    """Lets only requests with the token through."""
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class Bearer:
 async def serve_http(
     server: AgentServer, bound: socket.socket, *, host: str, token: str | None, started: Callable[[], None]
 ) -> None:
-    """Until SIGINT or SIGTERM. `started` is called once, when it is ready."""
+    """Serves until SIGINT or SIGTERM. `started` is called once, when the server is ready."""
     app: ASGIApp = server.mcp.streamable_http_app(streamable_http_path=PATH, stateless_http=True, host=host)
     if token:
         app = Bearer(app, token=token)

@@ -19,7 +19,7 @@ FIRST_LOOK_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 2.0
 
 _SEPARATOR = " "
-"""Between a conversation's id and a call's, in the name of a question; the call's has none."""
+"""Separates a conversation's id from a call's in a question's name; a call's id does not contain it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Reached:
 
     @property
     def in_words(self) -> str:
-        """What a model is told of it."""
+        """What a model reads about it."""
         if self.text is not None:
             return self.text
         told = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
@@ -76,9 +76,9 @@ async def look(conversation: Conversation) -> Reached:
 
 
 async def settled(conversation: Conversation, *, seconds: float, say: Any = None) -> Reached:
-    """How far it has come once it is done, waits for a person or is stalled; or when the time is over.
+    """How far it has come once it is done, waits for a person or is stalled; or when the time is up.
 
-    `say`: told of each turn, such as a caller's progress."""
+    `say`: called for each turn, such as to report progress to the caller."""
     until, delay, turn = time.monotonic() + seconds, FIRST_LOOK_SECONDS, 0
     while True:
         try:
@@ -98,12 +98,12 @@ async def settled(conversation: Conversation, *, seconds: float, say: Any = None
 
 
 def question_name(conversation_id: str, one: WaitingCall) -> str:
-    """By it, the answer finds its call: no server remembers anything between the two."""
+    """The name leads the answer to its call: no server remembers anything between the two."""
     return f"{conversation_id}{_SEPARATOR}{one.call_id}"
 
 
 def question(agent: str, one: WaitingCall) -> tuple[str, dict[str, Any]]:
-    """What a person is asked about a waiting call, and the form of the answer."""
+    """The question to a person about a waiting call, and the form for the answer."""
     written = json.dumps(one.arguments, ensure_ascii=False)
     shown = written if len(written) <= 1_000 else written[:1_000] + "…"
     if one.needs == "answer":
@@ -118,7 +118,7 @@ def question(agent: str, one: WaitingCall) -> tuple[str, dict[str, Any]]:
 
 
 async def take_answer(client: Client, name: str, action: str, content: dict[str, Any]) -> None:
-    """Carries out what a person answered. A decision that somebody else has taken meanwhile stays as it is."""
+    """Carries out a person's answer. If somebody else has decided meanwhile, that decision stays."""
     conversation_id, _, call_id = name.rpartition(_SEPARATOR)
     conversation = client.conversation(conversation_id)
     note = str(content.get("note") or "") or None

@@ -1,4 +1,4 @@
-"""One reply, however it is asked for: in one answer, or in the background."""
+"""One reply, from a single answer or from a response in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everturn.records import Reply
 async def ask(
     request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None, kept: KeptId | None = None
 ) -> Reply:
-    """As `http.ask`. `kept`: where the id of a response in the background is kept for another try; without it, such a
+    """As `http.ask`. `kept`: holds the id of a response in the background for the next try. Without `kept`, such a
     response is cancelled if nobody waits for it any more."""
     if in_background(request):
         return await background.ask(request, kept=kept, on_delta=on_delta, on_start=on_start)

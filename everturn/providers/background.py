@@ -1,8 +1,8 @@
-"""Responses that OpenAI works on in the background (decision 0028): begun once, followed over broken connections, and
-picked up by another try, which knows the id.
+"""Responses that OpenAI works on in the background (decision 0028): begun once, read on after a broken connection, and
+picked up by the next try, which knows the id.
 
-A stream is taken up after the last event that came. OpenAI streams none that is more than five minutes old: then, as
-with a server that has no streams of these, the response is asked for now and again until it is final.
+A broken stream is resumed after the last event that came. OpenAI streams no response that is more than five minutes
+old: then, as with a server that can't stream such responses, the response is polled until it is final.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from everturn.sse import Event
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 30.0
 POLL_AFTER: Final = "openai-poll-after-ms"
-"""The header in which OpenAI says when to ask again."""
+"""The header in which OpenAI says when to poll again."""
 
 MOST_SILENT: Final = 3
-"""So many streams in a row may break without a new event: then the response is polled. So many polls may fail."""
+"""After this many streams in a row that broke without a new event, the response is polled. As many polls may fail."""
 
 BROKEN_SECONDS: Final = 0.5
-"""After a stream that broke without a new event."""
+"""The pause after a stream that broke without a new event."""
 
 CANCEL_SECONDS: Final = 5.0
 
 _NO_STREAM: Final = frozenset({400, 405, 406, 409, 415, 422, 501})
-"""Answers of a server that can't stream this response (any more), but may give it whole."""
+"""Status codes of a server that can't stream this response (any more), but may return it whole."""
 
 _ID: Final = re.compile(r"[\w:=-]{1,500}", re.ASCII)
 
@@ -52,18 +52,18 @@ _log = get_logger("everturn.turn")
 
 
 class KeptId(Protocol):
-    """The id of the response at hand, wherever another try finds it."""
+    """The id of the current response, kept in a place where the next try finds it."""
 
     @property
     def response_id(self) -> str:
-        """Empty if none was begun."""
+        """Empty if no response was begun."""
 
     async def keep(self, response_id: str) -> None: ...
     def forget(self) -> None: ...
 
 
 class _InMemory:
-    """For who asks once."""
+    """For callers that ask once, without another try."""
 
     def __init__(self) -> None:
         self.response_id = ""
@@ -78,7 +78,7 @@ class _InMemory:
 async def ask(
     request: Request, *, kept: KeptId | None = None, on_delta: OnDelta | None = None, on_start: OnStart | None = None
 ) -> Reply:
-    """The reply of a response that is begun, or picked up if `kept` has one. Raises as `http.ask`."""
+    """The reply of a response that is begun here, or picked up if `kept` has an id. Raises as `http.ask`."""
     if kept is None:
         kept = _InMemory()
         try:
@@ -90,8 +90,8 @@ async def ask(
 
 
 async def cancel(model: Model, response_id: str) -> None:
-    """Nobody waits for it any more, and nobody wants to pay for the rest. Raises nothing: it is only a kindness to the
-    account. To cancel one twice, or one that is over, changes nothing."""
+    """Cancels a response that nobody waits for, so that nobody pays for the rest. Raises nothing: the caller loses
+    only money if it fails. Cancelling a response twice, or one that has ended, changes nothing."""
     if not response_id:
         return
     try:
@@ -128,7 +128,7 @@ async def _reply(request: Request, kept: KeptId, on_delta: OnDelta | None, on_st
 
 
 class _Following:
-    """One try: a response, from where it is known to its end."""
+    """One try: follows a response until it ends."""
 
     def __init__(self, request: Request, kept: KeptId, on_delta: OnDelta | None) -> None:
         self.request = request
@@ -139,7 +139,7 @@ class _Following:
         self._keeping: asyncio.Task[None] | None = None
         self._streams = request.settings.stream
         self._silent = 0
-        """Streams in a row that broke without a new event."""
+        """How many streams in a row broke without a new event."""
         self._unanswered = 0
         self._is_final = False
         self._include = ["reasoning.encrypted_content", *includes(request)]
@@ -169,7 +169,7 @@ class _Following:
     # ------------------------------------------------------------ what is asked
 
     async def begin(self) -> None:
-        """Raises as http.ask, if it does not come so far that the response has an id."""
+        """Starts the response. Raises as http.ask if it fails before the response has an id."""
         it = self.prepared
         try:
             with lent() as client:
@@ -195,13 +195,13 @@ class _Following:
             await self._keeping
 
     async def forget(self) -> None:
-        """The response is over: the next try begins another one."""
+        """Drops the id of a response that has ended: the next try begins another one."""
         await self.kept_by_now()
         self._kept.forget()
 
     @property
     def over(self) -> bool:
-        """Nothing more comes, whether it could be read or not."""
+        """Whether nothing more will come, no matter if the response could be read."""
         return self.done or self._is_final
 
     @property
@@ -209,7 +209,7 @@ class _Following:
         return self.assembler.response_id or self._kept.response_id
 
     async def _stream_on(self) -> None:
-        """Takes the stream up after the last event that came; of a response that another try began, from its first."""
+        """Resumes the stream after its last event; if another try began the response, from its first event."""
         before = self.assembler.sequence
         self.assembler.resumed_after = before
         after = {"starting_after": before} if before >= 0 else {}
@@ -262,7 +262,7 @@ class _Following:
     # ------------------------------------------------------------ what is answered
 
     async def _take(self, answer: httpx.Response, *, stream: bool) -> None:
-        """An answer's events, or the response that it holds. `stream`: events were asked for."""
+        """Reads an answer's events, or the response that it holds. `stream`: events were asked for."""
         endpoint, content_type = self.prepared.endpoint, answer.headers.get("content-type", "").lower()
         if "event-stream" in content_type or (stream and "json" not in content_type):
             try:

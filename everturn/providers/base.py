@@ -1,4 +1,4 @@
-"""What every provider is given, and what it gives back. No Temporal in here."""
+"""What every provider takes and returns. No Temporal in here."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NO_RESULT: Final = "Error: this call has no result."
 """What the model reads for a call that was never answered. Servers refuse a call without a result."""
 
 UNPARSED: Final = "INVALID_JSON"
-"""The key under which a model reads arguments of its own that were no JSON object. Servers parse the arguments of
+"""The key under which a model sees arguments it wrote that were not a JSON object. Servers parse the arguments of
 past calls, and refuse the whole request if they can't."""
 
 MAX_PARTS: Final = 20_000
-"""Of one reply: texts, thoughts, calls and all else. Long ones have some hundreds."""
+"""Most parts of one reply: texts, thoughts, calls and all others. Long replies have some hundreds."""
 
 _MAX_CACHE_KEY_CHARS: Final = 64
 _MAX_NAMED_CHARS: Final = 500
@@ -50,7 +50,7 @@ class ToolSpec:
 
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-    """The tools as the model sees them. What a provider defines itself is among the raw tools."""
+    """The tools as the model sees them. Tools that a provider defines itself are among the raw tools."""
     return tuple(ToolSpec.of(tool) for tool in tools if not tool.provider_tool)
 
 
@@ -65,7 +65,7 @@ class Request:
     server_tools: Sequence[ServerTool] = ()
     """Tools that the provider runs on its own side."""
     raw_tools: Sequence[Mapping[str, Any]] = ()
-    """Provider dicts without a name of their own, passed through."""
+    """Provider dicts that have no class of ours, passed through."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     conversation_id: str | None = None
     output_schema: Mapping[str, Any] | None = None
@@ -73,9 +73,9 @@ class Request:
     conclude: bool = False
     """Tools are shown, since the transcript speaks of them, but may not be called."""
     as_given: bool = False
-    """The messages are pieces of a transcript: nothing is put in that would make them a whole one."""
+    """The messages are pieces of a transcript: nothing is added to complete them."""
     now: datetime | None = None
-    """By the provider's clock; None if that is not known."""
+    """The time by the provider's clock; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Delta:
 
 
 def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
-    """The reply's message, with its provider's name if a part holds what only that provider may see."""
+    """The reply's message. It has its provider's name if only that provider may see one of its parts."""
     if len(parts) > MAX_PARTS:
         raise InvalidReply(
             f"The reply of {request.model.name!r} is unusable: it holds {len(parts):,} parts, more than {MAX_PARTS:,}.",
@@ -101,7 +101,7 @@ OnDelta = Callable[[Delta], None]
 
 
 def tool_options(model: Model, tool: ToolSpec, *names: str, callers: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What is set of these options of a tool, as the provider has it; warns of the others."""
+    """The set ones of these options of a tool, in the provider's names; warns of the others."""
     known, unknown = tool.options.known_to(*names, callers=callers)
     for name in unknown:
         warn_unsupported(model, f"{name}= of the tool {tool.name!r}")
@@ -109,7 +109,7 @@ def tool_options(model: Model, tool: ToolSpec, *names: str, callers: tuple[str, 
 
 
 def warn_unsupported(model: Model, what: str, instead: str = "The request is sent without it.") -> None:
-    """Says that a setting has no effect with this model: `what` such as "stop"."""
+    """Warns that a setting has no effect with this model: `what` such as "stop"."""
     warnings.warn(UnsupportedParameter(f"{model.name} can't do {what}. {instead}"), stacklevel=3)
 
 
@@ -123,8 +123,8 @@ def refuse_server_tool(model: Model, tool: ServerTool, *, supported: Iterable[st
 
 
 def placeholder(part: Image | Document, why: str = "which this model can't be shown") -> str:
-    """What a text has in the place of a part that can't be sent: `[document: bill.pdf, which ...]`."""
-    # Of a `data:` URL the beginning only: the rest is the content.
+    """The text that stands in for a part that can't be sent: `[document: bill.pdf, which ...]`."""
+    # Only the beginning of a `data:` URL: the rest is the content.
     address = (part.url or "").partition(",")[0] if (part.url or "")[:5].lower() == "data:" else part.url
     named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
     named = named if len(named) <= _MAX_NAMED_CHARS else f"{named[:_MAX_NAMED_CHARS]}…"
@@ -132,18 +132,18 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
 
 
 def cache_key(conversation_id: str) -> str:
-    """OpenAI's prompt_cache_key, which is refused if it is longer."""
+    """OpenAI's prompt_cache_key: the conversation's id, or its hash if OpenAI would refuse the id as too long."""
     if len(conversation_id) <= _MAX_CACHE_KEY_CHARS:
         return conversation_id
     return hashlib.sha256(conversation_id.encode()).hexdigest()[:_MAX_CACHE_KEY_CHARS]
 
 
 class Memo(Generic[T]):
-    """What was made of a message, kept as long as the message lives.
+    """What a message was encoded to, kept as long as the message lives.
 
-    Messages are frozen, and a worker hands the same objects to every turn of a conversation: so a turn encodes its
-    delta only. Found by identity, because comparing long messages costs as much as encoding them. What is kept is
-    shared between requests: nobody may change it.
+    Messages are frozen, and a worker hands the same objects to every turn of a conversation, so each turn encodes only
+    its delta. Messages are found by identity, since comparing long ones costs as much as encoding them. Requests share
+    what is kept: nobody may change it.
     """
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class Memo(Generic[T]):
         return kept[1].get(variant) if kept is not None and kept[0]() is message else None
 
     def put(self, message: Message, variant: str, made: T) -> T:
-        """Keeps `made` for the message; `variant` tells apart what is made of one message for several providers."""
+        """Keeps `made` for the message; `variant` separates the encodings of one message for several providers."""
         key, keep = id(message), self._kept
         kept = keep.get(key)
         if kept is None or kept[0]() is not message:

@@ -1,4 +1,4 @@
-"""The ids of tool calls, if a provider gives none, or none that can be used."""
+"""The ids of tool calls, made here if a provider gives none or unusable ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 
 
 def call_ids(given: Iterable[str], messages: Sequence[Message], *, response_id: str) -> list[tuple[str, str | None]]:
-    """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` if that is another.
+    """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` if that is different.
 
-    Each call_id is new in the conversation that `messages` holds, and the same however often the reply is read.
-    An empty id is one that was not given. Of calls that share an id, the first keeps it. One that we make is the
-    response's own, if the provider names that: a conversation that is started anew under its old id would else have
+    Each call_id is new in the conversation that `messages` holds, and is the same each time the reply is read. An empty
+    id means that none was given. If calls share an id, the first keeps it. An id that we make contains the response's
+    own, if the provider gives one: otherwise a conversation that is started again under its old id would get
     the idempotency keys of the one before.
     """
     mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""

@@ -1,6 +1,6 @@
-"""The providers: one table row each, and how a model's name becomes an address and a key.
+"""The providers: one table row each, and how a model's name leads to an address and a key.
 
-Another server that speaks a known protocol is another row. A protocol of its own is a module beside `openai_chat`.
+Another server that speaks a known protocol is another row. A new protocol is a module beside `openai_chat`.
 """
 
 from __future__ import annotations
@@ -26,58 +26,58 @@ class Dialect:
     """How a server's Chat Completions differ from OpenAI's."""
 
     max_tokens: str = "max_tokens"
-    """The field that bounds the output."""
+    """The field that limits the output."""
     required: str = "required"
-    """How `tool_choice='required'` is spelt; 'auto' if the server can't be forced, to a named tool neither."""
+    """How `tool_choice='required'` is spelt; 'auto' if the server can't be forced to call any tool, or a named one."""
     parallel: bool = True
-    """Whether parallel_tool_calls is heeded."""
+    """Whether the server obeys parallel_tool_calls."""
     no_effort: Literal["reasoning_effort", "thinking"] = "reasoning_effort"
     """Which field turns reasoning off."""
     stream_usage: bool = True
-    """Whether stream_options.include_usage may be sent; if not, usage comes unasked."""
+    """Whether stream_options.include_usage may be sent; if not, the server sends usage unasked."""
     reasoning_field: str = ""
-    """Where an assistant's thoughts go back with its tool calls; empty: where they came, if in a field at all."""
+    """The field in which thoughts go back with the tool calls; empty: the field that they came in, if any."""
     thinking_blocks: bool = False
-    """Whether thoughts are blocks of a message's content, to and fro."""
+    """Whether thoughts are blocks of a message's content, in requests and in replies."""
     reasoning_required: bool = False
-    """Whether that field must be there, at least empty."""
+    """Whether the reasoning field has to be there, even if it is empty."""
     user_after_tool: bool = True
     """Whether a user message may follow a tool message directly."""
     strict_tools: bool = False
-    """Whether a function's `strict` is known, and refused by none of its servers."""
+    """Whether each of its servers accepts a function's `strict`."""
     call_id: re.Pattern[str] | None = None
-    """What the ids of calls have to look like; others are replaced on the wire."""
+    """The pattern that ids of calls have to match; other ids are replaced in the request."""
     output: Literal["json_schema", "json_object", "words"] = "json_schema"
-    """How the server is held to an output's schema. If it can't be, the model is told of it in words."""
+    """How the server is made to follow an output's schema. If it can't be, the model reads the schema as text."""
     files: Literal["none", "data", "data_or_url", "document_url"] = "none"
-    """How a user's message holds files: not; as `file` with data, or with a URL too; as Mistral's `document_url`."""
+    """How a user's message holds files: not; as `file` with data, or also with a URL; as Mistral's `document_url`."""
     images: bool = False
-    """Whether an assistant's message holds the pictures that it made, as `images`."""
+    """Whether an assistant's message holds the pictures that the model made, as `images`."""
     sounds: bool = False
-    """Whether it holds sounds as `input_audio`. Which model hears them is for its user to know."""
+    """Whether a user's message holds sounds as `input_audio`. The user has to know which models can hear them."""
     cache_key: bool = False
     """Whether prompt_cache_key says which requests share a prefix."""
     server_tools: tuple[tuple[str, str], ...] = ()
-    """The tools that the server runs: our class's name, and the `type` that it goes by."""
+    """The tools that the server runs: the name of our class, and the `type` in the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """How a server's Responses differ from each other's."""
+    """How the servers of the Responses protocol differ from each other."""
 
     server_tools: Literal["openai", "xai", "none"] = "none"
-    """Whose tools the server runs, in whose spelling."""
+    """Whose server tools these are, and in whose spelling."""
     instructions: bool = True
     """Whether the instructions have a field of their own; if not, they are the first system message."""
     reasoning_leads: bool = False
-    """Whether a reasoning is refused unless something that it led to follows."""
+    """Whether a reasoning is refused if nothing that it led to follows."""
     background: bool = False
-    """Whether a response can be worked on in the background, and picked up by its id."""
+    """Whether a response can run in the background, and be picked up by its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One provider. `keys`: the variables that may hold its key, in order; none means that it takes no key."""
+    """One provider. `keys`: the variables that may hold its key, in order; with no names, it takes no key."""
 
     protocol: ProtocolName = "openai_chat"
     base_url: str | None = None
@@ -87,7 +87,7 @@ class Row:
     dialect: Dialect = Dialect()
     responses: ResponsesDialect = ResponsesDialect()
     key_optional: bool = False
-    """Whether its server may take no key: none set is then no error before the server says so."""
+    """Whether its server may work without a key: a missing key is then an error only if the server says so."""
 
 
 # OpenAI refuses ids of more than 40 characters, Mistral any but 9 letters and digits. Ids of other servers that
@@ -194,7 +194,7 @@ class ModelEndpoint:
     base_url: str
     key: SecretStr | None = field(default=None, repr=False)
     key_env: str = ""
-    """The variable that holds the key, or would; empty if the provider takes none."""
+    """The variable that holds the key, or should; empty if the provider takes none."""
 
     @property
     def host(self) -> str:
@@ -227,7 +227,7 @@ def row_of(provider: str) -> Row:
 
 
 def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:
-    """Where to ask `model`, as this process is set up now.
+    """Where to ask `model`, by this process's environment now.
 
     Raises InvalidModel, InvalidSetting (no base URL, or one that is none), KeyMissing, KeyRefused (not a key).
     """
@@ -262,7 +262,7 @@ def address_variable(provider: str) -> str:
 
 
 def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """The base URL, and whether it is another than the provider's own."""
+    """The base URL, and whether it differs from the provider's own."""
     variable = address_variable(model.provider)
     also = _ADDRESS_ALSO.get(model.provider, variable)
     given = model.base_url or environ.get(variable, "").strip() or environ.get(also, "").strip()
@@ -281,7 +281,7 @@ def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[st
 
 
 def _azure_url(url: str, deployment: str) -> str:
-    """Azure's address as people have it: with /openai/v1, with /openai/deployments/NAME?api-version=, or the host's.
+    """Azure's address from any form in use: /openai/v1, /openai/deployments/NAME?api-version=, or just the host.
 
     If a path ends with /deployments, the model's name is the deployment's.
     """

@@ -1,4 +1,4 @@
-"""The provider's time, by the Date headers of its answers: when what it keeps expires. A worker's own may be wrong."""
+"""The provider's clock, from its answers' Date headers: it decides what has expired, as a worker's may be wrong."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from everturn.providers.failures import http_date
 _MOST_ENDPOINTS: Final = 256
 
 _told: dict[str, tuple[datetime, float]] = {}
-"""By base URL: the Date of the latest answer, and when it came by time.monotonic(), which nobody sets."""
+"""By base URL: the Date of the latest answer, and its arrival by time.monotonic(), which nobody can set."""
 
 
 def heard(endpoint: ModelEndpoint, headers: Mapping[str, str]) -> None:
-    """Remembers the time that an answer with these headers tells, an error's included."""
+    """Remembers the time in an answer's headers; errors count too."""
     if date := http_date(headers.get("date", "")):
         _told.pop(endpoint.base_url, None)
         _told[endpoint.base_url] = date, time.monotonic()
@@ -26,6 +26,6 @@ def heard(endpoint: ModelEndpoint, headers: Mapping[str, str]) -> None:
 
 
 def now_at(endpoint: ModelEndpoint) -> datetime | None:
-    """The time there; None if no answer has told it to this process yet."""
+    """The time there; None if this process has had no answer with a time yet."""
     told = _told.get(endpoint.base_url)
     return told[0] + timedelta(seconds=time.monotonic() - told[1]) if told else None

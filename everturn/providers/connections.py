@@ -1,4 +1,4 @@
-"""The connections to models that one process and event loop shares."""
+"""The connections to models, shared within one process and event loop."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class _NoCookies(httpx.Cookies):
 
 
 class _Client(httpx.AsyncClient):
-    """Keeps no cookies: what an answer sets would go out with the requests of all other conversations and keys. And to
-    look for some takes a tenth of a request."""
+    """Keeps no cookies: one answer's cookies would go out with the requests of all other conversations and keys. And
+    looking for cookies takes a tenth of a request's time."""
 
     _none = _NoCookies()
 
@@ -91,9 +91,9 @@ def lent() -> contextlib.AbstractContextManager[httpx.AsyncClient]:
 async def answered(
     client: httpx.AsyncClient, method: str, url: str, *, headers: httpx.Headers, content: bytes = b""
 ) -> AsyncIterator[httpx.Response]:
-    """The answer to a request, to be read inside. The headers go out as they are, with the host and the length."""
-    # Not client.stream(): for each request, it reads the address anew, and puts headers, cookies and parameters
-    # together.
+    """The answer to a request, to be read inside the block. The headers are sent as given, plus host and length."""
+    # Not client.stream(): for each request, that parses the address again, and merges headers, cookies and
+    # parameters.
     request = httpx.Request(method, _url(url), headers=headers, content=content)
     answer = await client.send(request, stream=True)
     try:

@@ -1,7 +1,7 @@
 """The bytes of an answer, decompressed in pieces of bounded size.
 
-httpx gives a piece of an answer decompressed as a whole, in as many layers as its header names: 58 KB can become
-gigabytes before anybody counts them. So the bytes are taken as they came, and decompressed here, one layer only.
+httpx decompresses a piece of an answer as a whole, through as many layers as the header names: 58 KB can become
+gigabytes before anybody counts them. So we take the raw bytes, and decompress them here, one layer only.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ PIECE_BYTES: Final = 64 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _MEMBER: Final = b"\x1f\x8b"
 MAX_MEMBERS: Final = 1000
-"""Of one gzip body. An empty one has 20 bytes, and costs as much as a long one."""
+"""Most members of one gzip body. An empty member has 20 bytes, and costs as much as a long one."""
 
 _COMPRESSED: Final = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "bzip2", "xz", "lzma")
 """Other words in the header, such as identity or utf-8, are ignored: some gateways write them."""
 
 
 class UnknownEncoding(Exception):
-    """The answer is compressed in a way that was not asked for. The message says how."""
+    """The answer is compressed in a way that we did not ask for. The message says how."""
 
 
 class UnreadableBody(Exception):
-    """The bytes are not what the header says."""
+    """The bytes do not have the encoding that the header names."""
 
 
 class Decompressor(Protocol):
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """The bytes that `data` stands for, in pieces of at most PIECE_BYTES. Raises UnreadableBody."""
+        """`data` decompressed, in pieces of at most PIECE_BYTES. Raises UnreadableBody."""
 
 
 def decoder_of(headers: Mapping[str, str]) -> Decompressor:
-    """What reads the body of an answer with these headers. Raises UnknownEncoding."""
+    """The decompressor for the body of an answer with these headers. Raises UnknownEncoding."""
     said = [word.strip().lower() for word in headers.get("content-encoding", "").split(",")]
     layers = [word for word in said if word in _COMPRESSED]
     if len(layers) > 1:

@@ -1,4 +1,4 @@
-"""What a provider says of a reply as a whole: the model that answered, the tier that served it, why it was filtered."""
+"""What a provider says about a reply as a whole: the model that answered, the tier, why it was filtered."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SERVICE_TIER: Final = "service_tier"
 
 
 def details_of(model: Model, *, served_by: object, tier: object, **said: Any) -> dict[str, Any]:
-    """`model` if another answered than was asked for (a dated version, a fallback), `service_tier`, and what else is
-    `said`, under the provider's own names. What is empty is left out: each field costs history bytes."""
+    """`model` if it differs from the one asked for (a dated version, a fallback), `service_tier`, and whatever else is
+    `said`, under the provider's own names. Empty values are left out: each field costs history bytes."""
     name = a_str(served_by).removeprefix("models/")
     found = {MODEL: name if name != model.model.removeprefix("models/") else "", SERVICE_TIER: a_str(tier), **said}
     kept: dict[str, Any] = mended({name: value for name, value in found.items() if value not in (None, "", [], {})})

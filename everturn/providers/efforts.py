@@ -1,7 +1,7 @@
-"""Which reasoning efforts a model takes. A level that it does not know is a 400, as is every later request with it.
+"""Which reasoning efforts a model takes. An unknown level is a 400, in this request and every later one.
 
-By provider, then by the model's name: the first row that matches counts. A model without a row is asked for what was
-set. Sources, 2026: models.dev (`reasoning_options`), the vendors' pages on reasoning, and their error texts, such as
+By provider, then by the model's name: the first row that matches counts. For a model without a row, the level is sent
+as it was set. Sources, 2026: models.dev (`reasoning_options`), the vendors' pages on reasoning, and their errors, like
 "Unsupported value: 'minimal' is not supported with the 'gpt-5.1' model". Anthropic's levels are in
 `anthropic_messages/options.py`, beside the budgets of its older models; those of Gemini 2.5 are in `gemini/request.py`.
 """
@@ -20,7 +20,7 @@ _Rows = tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
 
 
 def _rows(*rows: tuple[str, str]) -> _Rows:
-    """Patterns of names, each with its levels in one text; without any, the model takes no effort at all."""
+    """Patterns of names, each with its levels in one text; an empty text means that the model takes no effort."""
     return tuple((re.compile(pattern), tuple(levels.split())) for pattern, levels in rows)
 
 
@@ -71,7 +71,7 @@ _LEVELS: Final[Mapping[str, _Rows]] = {
 
 
 def nearest_effort(model: Model, effort: str) -> str | None:
-    """The level to ask for: the model's nearest, and of two equally near the higher. Only 'none' becomes 'none'.
+    """The level to ask for: the model's nearest; if two are equally near, the higher. Only 'none' becomes 'none'.
 
     None, with a warning (UnsupportedParameter), if the model takes no effort at all.
     """

@@ -1,4 +1,4 @@
-"""What belongs to one event loop, and can't be used from another: connections, and what waits."""
+"""Objects that belong to one event loop and can't be used from another: connections, and waiting calls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def of_this_loop(kept: dict[asyncio.AbstractEventLoop, T], make: Callable[[], T]) -> T:
-    """What is `kept` for the loop that runs here; it is made if there is nothing yet. What closed loops had is
-    dropped: nothing could use it any more, nor close it."""
+    """The object in `kept` for the running event loop; it is made if there is none yet. The objects of closed loops are
+    dropped: nothing could use or close them any more."""
     loop = asyncio.get_running_loop()
     if loop not in kept:
         for other in [*kept]:

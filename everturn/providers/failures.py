@@ -1,4 +1,4 @@
-"""One table from what a provider answered, or failed to, to our errors: whether to ask again, when, and the cure."""
+"""One table from a provider's answer, or its lack, to our errors: whether to ask again, when, and the cure."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MAX_SENTENCE_CHARS = 500
 
 
 class ErrorInReply(Exception):
-    """An error object where a reply was due: in a stream, or with status 200. `body` is the object as received.
+    """An error object in place of a reply: in a stream, or with status 200. `body` is the object as received.
 
-    Protocols raise it; the transport puts it through `of_response`, because it knows what must not be quoted.
+    Protocols raise it. The transport passes it to `of_response`, because it knows what must not be quoted.
     """
 
     def __init__(self, body: object) -> None:
@@ -50,7 +50,7 @@ class _Said:
     codes: frozenset[str] = frozenset()
     """Its type and codes, lower-case."""
     status: int | None = None
-    """A status in the body itself: all there is when the error comes in the middle of a stream."""
+    """A status in the body itself: the only one if the error comes in the middle of a stream."""
     retry_after: float | None = None
     request_id: str | None = None
 
@@ -126,14 +126,14 @@ _STATUS_OF |= dict.fromkeys(
     400,
 )
 _ITEM_WORDS = re.compile(r"items are not persisted when `?store|^item with id .{0,200} not found", re.I)
-"""OpenAI's Responses, with 404: an item of the input names what nobody stored."""
+"""OpenAI's Responses, with 404: an item of the input names something that was never stored."""
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "cf-ray")
 
 
 def of_response(
     endpoint: ModelEndpoint, *, status: int, headers: Mapping[str, str], body: bytes | object
 ) -> ProviderError:
-    """The error for an answer that is none.
+    """The error for an answer that is not a reply.
 
     `headers` by lower-case names, or httpx's own. `body`: the bytes as received, or what ErrorInReply carries.
     """
@@ -157,7 +157,7 @@ def of_response(
 
 
 def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.InvalidURL) -> ProviderError:
-    """The error for a request that got no answer, or half of one."""
+    """The error for a request that got no answer, or only a part of one."""
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         what = "did not accept a connection in time"
     elif isinstance(error, httpx.TimeoutException):
@@ -177,7 +177,7 @@ def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.Invalid
 def not_the_protocol(
     endpoint: ModelEndpoint, what: str, *, status: int | None = None, body: bytes = b""
 ) -> InvalidReply:
-    """The error for an answer that can't be read. `what` says why; of `body`, the beginning is quoted."""
+    """The error for an answer that can't be read. `what` says why; the beginning of `body` is quoted."""
     begins = _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]
     return InvalidReply(
         f"The reply of {endpoint.model!r} is unusable: {what}{f'; it begins {begins!r}' if begins else ''}.",
@@ -206,7 +206,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
 
 
 def http_date(text: str) -> datetime | None:
-    """The time that a header tells (RFC 9110, 5.6.7); None if it can't be read."""
+    """The time in a header (RFC 9110, 5.6.7); None if it can't be read."""
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, IndexError, TypeError, OverflowError):
@@ -259,7 +259,7 @@ def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> st
 
 
 def _read(body: object) -> _Said:
-    """What the body says, in any of the shapes that providers, gateways and proxies give to errors."""
+    """What the body says, in any shape that providers, gateways and proxies give to errors."""
     if isinstance(body, bytes):
         text = body[: 64 * 1024].decode("utf-8", "replace")
         try:
@@ -302,8 +302,8 @@ def _status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
 
 
 def _google(details: list[Any]) -> tuple[frozenset[str], float | None]:
-    """What Google's details say: codes, and seconds to wait ("34.4s"). A day's quota gets a code of its own, for no
-    wait that a RetryInfo asks for brings it back."""
+    """What Google's details say: codes, and seconds to wait ("34.4s"). A day's quota gets a code of its own: it does
+    not come back after the wait that a RetryInfo asks for."""
     fields = [a_dict(detail) for detail in details]
     codes = {a_str(detail.get("reason")).lower() for detail in fields} - {""}
     violations = [a_dict(item) for detail in fields for item in a_list(detail.get("violations"))]

@@ -33,7 +33,7 @@ async def generate(
     output: Any = None,
     on_delta: OnDelta | None = None,
 ) -> Reply:
-    """One reply. Its tool calls are returned, and not run.
+    """One reply. Its tool calls are returned, not run.
 
     `messages`: a user's text, a message, or a transcript, in which a Reply stands for its message, and pairs for the
     results of its calls: `[*messages, reply, *((call, run(call)) for call in reply.tool_calls)]`. `tools` and `output`:
@@ -117,7 +117,7 @@ def generate_sync(
 
 
 def _transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]:
-    """Raises InvalidSetting for what is no message, and for a result that nothing asked for."""
+    """Raises InvalidSetting for anything that is not a message, and for a result without a call."""
     if isinstance(messages, str | Message):
         messages = [messages]
     if not isinstance(messages, Iterable):
@@ -164,7 +164,7 @@ def _said(messages: Iterable[Said]) -> Iterator[Message]:
 
 
 def _result(call: ToolCall, result: Any) -> ToolResult:
-    """What came of a call, as the model is told. Raises InvalidSetting for what it can't be told."""
+    """A call's result, as the model reads it. Raises InvalidSetting for a value that can't be shown to it."""
     from everturn.tools.results import error_text, to_parts
 
     if isinstance(result, ToolResult):

@@ -1,4 +1,4 @@
-"""The transport: one request, sent once, over connections that a process shares. Who retries is Temporal."""
+"""The transport: one request, sent once, over connections that a process shares. Temporal does the retries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OnStart = Callable[[Callable[[], Usage]], None]
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 1024 * 1024
 EXTRA_HEADERS: Final = "extra_headers"
-"""In ModelSettings(extra=): headers, such as anthropic-beta. They are written into histories: no place for a key."""
+"""In ModelSettings(extra=): headers, such as anthropic-beta. Histories store them, so they must not hold a key."""
 _COMMON: Final = {
     "Accept": "*/*",
     "Connection": "keep-alive",
@@ -47,7 +47,7 @@ _COMMON: Final = {
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]{1,200}", re.ASCII)
 _OURS: Final = frozenset({"content-length", "transfer-encoding"})
 _END_SECONDS: Final = 1.0
-"""How long a stream that said its last word may take to end, so that its connection can serve again."""
+"""How long a stream may take to end after its last event, so that its connection can be used again."""
 
 
 class Assembler(Protocol):
@@ -64,7 +64,7 @@ class Assembler(Protocol):
 
 
 class WireProtocol(Protocol):
-    """What the module of a protocol gives: pure functions, and an Assembler for its streams.
+    """The contents of a protocol's module: pure functions, and an Assembler for its streams.
 
     Reading raises InvalidReply, or failures.ErrorInReply if the answer is an error.
     """
@@ -84,7 +84,7 @@ PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request as it goes out."""
+    """A request, encoded and ready to be sent."""
 
     endpoint: ModelEndpoint
     protocol: WireProtocol
@@ -110,7 +110,7 @@ def prepared(request: Request) -> Prepared:
 
 @functools.lru_cache(maxsize=256)
 def _headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
-    """Nobody may change them: each request gets a copy."""
+    """The headers, shared by requests: nobody may change them; each request gets a copy."""
     headers = httpx.Headers({**_COMMON, **dict(extra)})
     headers.update({**dict(own), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
     return headers
@@ -118,7 +118,7 @@ def _headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...
 
 @contextlib.contextmanager
 def explained(endpoint: ModelEndpoint) -> Iterator[None]:
-    """What goes wrong inside, as a ProviderError."""
+    """Turns an error raised inside the block into a ProviderError."""
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -129,10 +129,10 @@ def explained(endpoint: ModelEndpoint) -> Iterator[None]:
 
 
 async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None) -> Reply:
-    """One reply, of one answer. `on_delta` is called with each piece of text as it comes, if settings.stream is on; and
-    `on_start`, when the stream begins, with what says how much was used so far.
+    """One reply, from one answer. `on_delta` is called with each piece of text as it comes, if settings.stream is on.
+    `on_start` is called when the stream begins, with a function that returns the usage so far.
 
-    Raises InvalidModel, InvalidSetting and every kind of ProviderError; no message of theirs holds the key.
+    Raises InvalidModel, InvalidSetting and every kind of ProviderError; none of their messages holds the key.
     """
     it = prepared(request)
     with explained(it.endpoint), lent() as client:
@@ -192,7 +192,7 @@ async def _read(
 async def assemble(
     answer: httpx.Response, assembler: Assembler, endpoint: ModelEndpoint, *, on_delta: OnDelta | None
 ) -> None:
-    """Feeds the stream to the assembler, to its last word or to its end."""
+    """Feeds the stream to the assembler, until the reply is done or the stream ends."""
     decoder = sse.EventDecoder()
     async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_REPLY_BYTES)) as chunks:
         try:
@@ -212,8 +212,8 @@ async def assemble(
 
 @contextlib.contextmanager
 def reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
-    """A reply of a shape that nobody thought of is one that can't be read. As any other exception, it would be asked
-    for, and paid for, for ever."""
+    """Turns an unexpected exception into an error for a reply that can't be read. Any other kind would be retried,
+    and paid for, for ever."""
     try:
         yield
     except FAULTS as error:
@@ -222,7 +222,7 @@ def reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
 
 
 async def _drain(chunks: AsyncGenerator[bytes]) -> None:
-    """Reads the last bytes after the last word: a connection that is not read to its end can't serve again."""
+    """Reads the last bytes after the reply: a connection that is not read to its end can't be used again."""
     with contextlib.suppress(TimeoutError, httpx.TransportError, InvalidReply):
         async with asyncio.timeout(_END_SECONDS):
             async for _ in chunks:
@@ -237,7 +237,7 @@ def _feed(assembler: Assembler, events: list[sse.Event], *, on_delta: OnDelta | 
 
 
 async def _body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, cut: bool = False) -> bytes:
-    """The body, whole; or with `cut`, no more of it than `limit`."""
+    """The whole body; or with `cut`, at most `limit` bytes of it."""
     body = bytearray()
     async with contextlib.aclosing(_bounded(answer, endpoint, limit=limit)) as chunks:
         try:
@@ -274,7 +274,7 @@ def _too_long(endpoint: ModelEndpoint, answer: httpx.Response, limit: int) -> In
 
 
 def _is_stream(answer: httpx.Response, request: Request) -> bool:
-    """Whether to read events: by what the server says it sends, else by what was asked for."""
+    """Whether to read events: by the answer's content type, else by the request."""
     content_type = answer.headers.get("content-type", "").lower()
     if "event-stream" in content_type:
         return True

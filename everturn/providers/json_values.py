@@ -1,4 +1,4 @@
-"""Reading JSON that somebody else wrote: any shape may come, and none may crash us."""
+"""Reads JSON that somebody else wrote: any shape may come, and none may crash us."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_DEPTH = 200
 """How deep objects and lists may be nested: as deep as pydantic reads."""
 
 MAX_VALUES = 2_000_000
-"""How many values one text may hold. One takes 3 bytes of the text, and 70 to 240 of memory: 64 MB of `{},{},` would
+"""How many values one text may hold. A value takes 3 bytes of text, and 70 to 240 of memory: 64 MB of `{},{},` would
 become gigabytes."""
 
 _MARK = "\ufeff".encode()
@@ -29,9 +29,9 @@ class TooDeep(ValueError):
 
 
 def parse(text: str | bytes) -> Any:
-    """The JSON value in `text`. Raises ValueError: TooDeep and TooManyValues are two of its kinds.
+    """The JSON value in `text`. Raises ValueError, of which TooDeep and TooManyValues are subclasses.
 
-    Halves of surrogate pairs are let through, because streams cut characters in two: `mend` what was joined.
+    Halves of surrogate pairs are accepted, because streams cut characters in two: `mend` the joined text.
     """
     if len(text) > MAX_VALUES:
         _check_count(text)
@@ -71,7 +71,7 @@ def mended(value: Any) -> Any:
 
 
 def object_in(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is; None if it is anything else."""
+    """The JSON object in `text`; None if `text` is anything else."""
     try:
         value = mended(parse(mend(text)))
     except ValueError:
@@ -98,7 +98,7 @@ def a_count(value: object) -> int:
 
 
 def _check_count(text: str | bytes) -> None:
-    # Each value comes after one of these three, but the first. Those inside of strings count too, which does no harm.
+    # Each value but the first comes after one of these three. Signs inside of strings count too, which does no harm.
     signs = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     if sum(map(text.count, signs)) > MAX_VALUES:  # type: ignore[arg-type]
         raise TooManyValues(f"it holds more than {MAX_VALUES:,} values")

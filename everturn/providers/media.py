@@ -1,5 +1,5 @@
-"""Which pictures, files and sounds a provider takes. Anything else is a 400, now and in every later request: so each
-protocol has a list of types that may be sent, and a text takes the place of the others.
+"""Which pictures, files and sounds a provider takes. Any other is a 400, now and in every later request: so each
+protocol has a list of types that may be sent, and other media are replaced by a text.
 
 Sources: OpenAI's guides on images and on file inputs ("Chat Completions accepts only PDF files"), and its error text
 "... supported image formats: ['image/jpeg', 'image/png', 'image/gif', 'image/webp']"; the openai SDK's
@@ -21,7 +21,7 @@ from everturn.providers.base import placeholder
 from everturn.records import Document, Image
 
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-"""OpenAI's, Anthropic's, and of all who speak like them."""
+"""OpenAI's, Anthropic's, and those of all servers that speak like them."""
 
 PDF: Final = "application/pdf"
 
@@ -35,7 +35,7 @@ OFFICE: Final = frozenset(
         *("application/vnd.ms-excel", f"{_OPENXML}spreadsheetml.sheet", "application/vnd.oasis.opendocument.text"),
     }
 )
-"""Files that are no text, as OpenAI's Responses and Mistral take them."""
+"""Files other than text, as OpenAI's Responses and Mistral take them."""
 
 TEXTS: Final = frozenset(
     {
@@ -45,10 +45,10 @@ TEXTS: Final = frozenset(
         *("application/x-sh", "application/typescript", "application/javascript"),
     }
 )
-"""Files of text that OpenAI's Responses takes as files. Others are told in words."""
+"""Text files that OpenAI's Responses takes as files. Other text files are put into the message as text."""
 
 SOUNDS: Final = {"audio/wav": "wav", "audio/mpeg": "mp3"}
-"""What Chat's `input_audio` takes, and its names for them."""
+"""The types that Chat's `input_audio` takes, and its names for them."""
 
 GEMINI: Final = frozenset(
     {
@@ -88,11 +88,11 @@ _TEXTUAL = re.compile(
 )
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+-]+=[^;,]*)*)(;base64)?", re.I)
 SCHEMES: Final = ("http://", "https://")
-"""Of addresses that every provider can fetch; a file of this machine is none of theirs."""
+"""Schemes of addresses that every provider can fetch: never a file of this machine."""
 
 
 class Medium(NamedTuple):
-    """What is in an Image or a Document."""
+    """The content of an Image or a Document."""
 
     media_type: str
     """By its most common name; empty if it is not known."""
@@ -101,7 +101,7 @@ class Medium(NamedTuple):
 
 
 def medium_of(part: Image | Document) -> Medium:
-    """The part's content: a `data:` URL is opened, and of another URL the path may tell the type."""
+    """The part's content. A `data:` URL is decoded; of another URL, the path may show the type."""
     media_type, data = part.media_type or "", part.data
     if part.url and (inline := _inline(part.url)):
         media_type, data = inline
@@ -121,14 +121,14 @@ def _inline(url: str) -> tuple[str, str] | None:
 
 
 def url_of(part: Image | Document) -> str:
-    """The part's address, or a `data:` URL with what is in it."""
+    """The part's address, or a `data:` URL with its content."""
     media_type, data = medium_of(part)
     return part.url or "" if data is None else f"data:{media_type};base64,{data}"
 
 
 def takes(part: Image | Document, taken: frozenset[str], *, schemes: tuple[str, ...] = SCHEMES) -> bool:
-    """Whether the part can be sent: its content can be read and is of a type that is `taken`, or it has an address that
-    the provider fetches, by its scheme. One of unknown type passes: the provider will see what it is."""
+    """Whether the part can be sent: its content is readable and its type is `taken`, or the provider fetches addresses
+    of its scheme. A part of unknown type passes: the provider will find out its type."""
     media_type, data = medium_of(part)
     if data is None:
         return (not media_type or media_type in taken) and (part.url or "").lower().startswith(schemes)
@@ -140,7 +140,7 @@ def is_picture(part: Image | Document) -> bool:
 
 
 def in_words(part: Image | Document) -> str:
-    """The part as a text: its content if it is a text itself, else a notice that it is not shown."""
+    """The part as a text: its content if that is text, else a notice that it is not shown."""
     media_type, data = medium_of(part)
     if data == "":
         return placeholder(part, UNREADABLE)
@@ -153,7 +153,7 @@ def in_words(part: Image | Document) -> str:
 
 
 def is_textual(part: Image | Document) -> bool:
-    """Whether it is a text, which can be told in words."""
+    """Whether its content is text."""
     media_type, data = medium_of(part)
     return isinstance(part, Document) and data is not None and bool(_TEXTUAL.fullmatch(media_type))
 
@@ -167,7 +167,7 @@ def decoded(data: str) -> str | None:
 
 
 def file_name(document: Document) -> str:
-    """Its name, or one that tells its type."""
+    """Its name, or one that shows its type."""
     return document.name or f"document{mimetypes.guess_extension(medium_of(document).media_type) or ''}"
 
 

@@ -1,4 +1,4 @@
-"""What providers say of their limits in the headers of each answer, as the recordings and their documentation have it.
+"""What providers say about their limits in each answer's headers, by the recordings and their documentation.
 
 - OpenAI, and who speaks as it does (Azure, Groq, xAI): x-ratelimit-{limit,remaining,reset}-{requests,tokens}, with a
   reset such as `6m0s` or `4ms`.
@@ -33,8 +33,8 @@ _MOST: Final = 1e15
 
 
 def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
-    """What an answer's headers say; an unreadable one counts as absent. A time is compared with the server's own clock,
-    if its Date says it."""
+    """The allowances in an answer's headers; an unreadable one is skipped. A time is compared with the server's own
+    clock, if it sends its Date."""
     said = {name.lower(): text for name, text in headers.items() if "ratelimit" in name.lower()}
     if not said:  # as of most providers, and this is asked of each answer
         return []
@@ -57,7 +57,7 @@ def _number(text: str) -> float | None:
 
 
 def _seconds(text: str, headers: Mapping[str, str], now: datetime | None) -> float | None:
-    """Seconds until a reset: of a number of them, of `6m0s`, or of a time."""
+    """Seconds until a reset, from a number of seconds, from `6m0s`, or from a time."""
     text = text.strip()
     if len(text) > 100 or not text:
         return None

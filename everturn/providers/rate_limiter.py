@@ -1,16 +1,16 @@
-"""When calls of one provider and key may go out: what a worker learns of a limit that nobody tells it.
+"""When calls of one provider and key may go out: how a worker finds a limit that is not announced.
 
-Pure: it is given the time, and sends nothing. Each worker has its own, and talks to no other (decision 0034):
+Pure: the caller passes the time, and the limiter sends nothing. Workers do not share what they learn (decision 0034):
 
-- `open`: no limit was met. What is out and not yet taken is bounded; each call that is taken makes room for one more.
-- `feeling`: after the first 429 the rate begins low, and grows fast until the next one.
-- `closing_in`: then it is what was really taken, with a margin, and grows slowly.
-- `steady`: a 429 takes a part of it; without one it grows by a little, and the longer none comes, the faster.
+- `open`: no limit was met. Unanswered calls are bounded; each accepted call makes room for one more.
+- `feeling`: after the first 429, the rate starts low, and grows fast until the next 429.
+- `closing_in`: then the rate is what the provider really accepted, less a margin, and grows slowly.
+- `steady`: each 429 lowers the rate. Without one it grows a little; the longer none comes, the faster.
 
-A 429's Retry-After holds all calls. Many say more than is needed: one call is let through early, and if it is taken,
-the hold is over, and the next look comes sooner. If it is refused, the next ones come later, until holds are kept.
+A 429's Retry-After holds all calls. Many ask for more than is needed, so one call is sent early. If it is accepted,
+the hold ends, and the next early call comes sooner. If it is refused, later ones wait longer, up to the whole hold.
 
-The numbers were found by simulation: 1, 4 and 8 workers on a provider with a bucket of five calls, five a second.
+The numbers come from simulations: 1, 4 and 8 workers on a provider with a bucket of five calls, five a second.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ Phase = Literal["open", "feeling", "closing_in", "steady"]
 
 FIRST_WINDOW: Final = 1
 FIRST_RATE: Final = 4.0
-"""Calls a second, of all workers, that the search begins with, if nothing better is known."""
+"""Calls a second, of all workers, at which the search starts if nothing better is known."""
 FIRST_RATE_SHARED: Final = 1.15
-"""The power of the number of workers that it is divided by: more than their share, since all of them begin at once."""
+"""FIRST_RATE is divided by this power of the number of workers: by more than their number, as all start at once."""
 KNOWN_AFTER_SECONDS: Final = 5.0
-"""What was taken before the first 429 says something about the rate after so long."""
+"""Calls accepted before the first 429 show the rate only after this long."""
 
 FEELING_GROWTH, FEELING_GROWTH_SHARED = 1.3, 1.15
-"""A second: alone, and with others, which are as far by then."""
+"""Per second: of a worker alone, and of one that shares the limit, since the others grow meanwhile."""
 CLOSING_GROWTH: Final = 1.1
 CLOSING_STEP: Final = 0.2
-"""Calls a second that are added each second, beside the growth."""
+"""Added to the rate each second, in calls a second, besides the growth."""
 STEADY_GROWTH: Final = 0.002
 QUIET_SECONDS: Final = 25.0
-"""After so long without a 429 the growth is twice that, and goes on with the square of the time."""
+"""After this long without a 429 the growth doubles; it goes on with the square of the time."""
 LONGEST_STEP_SECONDS: Final = 2.0
 
 MARGIN, MARGIN_SHARED = 0.9, 0.7
-"""Of what was taken while the limit was felt for, alone and with others: the provider's bucket was full at first."""
+"""The share of the accepted calls, alone and shared, to start from: the provider's bucket was full at first."""
 CUT: Final = 0.15
 LEAST_CUT_AT_FIRST: Final = 0.3
 MOST_CUT_AT_FIRST: Final = 0.6
@@ -50,50 +50,50 @@ MOST_CUT: Final = 0.4
 MEASURED_SECONDS: Final = 25.0
 FEW_AT_FIRST: Final = 4
 FEW_CALLS: Final = 5
-"""Fewer that were taken say nothing about a rate."""
+"""Fewer accepted calls than this do not show a rate."""
 LEAST_RATE, MOST_RATE = 0.01, 1e6
 
 FIRST_LOOK: Final = 0.1
-"""The part of a hold after which one call is let through."""
+"""The part of a hold after which one call is sent early."""
 LEAST_LOOK: Final = 0.02
 LOOK_SECONDS: Final = 2.0
-"""At the earliest, give or take a half."""
+"""The earliest time for that call, give or take a half."""
 EARLIER, LATER, SPREAD = 1.3, 3.0, 0.5
 LONGER_BY: Final = 1.25
-"""A hold ends at a random time up to this part of it: workers that were refused together come back one by one."""
+"""A hold is lengthened at random, up to this factor: workers that were refused together come back one by one."""
 OWN_HOLD_SECONDS: Final = 1.0
 LONGEST_OWN_HOLD_SECONDS: Final = 30.0
-"""If a provider does not say for how long."""
+"""Holds for when a provider does not say how long."""
 
 SHORT: Final = 0.1
-"""So little left of a limit is a reason to go slower, before a 429 says it."""
+"""If only this share of a limit is left, the rate is lowered before a 429 comes."""
 FIRST_TOKENS: Final = 1_000.0
-"""Of a call, until some have said how many they used."""
+"""Assumed tokens of a call, until calls have reported theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a provider's headers say of one of its limits."""
+    """What a provider's headers say about one of its limits."""
 
     unit: Literal["requests", "tokens"]
     limit: float
     remaining: float
     reset: float | None = None
-    """Seconds until it is whole again."""
+    """Seconds until the whole limit is available again."""
 
 
 @dataclass(eq=False, slots=True)
 class Permit:
-    """For one call to go out. What came of it is told with it."""
+    """Allows one call. The caller reports the call's outcome with it."""
 
     sent: float
     early: bool
-    """It goes out in the middle of a hold, to see whether that is still needed."""
+    """The call goes out during a hold, to test whether the hold is still needed."""
     open: bool = True
-    """Nothing was said of it yet."""
+    """No outcome was reported yet."""
     taken: bool = False
     answered: bool = False
-    """That it was taken was said by an answer, and not by time alone."""
+    """An answer showed that the call was accepted, and not only the time that passed."""
 
 
 @dataclass
@@ -101,16 +101,16 @@ class RateLimiter:
     """All times are in seconds, by any clock that only goes forward."""
 
     workers: int = 1
-    """That share the limit, this one among them."""
+    """How many workers share the limit, including this one."""
     rpm: float | None = None
     tpm: float | None = None
-    """The limits, if they are known: of all workers."""
+    """The limits of all workers together, if they are known."""
     uniform: Callable[[float, float], float] = random.uniform
     phase: Phase = "open"
     hold: float = 0.0
-    """Until then nothing goes out."""
+    """The time until which nothing goes out."""
     refusing_since: float | None = None
-    """The first 429 since a call was last taken."""
+    """The time of the first 429 since a call was last accepted."""
     refused_calls: int = 0
     _rate: float = 0.0
     _window: int = FIRST_WINDOW
@@ -137,7 +137,7 @@ class RateLimiter:
     # ------------------------------------------------------------ may one go?
 
     def when(self, now: float) -> float | None:
-        """The time from which the next call may go; None: not before one that is out was answered."""
+        """The time from which the next call may go; None: only after a running call is answered."""
         if now < self.hold:
             if self._looking:
                 return None
@@ -147,7 +147,7 @@ class RateLimiter:
         return now if self.rate is None else max(now, self._next)
 
     def send(self, now: float) -> Permit:
-        """Takes note that a call goes out, at a time that `when` gave."""
+        """Records that a call goes out, at a time that `when` returned."""
         permit = Permit(now, early=now < self.hold)
         self._unanswered += 1
         if permit.early:
@@ -161,7 +161,7 @@ class RateLimiter:
     # ------------------------------------------------------------ what came of it
 
     def accepted(self, permit: Permit, now: float) -> None:
-        """The provider has taken it. To say it again changes nothing."""
+        """The provider accepted the call. Reporting it twice changes nothing."""
         if permit.taken:
             return
         permit.taken = True
@@ -179,7 +179,7 @@ class RateLimiter:
             self.hold = self._next = self._grown = now
 
     def refused(self, permit: Permit | None, now: float, retry_after: float | None) -> None:
-        """It was answered with 429. None: it went out unasked."""
+        """The call was answered with 429. `permit` is None if it went out without one."""
         self.refused_calls += 1
         early = permit is not None and self._looking is permit
         if permit is not None:
@@ -194,18 +194,18 @@ class RateLimiter:
         self._hold_for(now, retry_after)
 
     def over(self, permit: Permit) -> None:
-        """It came to an end, whatever it was."""
+        """The call ended, with any outcome."""
         self._close(permit)
         if self._looking is permit:  # it broke, and says nothing about the hold
             self._looking = self._look = None
 
     def used(self, tokens: int) -> None:
-        """So many tokens by one call."""
+        """One call used this many tokens."""
         if tokens > 0:
             self._tokens += (tokens - self._tokens) / 8
 
     def told(self, allowances: Sequence[Allowance], now: float) -> None:
-        """What the headers of an answer say, a refusal's too."""
+        """Takes in the headers of an answer; those of a refusal count too."""
         rooms: list[float] = []
         for one in allowances:
             need = 1.0 if one.unit == "requests" else self._tokens
@@ -236,7 +236,7 @@ class RateLimiter:
             self._unanswered -= 1
 
     def _grow(self, now: float) -> None:
-        """The rate, for the time since it last grew. What is not asked for does not grow."""
+        """Raises the rate for the time since it last grew: a pause counts for LONGEST_STEP_SECONDS at most."""
         seconds, self._grown = min(now - self._grown, LONGEST_STEP_SECONDS), now
         if seconds <= 0:
             return
@@ -257,7 +257,7 @@ class RateLimiter:
         self._rate = min(self._rate, MOST_RATE if known is None else known)
 
     def _cut(self, now: float) -> None:
-        """After a 429 for a call that went out since the last cut."""
+        """Lowers the rate after a 429 for a call that went out since the last cut."""
         span = now - self._felt_since
         if self.phase != "open":
             self._cut_to_what_was_taken(now)
@@ -287,7 +287,7 @@ class RateLimiter:
             self._rate, self.phase = min(max(found, least), most), "closing_in"
 
     def _slow_down(self, share: float, now: float) -> None:
-        """To the share, by a step at a time: others may leave theirs."""
+        """Lowers the rate to the share, one step at a time: other workers may not use their shares."""
         if self.phase == "open":
             self.phase, self._rate, self._felt_since, self._grown = "steady", share, now, now
             self._cut_at = now

@@ -1,6 +1,6 @@
 """The rate limiters of this process: one for each address and key, where calls wait until they may go out.
 
-`awaited` waits for a model's limit, and gives the permit; `heard` is told what each answer's headers say.
+`limit_of` finds a model's limit, and its `permit` waits; `heard` reads each answer's headers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from everturn.records import Reply
 from everturn.spelling import nearest
 
 PRESUMED_SECONDS: Final = 1.0
-"""A call that was not refused by then counts as taken: providers refuse at once, and may think for minutes."""
+"""A call counts as accepted after this long without a refusal: providers refuse at once, but may think for minutes."""
 
 LONGEST_HOLD_SECONDS: Final = 120.0
 
 ACTIVE_SECONDS: Final = 120.0
-"""So long after a 429 a limit counts as one that is felt."""
+"""For this long after a 429, a limit counts as active."""
 
 _MOST_LIMITERS: Final = 1_000
 _SALT: Final = os.urandom(16)
@@ -60,16 +60,16 @@ class Limit:
 
     @property
     def is_active(self) -> bool:
-        """Whether anybody should look at it: calls wait, or were refused lately."""
+        """Whether the limit affects calls: some wait, or were refused lately."""
         lately = self._refused_at is not None and _now() - self._refused_at < ACTIVE_SECONDS
         return bool(self._waiting) or lately
 
     def hold_seconds(self) -> float:
-        """Until the provider's Retry-After is over."""
+        """Seconds until the provider's Retry-After is over."""
         return max(0.0, self.limiter.hold - _now())
 
     def refusing_seconds(self) -> float:
-        """For how long it has taken no call, with what it asks to be left alone for; 0 if it takes calls."""
+        """How long it has accepted no call, plus the rest of the hold that it asked for; 0 if it accepts calls."""
         since = self.limiter.refusing_since
         return 0.0 if since is None else _now() - since + self.hold_seconds()
 
@@ -79,15 +79,15 @@ class Limit:
         return None if at is None or at > _now() else self.limiter.send(_now())
 
     async def permit_if_felt(self) -> Permit:
-        """As `permit`, but while no limit is known or felt, nobody waits: calls of a program's own, and those of
-        hooks, are few."""
+        """As `permit`, but nobody waits while no limit is known or felt: a program's own calls and those of hooks are
+        few."""
         unlimited = self.limiter.phase == "open" and self.limiter.rate is None and self.hold_seconds() == 0
         if unlimited and not self._waiting:
             return self.limiter.send(_now())
         return self.permit_at_once() or await self.permit(_now())
 
     async def permit(self, came: float) -> Permit:
-        """Waits until a call may go out. Who `came` first goes first."""
+        """Waits until a call may go out. Calls go in the order in which they `came`."""
         turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (came, next(self._order), turn))
         self.wake()
@@ -120,7 +120,7 @@ class Limit:
             self.limiter.told(said, _now())
 
     def wake(self) -> None:
-        """Lets through who may go now, and sees to it that this is called again when the next one may."""
+        """Lets waiting calls go if they may, and schedules itself for when the next one may."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -139,7 +139,7 @@ class Limit:
 
 @dataclass
 class _Limits:
-    """Those of one event loop."""
+    """The limits of one event loop."""
 
     workers: int = 1
     known: dict[str, RateLimit] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class _Limits:
 _of_loop: dict[asyncio.AbstractEventLoop, _Limits] = {}
 
 _going: ContextVar[tuple[Limit, Permit] | None] = ContextVar("going", default=None)
-"""The call that this task makes."""
+"""The limit and the permit of the call that this task makes."""
 
 
 def _now() -> float:
@@ -182,7 +182,7 @@ def _limit_at(endpoint: ModelEndpoint) -> Limit:
 
 
 def limits() -> tuple[Limit, ...]:
-    """Those that this event loop has met."""
+    """The limits that this event loop has met."""
     return tuple(_here().limits.values())
 
 
@@ -192,7 +192,7 @@ def felt() -> asyncio.Event:
 
 
 def shared_by(workers: int) -> None:
-    """So many workers, this one among them, share each provider's limit."""
+    """Says how many workers share each provider's limit, including this one."""
     here = _here()
     here.workers = max(1, workers)
     for one in here.limits.values():
@@ -201,14 +201,14 @@ def shared_by(workers: int) -> None:
 
 
 def know(known: Known) -> None:
-    """The limits that are known, by provider, for the limiters that are made from now on."""
+    """Sets the known limits, by provider, for limiters that are made from now on."""
     _here().known |= known
 
 
 @asynccontextmanager
 async def going(limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS) -> AsyncIterator[None]:
-    """A call goes out inside, with its permit. Raises what it raises; a RateLimited is told to the limiter, which holds
-    all calls for as long as it says, `longest_hold` at most."""
+    """Sends a call inside the block, with its permit. Errors pass through. After a RateLimited, the limiter holds all
+    calls for as long as it says, `longest_hold` at most."""
     token = _going.set((limit, permit))
     presumed = asyncio.get_running_loop().call_later(PRESUMED_SECONDS, limit.accepted, permit)
     try:
@@ -234,7 +234,7 @@ async def asked_within(model: Model, ask: Callable[[], Awaitable[Reply]]) -> Rep
 
 
 def heard(endpoint: ModelEndpoint, headers: Mapping[str, str], *, success: bool) -> None:
-    """Takes note of what an answer's headers say; of one that is a success, that the call was taken."""
+    """Records what an answer's headers say; a successful answer also counts its call as accepted."""
     if (now := _going.get()) is None:
         return
     limit, permit = now
@@ -267,7 +267,7 @@ def read_limits(written: str) -> dict[str, RateLimit]:
 
 
 def checked_limits(known: Known) -> dict[str, RateLimit]:
-    """Raises InvalidSetting for a provider that there is not, and for what is no RateLimit."""
+    """Raises InvalidSetting for an unknown provider, and for a value that is not a RateLimit."""
     for provider, limit in known.items():
         if provider not in PROVIDERS:
             near = nearest(str(provider), PROVIDERS)

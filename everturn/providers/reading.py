@@ -12,12 +12,12 @@ from everturn.sse import Event
 from everturn.utf8 import mend
 
 MAX_CALLS: Final = 2048
-"""In one reply; see MAX_PLANNED_CALLS too. With more, what the model would have to be told fits no payload."""
+"""Most calls in one reply; see MAX_PLANNED_CALLS too. The results of more calls would fit no payload."""
 MAX_NAME_CHARS: Final = 256
 
 
 def unusable(model: Model, what: str) -> InvalidReply:
-    """The error for a reply that is none; `what` is wrong with it."""
+    """The error for a reply that can't be used; `what` is wrong with it."""
     return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
 
 
@@ -27,7 +27,7 @@ def response_id(given: object) -> str | None:
 
 
 def value_of(event: Event, model: Model) -> Any:
-    """The JSON in an event. Raises ErrorInReply if the event is called an error, InvalidReply if it is none."""
+    """The JSON in an event. Raises ErrorInReply if the event is named an error, InvalidReply if it holds no JSON."""
     try:
         value = parse(event.data)
     except ValueError as error:

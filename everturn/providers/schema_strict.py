@@ -1,6 +1,6 @@
 """Which JSON schemas OpenAI's strict mode takes. Others are sent as they are, with strict off.
 
-Rewriting them instead, as some libraries do, would change what they mean: what may be left out would have to be there.
+Rewriting them, as some libraries do, would change their meaning: optional properties would become required.
 """
 
 from __future__ import annotations

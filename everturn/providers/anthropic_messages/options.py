@@ -1,7 +1,7 @@
 """Anthropic Messages: settings and tools in its words, and what its models can't do.
 
-The models differ in a closed list of old ones; what is not listed is taken for one of the newest. Names that are no
-Claude's belong to other servers with this protocol, and are asked for whatever was set.
+Only old models, in a closed list, have limits; a model that is not listed is treated as one of the newest. Names that
+are not Claude's belong to other servers with this protocol: their requests carry every setting as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
 from everturn.tools.options import ToolOptions
 
 MAX_TOKENS: Final = 32_000
-"""max_tokens if nobody set it, for the API requires one: room for long files and thoughts, and the most that every
-model since Claude 4 takes. Claude 3 takes less."""
+"""max_tokens if nobody set it, since the API requires one: room for long files and thoughts. Every model since
+Claude 4 takes this much; Claude 3 takes less."""
 
 _CLAUDE = re.compile(r"claude-")
 _END = r"(?!\d|-\d{1,2}(?!\d))"  # so that 4-1 is not 4-10, nor 4 any 4-6; dates of 8 digits may follow
@@ -40,18 +40,18 @@ _SERVER_TOOLS: Final = ("WebSearch", "CodeExecution")
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What may be asked of a model."""
+    """What a model can do."""
 
     max_tokens: int = MAX_TOKENS
     budget: bool = False
-    """Whether it thinks by a budget of tokens; newer ones refuse that, and set their own by an effort."""
+    """Whether its thinking is set by a budget of tokens. Newer models refuse a budget, and take an effort instead."""
     xhigh: bool = True
     sampling: bool = True
     """Whether it takes a temperature."""
     format: bool = True
     """Whether it can be held to a JSON schema."""
     always_thinks: bool = False
-    """Whether thinking can't be switched off; tools can't be forced on these either."""
+    """Whether thinking can't be switched off. Such models can't be forced to call a tool either."""
 
 
 def _model(name: str) -> _Model:
@@ -70,7 +70,7 @@ def _model(name: str) -> _Model:
 
 
 def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
-    """The fields of the body that settings make.
+    """The fields of the body that come from the settings.
 
     `thoughtless`: the transcript ends within a turn that began without a thought of this provider's.
     Warns of what the model can't do (UnsupportedParameter), and leaves it out.
@@ -225,13 +225,13 @@ def _format(request: Request, model: _Model) -> dict[str, Any] | None:
 
 
 class _Unfit(ValueError):
-    """A schema that can't be put into the part of JSON schema that Anthropic knows without changing its sense."""
+    """A schema that can't be expressed in the part of JSON schema that Anthropic knows without changing its meaning."""
 
 
 _KEPT: Final = frozenset({"type", "enum", "const", "description", "title", "required"})
 _PLACED: Final = frozenset({"$defs", "anyOf", "allOf", "oneOf", "properties", "additionalProperties", "items"})
 _REMARKS: Final = frozenset({"default", "examples", "discriminator", "deprecated", "readOnly", "$schema", "$id"})
-"""They say nothing about what fits."""
+"""Keywords that do not restrict a value."""
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
@@ -240,7 +240,7 @@ _FORMATS: Final = frozenset(
 def _strict(schema: Any) -> dict[str, Any]:
     """`schema` with every object closed, and each rule that Anthropic does not know moved into the description.
 
-    There the model still reads it; who asked for the schema checks the reply anyway.
+    The model still reads it there. Whoever asked for the schema checks the reply anyway.
     """
     if not isinstance(schema, Mapping):
         raise _Unfit(f"it has {schema!r} in the place of a schema")
@@ -307,10 +307,10 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def mark_cached(body: dict[str, Any]) -> None:
-    """Sets breakpoints, so that the stable prefix is read from the cache: no more than four may be.
+    """Sets breakpoints, so that the stable prefix is read from the cache. The API allows four at most.
 
-    One after tools and system. One after each of the last two user messages: the last writes, and the one before
-    is where the last request wrote; more than 20 blocks back from its breakpoint, the API would not look for that.
+    One after tools and system. One after each of the last two user messages: the last one writes the cache, and the one
+    before is where the last request wrote it. The API looks back no more than 20 blocks from a breakpoint.
     """
     tools: list[dict[str, Any]] = body.get("tools", [])
     messages: Sequence[Mapping[str, Any]] = body["messages"]

@@ -1,7 +1,7 @@
 """Anthropic Messages: replies, whole or streamed.
 
-One `Assembler` reads both: a whole message is taken as one that starts with all of its blocks, so that both always
-give the same Reply. Blocks keep their order, and what we do not know of them is kept as it came, for it goes back.
+One `Assembler` reads both: a whole message is read as one that starts with all of its blocks, so that both always
+give the same Reply. Blocks keep their order. Fields that we do not know are kept unchanged, for they are sent back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STOPS: dict[str, Stop] = {
     "pause_turn": "paused",
     "compaction": "paused",  # it put what came before into fewer words, and goes on when it is asked again
 }
-"""What is not listed is the end: end_turn, stop_sequence, and whatever a server puts in its place."""
+"""A reason that is not listed means the end: end_turn, stop_sequence, and whatever else a server sends."""
 
 _OF_A_MESSAGE: Final = ("id", "model", "stop_reason", "stop_sequence", "stop_details", "container")
 
@@ -53,7 +53,7 @@ def decode(body: object, request: Request) -> Reply:
 
 @dataclass(slots=True)
 class _Block:
-    """A content block as far as it has come: what it started with, and what was added since, by field."""
+    """A content block as received so far: what it started with, and what was added since, by field."""
 
     start: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
@@ -87,25 +87,25 @@ class Assembler:
 
     request: Request
     done: bool = False
-    """Whether the stream said that it is over."""
+    """Whether the stream said that it has ended."""
     _started: bool = False
     _blocks: dict[int, _Block] = field(default_factory=dict)
     _message: dict[str, Any] = field(default_factory=dict)
-    """What is said of the message as a whole: its id, why it stopped, its container."""
+    """The fields of the message as a whole: its id, why it stopped, its container."""
     _usage: dict[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is all here, so that a connection that breaks now costs nothing."""
+        """Whether the whole reply has arrived, so that a connection that breaks now costs nothing."""
         return self.done
 
     @property
     def usage_so_far(self) -> Usage:
-        """What the server has counted by now; nothing, if it counts at the end."""
+        """What the server has counted so far; nothing if it counts at the end."""
         return _usage(self._usage)
 
     def feed(self, event: Event) -> list[Delta]:
-        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no event."""
+        """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not an event."""
         if self.done or not event.data.strip():
             return []
         data = object_of(event, self.request.model)
@@ -118,7 +118,7 @@ class Assembler:
             raise ErrorInReply(data)
 
     def take(self, data: dict[str, Any]) -> list[Delta]:
-        """Takes in one event. Pings, and events that nobody knew of yet, say nothing to us."""
+        """Reads one event. Pings and unknown events are ignored."""
         match data.get("type"):
             case "message_start":
                 found = self._start(a_dict(data.get("message")))
@@ -138,7 +138,7 @@ class Assembler:
         return [Delta(piece.kind, mend(piece.text)) for piece in found if piece.text]
 
     def finish(self) -> Reply:
-        """The reply. Raises InvalidReply if the stream stopped in the middle, ErrorInReply if the context did."""
+        """The reply. Raises InvalidReply if the stream stopped in the middle, ErrorInReply if the context was full."""
         if not self._started:
             raise self.invalid("it holds no message")
         if not self.done:
@@ -289,12 +289,12 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> 
 
 
 def _extra(block: dict[str, Any], *own: str) -> dict[str, Any]:
-    """What is beside a block's own fields. Nulls say nothing, and would cost history bytes in each message."""
+    """The fields that are not a block's own. Nulls are left out: they would cost history bytes in each message."""
     return {name: value for name, value in block.items() if name not in {"type", *own} and value is not None}
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    """All that is paid for: what a compaction took is listed, and is not in the counts of the message."""
+    """All tokens that are paid for. A compaction's are listed apart: the counts of the message do not include them."""
     listed = map(a_dict, a_list(usage.get("iterations")))
     compactions = [_counts(one) for one in listed if one.get("type") == "compaction"]
     return sum(compactions, _counts(usage))

@@ -26,8 +26,8 @@ NO_REASON: Final = "Error: no reason given."
 """What it reads for an error without text, which the API refuses too."""
 
 CONTAINER_HOURS: Final = 1
-"""How long after its expires_at a container is still asked for. That time is only when it goes to sleep, and it can
-be woken for days; but one that is really gone is a 500 that no retry cures (pydantic-ai#7833)."""
+"""How long after its expires_at a container is still sent. At that time it only goes to sleep, and it can be woken
+for days; but a container that is really gone is a 500 that no retry cures (pydantic-ai#7833)."""
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -38,11 +38,11 @@ _Turn = tuple[str, list[_Block]]
 
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
-    """The path under the base URL, and the body. Raises InvalidTool; warns of what is left out."""
+    """The path under the base URL, and the body. Raises InvalidTool; warns of each setting that is left out."""
     settings = request.settings
     turns, pending = _turns(request)
     body: dict[str, Any] = {"model": request.model.model}
-    # All of them first: mid-conversation system messages are refused by older models.
+    # All system messages go first: older models refuse them in mid-conversation.
     said = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
     if system := "\n\n".join(text for text in said if text.strip()):
         body["system"] = system
@@ -65,7 +65,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def _turns(request: Request) -> tuple[list[_Turn], bool]:
-    """User's and assistant's turns, alternating; and whether the last has a server's tool still at work."""
+    """User's and assistant's turns, alternating; and whether a server's tool is still running in the last one."""
     provider = request.model.provider
     results = {
         result.call_id: (result, message.provider == provider)
@@ -92,7 +92,7 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
 
 
 def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
-    """Puts blocks into the last turn if it has this role, as the API wants them to alternate."""
+    """Adds blocks to the last turn if it has this role, since the API wants roles to alternate."""
     found = blocks if isinstance(blocks, list) else list(blocks)
     if found and turns and turns[-1][0] == role:
         turns[-1][1].extend(found)
@@ -103,8 +103,8 @@ def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
 def _server_pairs(request: Request) -> tuple[frozenset[str], bool]:
     """The ids of the server's tool uses that may be sent, and whether one of them has no result yet.
 
-    A use goes with its result, and neither without the other. One that is still at work (the reply was paused, or its
-    code called a tool of ours) may be sent only until a user has said something else.
+    A use is sent with its result, and neither without the other. A use that is still running (the reply was paused, or
+    its code called a tool of ours) may be sent only until a user has said something else.
     """
     uses: set[str] = set()
     done: set[str] = set()
@@ -129,7 +129,7 @@ def _server_blocks(message: Message) -> Iterator[_Block]:
 
 
 def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterator[_Block]:
-    """The assistant's blocks in their order; of another provider's, only what anybody may see."""
+    """The assistant's blocks in their order; of another provider's message, only what every provider may see."""
     for part in message.parts:
         extra = part.extra if own else {}
         match part:
@@ -159,14 +159,14 @@ def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Bloc
 
 
 def _wire_id(call_id: str) -> str:
-    """The call's id as the API takes it: the same for the call and its result, in every request."""
+    """The call's id as the API takes it. The call and its result have the same one, in every request."""
     if _ID.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def _results(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, bool]]) -> Iterator[_Block]:
-    """The results of a turn's calls, in the calls' order, all in one message; then what an error may not hold."""
+    """The results of a turn's calls, in the calls' order, all in one message; then the media of failed calls."""
     after: list[_Block] = []
     for call in calls:
         result, own = results.get(call.call_id, (None, False))
@@ -270,8 +270,8 @@ def _container(request: Request, *, pending: bool) -> str | None:
 
 
 def _fresh(expires_at: str, now: datetime | None) -> bool:
-    """True in doubt: if the container is gone, the answer to that is an error, which tells the time. It is tried again,
-    and then without."""
+    """True if in doubt. If the container is gone, the API's error says the provider's time. The request is then sent
+    again, and after that without the container."""
     try:
         expires = datetime.fromisoformat(expires_at)
     except ValueError:

@@ -21,7 +21,7 @@ _MAX_STEPS: Final = MAX_DEPTH // 2
 
 
 def wire_name(name: str) -> str:
-    """A tool's name in Gemini's alphabet: itself if it can be, else one that no other name becomes."""
+    """A tool's name in Gemini's alphabet: unchanged if possible, else a name that no other tool's name turns into."""
     if _NAME.fullmatch(name):
         return name
     marked = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -29,7 +29,7 @@ def wire_name(name: str) -> str:
 
 
 def tool_names(request: Request) -> dict[str, str]:
-    """From the names on the wire to the tools' own, if they differ."""
+    """From names in the request to the tools' own names, for those that differ."""
     return {wire: tool.name for tool in request.tools if (wire := wire_name(tool.name)) != tool.name}
 
 
@@ -41,7 +41,7 @@ class PartialArguments:
     """By path, in order: a list holds the pieces of a text."""
 
     def take(self, argument: dict[str, Any]) -> None:
-        """Takes in one item of `partialArgs`. Raises ValueError for one that can't be understood."""
+        """Reads one item of `partialArgs`. Raises ValueError for one that can't be understood."""
         path = a_str(argument.get("jsonPath"))
         if isinstance(text := argument.get("stringValue"), str):
             pieces = self._values.setdefault(path, [])
@@ -56,7 +56,7 @@ class PartialArguments:
             raise ValueError(f"{path!r:.100} has a value of an unknown kind")
 
     def onto(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`arguments` with the values in their places. Raises ValueError if a path leads nowhere."""
+        """`arguments` with the values put in at their paths. Raises ValueError if a path leads nowhere."""
         root: Any = dict(arguments)
         for path, value in self._values.items():
             root = _put(root, _steps(path), "".join(value) if isinstance(value, list) else value)
@@ -77,7 +77,7 @@ def _steps(path: str) -> list[str | int]:
 
 
 def _put(target: Any, steps: list[str | int], value: Any) -> Any:
-    """`target` with `value` in the place that `steps` lead to, made if it is not there yet."""
+    """`target` with `value` at the place that `steps` lead to. Missing levels are created."""
     if not steps:
         return value
     first, rest = steps[0], steps[1:]

@@ -1,10 +1,10 @@
 """Google's generateContent: replies, whole or streamed.
 
-A chunk of a stream has the shape of a whole reply, so one `Assembler` reads both. Parts are kept as they came and in
-their order: a part's signature goes back on that part, so what is signed is never joined with anything. Only pieces
-of text without anything beside them are joined.
+A chunk of a stream has the shape of a whole reply, so one `Assembler` reads both. Parts are kept unchanged and in
+order: a part's signature goes back on that part, so signed parts are never joined with anything. Only pieces
+of text without any other field are joined.
 
-What is no part but belongs to the reply (grounding, read URLs, citations) is kept as ServerToolUse at its end, and is
+Data outside the parts (grounding, read URLs, citations) is kept as ServerToolUse at the reply's end. It is
 not sent back: a request has no place for it.
 """
 
@@ -33,10 +33,10 @@ BESIDE: Final = {
     "urlContextMetadata": "url_context",
     "citationMetadata": "citations",
 }
-"""What comes beside the parts, and the name under which it is kept."""
+"""Fields beside the parts, and the name under which each is kept."""
 
 _PLAIN: Final = frozenset({"content", "finishReason", "index"})
-"""What most candidates have and nothing else: these come for every few words of a reply."""
+"""The only fields of most candidates: these come for every few words of a reply."""
 _OF_A_CANDIDATE: Final = ("finishMessage", "safetyRatings")
 
 _STOPS: dict[str, Stop] = {
@@ -57,7 +57,7 @@ _STOPS: dict[str, Stop] = {
     "IMAGE_RECITATION": "filtered",
     "IMAGE_OTHER": "filtered",
 }
-"""What is not listed is the end: STOP, and what Google may add. There is no reason of its own for tool calls."""
+"""A reason that is not listed means the end: STOP, and whatever Google adds. Tool calls have no reason of their own."""
 
 _SLIPS = frozenset(
     {
@@ -68,7 +68,7 @@ _SLIPS = frozenset(
         "MISSING_THOUGHT_SIGNATURE",
     }
 )
-"""Finish reasons of replies that went wrong on the model's side. Asked again, it mostly gets them right."""
+"""Finish reasons of replies that the model got wrong. If it is asked again, it mostly gets them right."""
 
 _SERVER_PARTS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
@@ -88,7 +88,7 @@ def decode(body: object, request: Request) -> Reply:
 
 @dataclass(slots=True)
 class _Words:
-    """Text or thought as far as it has come."""
+    """Text or thought as received so far."""
 
     kind: Literal["text", "thinking"]
     extra: dict[str, Any]
@@ -97,7 +97,7 @@ class _Words:
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call as far as it has come. `open`: more of its arguments are to come."""
+    """A tool call as received so far. `open`: more of its arguments will come."""
 
     extra: dict[str, Any]
     id: str = ""
@@ -124,11 +124,11 @@ class Assembler:
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
     _said_of_it: dict[str, Any] = field(default_factory=dict)
-    """Of the reply as a whole: why it was filtered, who answered, and logprobs."""
+    """About the reply as a whole: why it was filtered, which model answered, and logprobs."""
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is all here, so that a connection that breaks now costs nothing.
+        """Whether the whole reply has arrived, so that a connection that breaks now costs nothing.
 
         When Gemini runs code, it says STOP before the code and again after its use of the result: only the
         stream's end tells which was the last.
@@ -147,17 +147,17 @@ class Assembler:
 
     @property
     def _awaits_code(self) -> bool:
-        """Whether code was written last, and what came of it is missing."""
+        """Whether the latest part is code whose result is still missing."""
         latest = next((one for one in reversed(self._parts) if isinstance(one, ServerToolUse)), None)
         return self._finish == "STOP" and not self.done and _is_code(latest, "executableCode")
 
     @property
     def usage_so_far(self) -> Usage:
-        """What the server has counted by now; nothing, if it counts at the end."""
+        """What the server has counted so far; nothing if it counts at the end."""
         return _usage(self._usage)
 
     def feed(self, event: Event) -> list[Delta]:
-        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
+        """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not a chunk."""
         data = event.data.strip()
         if data == "[DONE]":  # from gateways only
             self.done = True
@@ -170,7 +170,7 @@ class Assembler:
         return [delta for chunk in chunks for delta in self.take(chunk)]
 
     def take(self, chunk: dict[str, Any]) -> list[Delta]:
-        """Takes in one chunk of a stream, or a whole reply."""
+        """Reads one chunk of a stream, or a whole reply."""
         if chunk.get("error"):
             raise ErrorInReply(chunk)
         self._id = self._id or a_str(chunk.get("responseId"))
@@ -186,7 +186,7 @@ class Assembler:
         return self._take_candidate(candidate) if candidate else []
 
     def finish(self) -> Reply:
-        """The reply. Raises InvalidReply if the stream stopped in the middle, or held no reply that can be used."""
+        """The reply. Raises InvalidReply if the stream stopped in the middle, or held no usable reply."""
         if not (self._answered or self._blocked):
             raise self._invalid("it has no candidate")
         if not self._over or self._awaits_code:
@@ -264,7 +264,7 @@ class Assembler:
         return Delta(kind, mend(text))
 
     def _take_call(self, part: dict[str, Any]) -> None:
-        """Takes in a `functionCall` part: a whole call, the start of one, or more of the one that is open.
+        """Reads a `functionCall` part: a whole call, the start of one, or more of the call that is still open.
 
         Vertex sends calls in pieces if it is asked to: the name first, then arguments by their JSON paths, until a
         piece has no `willContinue`.
@@ -330,7 +330,7 @@ class Assembler:
 
     @property
     def _can_be_told(self) -> bool:
-        """Whether the slip is a call of a tool that is not there: a result says so, and nothing is asked twice."""
+        """Whether the model's mistake is a call of an unknown tool: a result says so, and nothing is asked twice."""
         return self._finish == "UNEXPECTED_TOOL_CALL" and bool(self.request.tools) and self._stop() == "tool_calls"
 
     def _stop(self) -> Stop:

@@ -44,19 +44,19 @@ from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
 from everturn.tools.provider_tools import in_a_browser
 
 _NOTHING: Final = {"text": ""}
-"""A user's message without content, as a content has to have a part, and the first one has to be a user's."""
+"""Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""
 
 NO_RESULT: Final = "this call has no result"
-"""What the model reads, as an error, for a call that was never answered. There have to be as many results as calls."""
+"""What the model reads, as an error, for a call that was never answered. Each call needs a result."""
 
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
-"""In place of the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""
+"""Replaces the signature of a call that Gemini did not make. Gemini 3 answers 400 to a first call without one."""
 
 _VERSION = re.compile(r"gemini-(?:[a-z-]+-)?(\d+)(?:\.(\d+))?")
 _NEWEST = (3, 0)
 
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
-"""What a functionResponse may carry, from Gemini 3 on."""
+"""Types that a functionResponse may carry, from Gemini 3 on."""
 
 _takes = partial(takes, schemes=(*SCHEMES, "gs://"))
 """Google fetches from its own storage, too."""
@@ -72,7 +72,7 @@ Json = dict[str, Any]
 
 
 def encode(request: Request) -> tuple[str, Json]:
-    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that Gemini has not."""
+    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that Gemini lacks."""
     body: Json = {"contents": _contents(request)}
     # There is no place for a system message in the middle, and a user's message would carry less weight.
     system = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
@@ -92,7 +92,7 @@ def encode(request: Request) -> tuple[str, Json]:
 
 
 def _version(model: str) -> tuple[int, int]:
-    """Which Gemini it is. Names without a version (gemini-flash-latest, a gateway's own) are taken for a new one."""
+    """Gemini's version. A name without a version (gemini-flash-latest, a gateway's own) counts as a new one."""
     if match := _VERSION.search(model):
         return int(match[1]), int(match[2] or 0)
     return (0, 0) if "gemma" in model else _NEWEST
@@ -160,8 +160,8 @@ def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
 
 
 def _generation_config(request: Request, *, forced: bool) -> Json:
-    """`forced`: the reply has to be a call. Asked for a schema of its text as well, Gemini answers 400; and nothing is
-    lost without, for such a reply has none."""
+    """`forced`: the reply has to be a call. With a schema for its text as well, Gemini answers 400. The schema is left
+    out then, at no loss: such a reply has no text."""
     settings, config = request.settings, Json()
     if settings.max_output_tokens is not None:
         config["maxOutputTokens"] = settings.max_output_tokens
@@ -197,7 +197,7 @@ def _thinking(request: Request, settings: ModelSettings) -> Json:
 
 
 def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
-    """`body` with `extra` put in, objects into objects: one field of generationConfig leaves its others alone."""
+    """`body` with `extra` merged in, object by object: setting one field of generationConfig keeps the others."""
     both = body | dict(extra)
     for name in body.keys() & extra.keys():
         if isinstance(body[name], dict) and isinstance(extra[name], dict):
@@ -272,7 +272,7 @@ def _is_part(data: object) -> TypeGuard[Json]:
 
 
 def _signed(parts: list[Json]) -> list[Json]:
-    """Of several calls at once, Gemini signs the first, and asks for that signature back."""
+    """Of several calls at once, Gemini signs the first, and requires that signature back."""
     first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
     if first is not None and "thoughtSignature" not in parts[first]:
         parts[first] = {**parts[first], "thoughtSignature": NO_SIGNATURE}
@@ -280,7 +280,7 @@ def _signed(parts: list[Json]) -> list[Json]:
 
 
 def _wire_id(call: ToolCall) -> str:
-    """Ids that we made up are taken too, as long as a call and its result have the same."""
+    """Gemini also accepts ids that we made up, if a call and its result have the same one."""
     return call.provider_id or call.call_id
 
 
@@ -292,8 +292,8 @@ def _results(
     is_3: bool,
     browses: bool,
 ) -> Iterator[Json]:
-    """The results of one reply's calls, all in one content and in order; then what no result can carry. `extras`: what
-    stood beside results that are this provider's own, by their calls."""
+    """The results of one reply's calls, all in one content and in order; then whatever a result can't carry. `extras`:
+    by call, the extra fields of results that are this provider's own."""
     responses: list[Json] = []
     following: list[Json] = []
     for call in calls:
@@ -347,7 +347,7 @@ def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside
 
 
 def _media(part: Image | Document) -> Json:
-    """An Image or Document as a part. Gemini fetches URLs by itself, of its own files and of others."""
+    """An Image or Document as a part. Gemini fetches URLs itself, of its own files and of other servers."""
     media_type, data = medium_of(part)
     if data is not None:
         return {"inlineData": {"mimeType": media_type, "data": data}}

@@ -1,4 +1,4 @@
-"""Chat Completions: the tool calls of a reply, put together from their pieces, in every dialect that was seen."""
+"""Chat Completions: joins the pieces of a reply's tool calls, in every dialect that was seen."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from everturn.records import ToolCall
 from everturn.utf8 import mend
 
 _SIGNS = re.compile(r'\\.|["{}]', re.DOTALL)
-"""What says where in a JSON text one is; the first of it is an escape, which says nothing."""
+"""The signs that show whether a place in JSON is inside a string or braces. An escape matches first, to skip it."""
 
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
-"""What we read of a call. Anything else beside it is kept and sent back, such as Gemini's signatures."""
+"""The fields of a call that we read. Any other field is kept and sent back, such as Gemini's signatures."""
 
 _USUAL = (None, "", "function", "custom")
 """Types of calls that need not be kept."""
@@ -24,18 +24,18 @@ _USUAL = (None, "", "function", "custom")
 
 @dataclass(slots=True)
 class _Braces:
-    """Where in an object a text is, as far as it has come."""
+    """Tracks strings and braces in the text received so far."""
 
     broken: bool = False
     _seen: int = 0
-    """So many pieces."""
+    """How many pieces were read."""
     _depth: int = 0
     _quoted: bool = False
     _rest: str = ""
-    """A backslash at the end, whose other half is to come."""
+    """A backslash at the end of a piece, whose other half is still to come."""
 
     def closed_by(self, pieces: list[str]) -> bool:
-        """Whether the last of the pieces ends with the brace that closes what was opened."""
+        """Whether the last piece ends with the brace that closes the first one."""
         for piece in pieces[self._seen :]:
             self._take(self._rest + piece)
         self._seen = len(pieces)
@@ -53,7 +53,7 @@ class _Braces:
 
 @dataclass(slots=True)
 class PartialCall:
-    """A tool call as far as it has come."""
+    """A tool call as received so far."""
 
     index: int | None
     id: str
@@ -70,7 +70,7 @@ class PartialCall:
 
     @property
     def complete(self) -> bool:
-        """Whether the arguments are an object by now. Their text is read once for that, however often somebody asks."""
+        """Whether the arguments are a whole object by now. The text is parsed only once for that."""
         if self._braces.broken or not self._braces.closed_by(self.pieces):
             return False
         self._braces.broken = object_in(self.text) is None  # and nothing that may follow mends it
@@ -79,14 +79,14 @@ class PartialCall:
 
 @dataclass(slots=True)
 class PartialCalls:
-    """The calls of one reply, as far as they have come."""
+    """The calls of one reply, as received so far."""
 
     found: list[PartialCall] = field(default_factory=list)
     bare: dict[int | None, str] = field(default_factory=dict)
-    """Entries of `tool_calls` that had no function, by index, with their ids: a later entry may bring it."""
+    """Entries of `tool_calls` without a function, by index, with their ids: a later entry may bring the function."""
 
     def take(self, entry: dict[str, Any], *, model: Model, whole: bool) -> None:
-        """Takes in an entry of `tool_calls`: a new call, or more of one that is there."""
+        """Reads an entry of `tool_calls`: a new call, or more of a known one."""
         function, custom = entry.get("function"), entry.get("custom")
         index = entry.get("index")
         index = index if isinstance(index, int) else None

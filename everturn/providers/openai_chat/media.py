@@ -1,6 +1,6 @@
-"""Chat Completions: what a model gives besides words. OpenAI's sound (`audio`), and OpenRouter's pictures (`images`).
+"""Chat Completions: a model's media. OpenAI's sound (`audio`), and OpenRouter's pictures (`images`).
 
-A sound is a Text, its transcript, and a Document with the sound itself; it goes back by its id, as long as that lives.
+A sound is a Text, its transcript, and a Document with the sound itself. It is sent back by its id, until that expires.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from everturn.records import Document, Image, Message, Part, Text
 from everturn.utf8 import mend
 
 AUDIO: Final = "audio"
-"""In the `extra` of both parts of a sound: its id, and until when it may be named by it."""
+"""In the `extra` of both parts of a sound: its id, and when the id expires."""
 IMAGES: Final = "images"
 """The field that OpenRouter gives pictures in, and takes them back in."""
 
 
 @dataclass(slots=True)
 class Media:
-    """The sound and the pictures of a reply, as far as they have come."""
+    """The sound and the pictures of a reply, as received so far."""
 
     request: Request
     _id: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Media:
     _pictures: list[Image] = field(default_factory=list)
 
     def take_audio(self, audio: dict[str, Any]) -> str:
-        """Takes in a piece, or the whole; returns what it adds to the transcript."""
+        """Reads a piece of the sound, or all of it; returns what it adds to the transcript."""
         self._id |= {name: audio[name] for name in ("id", "expires_at") if audio.get(name) is not None}
         if data := a_str(audio.get("data")):
             self._sound.append(data)
@@ -44,7 +44,7 @@ class Media:
         return words
 
     def take_images(self, blocks: Sequence[Any], *, beside: bool) -> None:
-        """Takes in blocks of type image_url; `beside`: they came beside the content, and not in it."""
+        """Reads blocks of type image_url; `beside`: they came beside the content, not in it."""
         for block in map(a_dict, blocks):
             given = block.get("image_url")
             url = mend(a_str(given) or a_str(a_dict(given).get("url")))
@@ -68,8 +68,8 @@ class Media:
 
 
 def named(message: Message, now: datetime | None) -> tuple[str, frozenset[int]]:
-    """The id by which a message's sound goes back, and the places of the parts that the id replaces; empty if it has
-    none, or one that the provider has forgotten by `now`, or by our clock if the provider's is not known."""
+    """The id that stands for a message's sound, and the places of the parts that it replaces; empty if there is none or
+    if it has expired by `now`, or by our clock if the provider's is not known."""
     found = [(place, part) for place, part in enumerate(message.parts) if AUDIO in part.extra]
     audio = a_dict(found[0][1].extra[AUDIO]) if found else {}
     name, until = a_str(audio.get("id")), audio.get("expires_at")

@@ -18,13 +18,13 @@ from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 NOT_OURS = "Error: this tool is not run here."
-"""What it reads for a call of a custom tool, which nobody declared."""
+"""What the model reads for a call of a custom tool that nobody declared."""
 
 CAME_IN = "came_in"
-"""In a thought's `extra`: the field that it came in, of a server whose dialect names none."""
+"""In a thought's `extra`: the field that it came in, if the server's dialect names none."""
 
 MESSAGE_FIELDS = ("reasoning_details", "extra_content")
-"""What servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
+"""Fields that servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -33,7 +33,7 @@ Encoded = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """An assistant's message with the results of its calls, as encoded, and the results that went into it."""
+    """An assistant's message with its calls' results, encoded, and the results that it was encoded from."""
 
     results: tuple[tuple[str, ToolResult | None], ...]
     encoded: list[Encoded]
@@ -101,7 +101,7 @@ def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], diale
 
 
 def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
-    """What no tool's message may hold."""
+    """The results' media that a tool message can't hold."""
     for call in calls:
         result = results.get(call.call_id)
         if result and (shown := _shown_apart(result, dialect)):
@@ -117,7 +117,7 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
         for place, part in enumerate(message.parts)
         if not (part.extra and (place in spoken or is_sound(part) or (back and IMAGES in part.extra)))
     )
-    # Another provider's thoughts stay with it.
+    # Another provider's thoughts are not sent.
     thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
     thoughts = "".join(part.text for part in thinking)
     encoded: Encoded = {"role": "assistant", "content": text}
@@ -143,7 +143,7 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
 
 
 def _customs(message: Message) -> list[Encoded]:
-    """The custom tools' calls in a message of this server's own: kept as they came, and sent back so."""
+    """The custom tools' calls in a message of this server's own, sent back as they came."""
     kept = [a_dict(part.data) for part in message.parts if isinstance(part, Opaque)]
     return [data for data in kept if data.get("type") == "custom" and data.get("id")]
 
@@ -169,7 +169,7 @@ def _is_servers(call: ToolCall) -> bool:
 
 
 def _wire_id(call: ToolCall, dialect: Dialect) -> str:
-    """The call's id as this server takes it: the same for the call and its result, in every request."""
+    """The call's id as this server takes it. The call and its result have the same one, in every request."""
     given = call.provider_id or call.call_id
     if dialect.call_id is None or dialect.call_id.fullmatch(given):
         return given
@@ -190,7 +190,7 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
 
 
 def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document, ...]:
-    """What follows in a user's message, since a tool message can't hold it."""
+    """The media that follow in a user's message, since a tool message can't hold them."""
     return tuple(part for part in result.content if not isinstance(part, Text) and _medium(part, dialect, own=False))
 
 

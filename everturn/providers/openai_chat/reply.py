@@ -1,6 +1,6 @@
 """Chat Completions: replies, whole or streamed, in every dialect that was seen (recordings, SDKs, issue threads).
 
-One `Assembler` reads both: a whole message is taken as a single delta, so that both always give the same Reply.
+One `Assembler` reads both: a whole message is read as a single delta, so that both always give the same Reply.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STOPS: dict[str, Stop] = {
     "content_filter": "filtered",
     "refusal": "refused",
 }
-"""What is not listed is the end: `stop`, and whatever servers put in its place."""
+"""A reason that is not listed means the end: `stop`, and whatever else servers send."""
 
 _GIVEN_UP = frozenset({"error", "insufficient_system_resource", "abort"})
 """Finish reasons of replies that the server itself broke off."""
@@ -52,23 +52,23 @@ class Assembler:
 
     request: Request
     done: bool = False
-    """Whether the stream said that it is over. Some servers leave the connection open after that."""
+    """Whether the stream said that it has ended. Some servers leave the connection open after that."""
     _index: Any = None
-    """Of the choice that is read."""
+    """The index of the choice that is read."""
     _answered: bool = False
     _said_something: bool = False
-    """A delta had a field at least, be it an empty one."""
+    """Whether a delta had at least one field, even an empty one."""
     _finish: str = ""
     _text: list[str] = field(default_factory=list)
     _thinking: list[str] = field(default_factory=list)
     _refused: bool = False
     _calls: PartialCalls = field(default_factory=PartialCalls)
     _ran: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """Groq's own tools that were run, by their numbers."""
+    """Groq's own tools that it ran, by their numbers."""
     _reasoning: list[Any] = field(default_factory=list)
     """OpenRouter's reasoning_details."""
     _came_in: str = ""
-    """The field that thoughts come in as plain text, so that the details only say them again."""
+    """The field in which thoughts come as plain text; the details then only repeat them."""
     _annotations: list[Any] = field(default_factory=list)
     _beside: dict[str, Any] = field(default_factory=dict)
     """Gemini's extra_content."""
@@ -76,20 +76,20 @@ class Assembler:
     _id: str = ""
     _media: Media | None = None
     _said_of_it: dict[str, Any] = field(default_factory=dict)
-    """Of the reply as a whole: fields of chunks, and `logprobs`."""
+    """About the reply as a whole: fields of chunks, and `logprobs`."""
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is all here, so that a connection that breaks now costs nothing."""
+        """Whether the whole reply has arrived, so that a connection that breaks now costs nothing."""
         return self._answered and (self.done or bool(self._finish))
 
     @property
     def usage_so_far(self) -> Usage:
-        """What the server has counted by now; nothing, if it counts at the end."""
+        """What the server has counted so far; nothing if it counts at the end."""
         return _usage(self._usage)
 
     def feed(self, event: Event) -> list[Delta]:
-        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no chunk."""
+        """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not a chunk."""
         data = event.data.strip()
         if data == "[DONE]":
             self.done = True
@@ -98,8 +98,8 @@ class Assembler:
         return self.take(object_of(event, self.request.model))
 
     def take(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
-        """Takes in one chunk of a stream, or a `whole` reply."""
-        # Called for every few letters of a reply: it looks at what is there, and not for everything that could be.
+        """Reads one chunk of a stream, or a `whole` reply."""
+        # Called for every few letters of a reply: it checks only fields that are there, not all that are possible.
         if chunk.get("error"):
             raise ErrorInReply(chunk)
         if not self._id:
@@ -246,7 +246,7 @@ class Assembler:
             said["content_filter_results"] = filters
 
     def _said(self) -> Iterator[Part]:
-        """Thoughts, what the server ran, and text: each with what the server put beside it."""
+        """Thoughts, tools that the server ran, and text: each with the fields that the server put beside it."""
         text = mend("".join(self._text))
         beside = {"extra_content": mended(self._beside)} if self._beside else {}
         thoughts = {"reasoning_details": mended(self._reasoning)} if self._reasoning else {}
@@ -266,7 +266,7 @@ class Assembler:
             yield from self._media.parts()
 
     def _called(self) -> Iterator[Part]:
-        """The calls, each with an id that is new in the conversation, and the same however often this is read."""
+        """The calls, each with an id that is new in the conversation, and the same each time this is read."""
         ours = self._ours()
         ids = iter(call_ids([call.id for call in ours], self.request.messages, response_id=self._id))
         for call in self._calls.found:
@@ -279,7 +279,7 @@ class Assembler:
             yield tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
 
     def _ours(self) -> list[PartialCall]:
-        """The calls that are ours to settle: of functions, and of the custom tools that we declared."""
+        """The calls that we have to answer: of functions, and of the custom tools that we declared."""
         declared = custom_names(self.request.raw_tools)
         return [call for call in self._calls.found if not call.custom or mend(call.name) in declared]
 

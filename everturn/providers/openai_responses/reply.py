@@ -35,7 +35,7 @@ _DELTAS: dict[str, str] = {
 UNFINISHED = frozenset({"queued", "in_progress"})
 _NO_ROOM = frozenset({"max_output_tokens", "max_tokens", ""})
 _STOPS: dict[str, Stop] = {"content_filter": "filtered"}
-"""Reasons of an incomplete response. What is not listed cut it short, as `max_output_tokens` does."""
+"""Reasons of an incomplete response. A reason that is not listed means cut short, as `max_output_tokens` does."""
 
 
 def decode(body: object, request: Request) -> Reply:
@@ -51,13 +51,13 @@ class Assembler:
 
     request: Request
     done: bool = False
-    """Whether the response came, which is the last word."""
+    """Whether the last event came, which holds the response."""
     response_id: str = ""
     """As the first events say it."""
     sequence: int = -1
     """The number of the last event."""
     resumed_after: int = -1
-    """Events up to this number came before the connection broke: a server may tell them again."""
+    """Events up to this number came before the connection broke: a server may send them again."""
     _response: dict[str, Any] = field(default_factory=dict)
     _started: dict[int, Item] = field(default_factory=dict)
     _finished: dict[int, Item] = field(default_factory=dict)
@@ -67,16 +67,16 @@ class Assembler:
 
     @property
     def complete(self) -> bool:
-        """Whether the reply is all here, so that a connection that breaks now costs nothing."""
+        """Whether the whole reply has arrived, so that a connection that breaks now costs nothing."""
         return self.done
 
     @property
     def usage_so_far(self) -> Usage:
-        """What the server has counted by now; nothing, if it counts at the end."""
+        """What the server has counted so far; nothing if it counts at the end."""
         return _usage(a_dict(self._response.get("usage")))
 
     def feed(self, event: Event) -> list[Delta]:
-        """What the event adds to the text. Raises ErrorInReply for an error, InvalidReply for what is no event."""
+        """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not an event."""
         data = event.data.strip()
         if self.done or not data or data == "[DONE]":
             return []
@@ -101,7 +101,7 @@ class Assembler:
         return False
 
     def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
-        """Takes in the response itself. Raises ErrorInReply if it failed."""
+        """Reads the response itself. Raises ErrorInReply if it failed."""
         status, error = a_str(response.get("status")), response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
@@ -169,7 +169,7 @@ class Assembler:
         return [_sealed(item, whole[place] if place < len(whole) else {}) for place, item in enumerate(found)]
 
     def _filled(self, index: int) -> Item:
-        """An item whose last event did not come, from its deltas."""
+        """An item put together from its deltas, because its last event did not come."""
         pieces = {place: "".join(texts) for place, texts in self._pieces.get(index, {}).items()}
         status = "incomplete" if self._cut_short else "completed"
         item = self._started[index] | {"status": status}

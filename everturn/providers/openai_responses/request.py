@@ -33,8 +33,8 @@ _memo: Memo[tuple[list[Item], bool]] = Memo()
 
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
-    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that is not there, and
-    RequestRefused for `background` in extra: nobody would pick up what it begins."""
+    """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that does not exist, and
+    RequestRefused for `background` in extra: nothing would pick up the response."""
     settings, provider = request.settings, request.model.provider
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
@@ -65,7 +65,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def in_background(request: Request) -> bool:
-    """Whether the response is worked on in the background: it is wanted, and the provider can do it."""
+    """Whether the response runs in the background: it is asked for, and the provider supports it."""
     return request.settings.background and row_of(request.model.provider).responses.background
 
 
@@ -137,7 +137,7 @@ def _outputs(
 def _assistant(
     message: Message, wire_ids: Mapping[str, str], *, provider: str, stored: bool
 ) -> tuple[list[Item], bool]:
-    """The items of an assistant's message, and whether they are as this provider made them."""
+    """The items of an assistant's message, and whether they are exactly as this provider made them."""
     variant = " ".join([provider, str(stored), *(wire_ids[call.call_id] for call in message.tool_calls)])
     return _memo.get(message, variant) or _memo.put(message, variant, _encoded(message, wire_ids, provider, stored))
 
@@ -155,12 +155,12 @@ def _encoded(message: Message, wire_ids: Mapping[str, str], provider: str, store
                 items.pop()
         if stored or not any(map(_is_elsewhere, items)):
             return items, True
-    # What followed a reasoning that nobody has any more is refused as it was; its words and calls are not.
+    # If its reasoning is lost, a message is refused in its first form; its words and calls alone are not.
     return [*others_items(message, wire_id=wire_id)], False
 
 
 def _is_elsewhere(item: Item) -> bool:
-    """Whether an item only names a reasoning that a server would have had to store."""
+    """Whether an item only refers to a reasoning that a server would have had to store."""
     return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
 
 
@@ -193,7 +193,7 @@ def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: boo
 
 
 def _with_caller(item: Item, call: ToolCall) -> Item:
-    """A program's call: the result goes to the program."""
+    """Sends the result of a program's call to the program."""
     caller = call.extra.get("caller")
     return item if caller is None or "call_id" not in item else item | {"caller": caller}
 
