@@ -187,7 +187,7 @@ class AgentServer:
         ] = None,
         note: Annotated[str | None, Field(description="For the agent.")] = None,
     ) -> dict[str, Any]:
-        """Let a waiting call run. A person's to say, not a model's."""
+        """Let a waiting call run. A person decides this, not a model."""
         calls = await self._client.conversation(conversation_id).approve(call_id, arguments, note)
         return {"call_ids": list(calls)}
 
@@ -197,7 +197,7 @@ class AgentServer:
         call_id: CallId,
         reason: Annotated[str | None, Field(description="For the agent.")] = None,
     ) -> dict[str, Any]:
-        """Let a waiting call not run. A person's to say, not a model's."""
+        """Refuse a waiting call, so that it does not run. A person decides this, not a model."""
         return {"call_ids": list(await self._client.conversation(conversation_id).deny(call_id, reason))}
 
     async def answer(self, conversation_id: Id, call_id: CallId, content: JsonValue) -> dict[str, Any]:
