@@ -17,7 +17,7 @@ from everturn.workflows.visibility import CurrentDetails
 
 
 class ConversationRunner(WorkflowRunner):
-    """Goes around the worker's runner of workflows without a sandbox."""
+    """Wraps the worker's runner of workflows without a sandbox."""
 
     def __init__(
         self, theirs: WorkflowRunner, converter: DataConverter, *, more: Sequence[type[WorkflowInboundInterceptor]] = ()

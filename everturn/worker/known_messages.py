@@ -50,12 +50,12 @@ class KnownMessages:
         return Inbound
 
     def hand_over(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
-        """Before the activity can begin that is asked so."""
+        """Called before the activity with this request can begin."""
         if self.loop is None:
             return
         if lacking := [call_id for call_id in request.named if not self._prefixes.knows_result(run_id, call_id)]:
             for result in held.results(lacking):
                 self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
-        # Only then: a turn that runs on another worker, again and again, is not worth it.
+        # Only after a replay: if turns run on another worker, handing over each prefix is not worth it.
         if replayed and not self._prefixes.knows(request.digest) and (prefix := held.prefix):
             self.loop.call_soon_threadsafe(self._prefixes.remember, "", (), prefix)

@@ -46,7 +46,7 @@ class LimitMetrics:
 
 
 async def watch_limits(client: Client, task_queue: str, known: rate_limits.Known, metrics: LimitMetrics | None) -> None:
-    """Goes on until it is cancelled. While no limit is felt, it asks nobody anything."""
+    """Runs until it is cancelled. While no limit is felt, it sends the server no request."""
     rate_limits.know(known)
     felt = rate_limits.felt()
     if known:

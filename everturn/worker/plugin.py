@@ -316,7 +316,7 @@ def _versioned(workflow: type, behavior: VersioningBehavior) -> type:
 
 
 def _after(plugin: object, plugins: Sequence[temporalio.client.Plugin]) -> Sequence[temporalio.client.Plugin]:
-    """Those that are given after this one."""
+    """The plugins that are given after this one."""
     places = [place for place, one in enumerate(plugins) if one is plugin]
     return plugins[places[0] + 1 :] if places else ()
 

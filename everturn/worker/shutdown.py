@@ -46,7 +46,7 @@ def drained(*, within: timedelta) -> Iterator[None]:
 
 
 class _End:
-    """Sees to it in a thread of its own: the event loop may be blocked."""
+    """Ends the process from a thread of its own: the event loop may be blocked."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -29,10 +29,10 @@ PROVIDERS = {
     "moonshot": "moonshot_ai",
     "azure": "azure.ai.openai",
 }
-"""By the names of ours; the others are called alike."""
+"""By everturn's names of providers; the others have the same name in both."""
 
 FINISH_REASONS = {"end": "stop", "tool_calls": "tool_call", "filtered": "content_filter", "refused": "refusal"}
-"""By our words for why a model stopped; the others are called alike."""
+"""By everturn's words for why a model stopped; the others are the same in both."""
 
 
 def provider_of(model: str) -> str:

@@ -33,7 +33,7 @@ from everturn.worker.otel_metrics import OtelMeter, meter_provider
 from everturn.worker.traces import Traces
 
 BACK_OFF_SECONDS = 30.0
-"""After an export that took too long, nobody waits for one for so long."""
+"""How long nobody waits for an export after one that took too long."""
 
 LAST_EXPORT_SECONDS = 5.0
 """How long a worker that stops waits for its last spans."""
@@ -44,7 +44,7 @@ _log = get_logger("everturn.traces")
 
 
 class Spans:
-    """What one worker says. Raises InvalidSetting for a provider that can't be used."""
+    """Makes and exports one worker's spans. Raises InvalidSetting for a provider that can't be used."""
 
     def __init__(self, traces: Traces, agents: Mapping[str, Agent]) -> None:
         self._agents = agents
@@ -159,7 +159,7 @@ class Spans:
         span.end(_nanoseconds(max(answer.since, answer.until or answer.since)))
 
     def _with_id(self, trace: Trace, span_id: str) -> Tracer:
-        """The tracer, but that the span that it starts next has this id."""
+        """A copy of the tracer that gives this id to the span that it starts."""
         tracer = copy.copy(self._tracer)
         tracer.id_generator = _Given(int(trace.trace_id, 16), int(span_id, 16))
         return tracer
@@ -251,7 +251,7 @@ class Exports:
             _log.warning("traces.not_exported", error=f"{type(error).__name__}: {error}")
 
     async def close(self, beside: Callable[[], object] | None) -> None:
-        """After a last export, and one of something else."""
+        """Runs a last export, and `beside`, and then stops the thread."""
         loop, last = asyncio.get_running_loop(), filter(None, (self._flush, beside))
         if exports := [loop.run_in_executor(self._thread, one) for one in last]:
             await asyncio.wait(exports, timeout=LAST_EXPORT_SECONDS)
@@ -270,7 +270,7 @@ class _Given(IdGenerator):
 
 
 def _provider(traces: Traces) -> tuple[Any, TracerProvider | None]:
-    """Whom spans go to; and the same again, if it was made here."""
+    """The provider that spans go to; and the same one again if it was made here, else None."""
     if traces.provider is not None:
         return traces.provider, None
     current = api.get_tracer_provider()

@@ -1,4 +1,4 @@
-"""What a worker's model turns and tool calls say of themselves, as spans.
+"""The spans of a worker's model turns and tool calls.
 
 Nothing of OpenTelemetry is imported before a worker with `traces=` begins.
 """

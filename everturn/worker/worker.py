@@ -31,7 +31,7 @@ from everturn.worker.shutdown import drained
 from everturn.worker.traces import Traces
 
 LOOK_SECONDS = 0.005
-"""Between two looks whether it runs by now, as it starts."""
+"""Between two checks whether a worker that starts is running."""
 
 
 class Worker:
@@ -165,7 +165,7 @@ class Worker:
         self._worker: temporalio.worker.Worker | None = None
         self._running: asyncio.Task[None] | None = None
         self._inside: asyncio.Task[Any] | None = None
-        """Who is in its `async with` block."""
+        """The task that is in the worker's `async with` block."""
 
     @property
     def prefixes(self) -> Prefixes:
