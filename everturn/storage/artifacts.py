@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class KeptResult(Record):
-    """What an artifact holds. It says itself whose it is: a file system may not tell `A` from `a`."""
+    """What an artifact's file holds. It names its conversation, since some file systems take `A` and `a` for the same name."""
 
     conversation_id: str
     result: ToolResult
 
 
 class Place(Protocol):
-    """Where artifacts are, by name. `write` is all or nothing; `read` raises OSError if there is none."""
+    """Keeps files by name. `write` is all or nothing; `read` raises OSError if there is no such file."""
 
     def write(self, name: str, data: bytes) -> None: ...
     def read(self, name: str) -> bytes: ...
@@ -36,15 +36,15 @@ class Place(Protocol):
         ...
 
     def delete(self, folder: str) -> int:
-        """All of those; how many that was."""
+        """Deletes the files named `folder/...`; returns how many there were."""
         ...
 
 
 class Artifacts:
     """A store of whole results, found by conversation and call. Its methods block: call them from a thread.
 
-    `codec`: what a file's content goes through, such as everturn's `Encryption`; a worker takes its client's. What was
-    kept without one is read all the same.
+    `codec` encodes each file, as everturn's `Encryption` does; without one, a worker uses its client's codec. Files kept
+    without a codec stay readable.
     """
 
     def __init__(self, place: Place, *, codec: PayloadCodec | None = None) -> None:
@@ -61,11 +61,11 @@ class Artifacts:
         return cls(opened, codec=codec)
 
     def encode_with(self, codec: PayloadCodec | None) -> None:
-        """For a worker: what it keeps from now on goes through this codec, unless the store has one of its own."""
+        """For a worker: encodes new artifacts with this codec, unless the store has one of its own."""
         self._codec = self._codec or codec
 
     def keep(self, conversation_id: str, result: ToolResult) -> str:
-        """Writes a result, in the place of an earlier one of the same call; returns its name. Raises OSError and,
+        """Writes a result over any earlier one of the same call; returns its name. Raises OSError and,
         with fsspec, whatever its file system raises."""
         name = name_of(conversation_id, result.call_id)
         data = KeptResult(conversation_id=conversation_id, result=result).model_dump_json().encode()
@@ -86,7 +86,7 @@ class Artifacts:
         return self._place.count(directory.segments(conversation_id))
 
     def delete(self, conversation_id: str) -> int:
-        """Deletes all that was kept for a conversation; how many files that was. Raises as `keep` does."""
+        """Deletes all files of a conversation; returns how many there were. Raises as `keep` does."""
         return self._place.delete(directory.segments(conversation_id))
 
 
@@ -99,7 +99,7 @@ def _encoded(codec: PayloadCodec, data: bytes) -> bytes:
 
 
 def _decoded(codec: PayloadCodec | None, data: bytes) -> bytes:
-    """Raises InvalidSetting if the codec lacks, or what it raises."""
+    """Raises InvalidSetting if the data is encoded and there is no codec, and whatever the codec raises."""
     if not data.startswith(_ENCODED):
         return data
     from temporalio.api.common.v1 import Payload
@@ -119,7 +119,7 @@ def _decoded(codec: PayloadCodec | None, data: bytes) -> bytes:
 
 
 def _waited_for(answer: Coroutine[Any, Any, list[Payload]]) -> list[Payload]:
-    """A codec is asynchronous, and a store's methods block."""
+    """Waits for a codec's answer: codecs are asynchronous, and the store's methods block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -129,12 +129,12 @@ def _waited_for(answer: Coroutine[Any, Any, list[Payload]]) -> list[Payload]:
 
 
 def name_of(conversation_id: str, call_id: str) -> str:
-    """`conversation/call`, quoted so that it is a safe path, and no other call's."""
+    """`conversation/call`, quoted: a safe path that no other call has."""
     return f"{directory.segments(conversation_id)}/{directory.segments(call_id)}"
 
 
 _ENCODED: Final = b"everturn payload 1\n"
-"""How a file begins whose content went through a codec. JSON begins with a brace."""
+"""The first bytes of a file that a codec encoded. JSON begins with a brace."""
 
 
 class Remote:

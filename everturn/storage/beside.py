@@ -1,7 +1,7 @@
 """everturn's payloads in an application that has a data converter of its own.
 
-Its codec, failure converter and external storage stay, and take everturn's payloads, too. Its payload converter goes on
-writing and reading the application's values; what is everturn's is written and read as everturn does it.
+The application's codec, failure converter and external storage stay, and handle everturn's payloads, too. Its payload
+converter still writes and reads the application's values; everturn's records go through everturn's converter.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from everturn.records import Record
 from everturn.storage.data_converter import JSON, Payloads, StoredPayloads
 
 _SAME_JSON = (DefaultPayloadConverter, PydanticPayloadConverter)
-"""They write plain JSON as everturn does, so that nothing is lost if everturn does it itself."""
+"""They write plain JSON as everturn does, so everturn's converter can replace them without loss."""
 
 
 def own(converter: DataConverter) -> DataConverter:
-    """The converter for what is everturn's alone: its client, its workflow, and whoever reads their histories."""
+    """The converter for everturn's own client, its workflow, and readers of their histories."""
     known = converter.payload_converter_class
     made = _own(known, stores=converter.external_storage is not None)
     return converter if made is known else replace(converter, payload_converter_class=made)
@@ -51,18 +51,18 @@ def beside(converter: DataConverter) -> DataConverter:
 
 
 def own_client(client: temporalio.client.Client) -> temporalio.client.Client:
-    """The client with `own` as its converter: the same one if that is what it has."""
+    """The client with the converter that `own` makes; the same client if it already has that one."""
     converter = own(client.data_converter)
     return client if converter is client.data_converter else with_converter(client, converter)
 
 
 def with_converter(client: temporalio.client.Client, converter: DataConverter) -> temporalio.client.Client:
     """The client on the same connection, with another data converter."""
-    # Without the plugins: they were asked already, and would change the client once more.
+    # Without the plugins: they have changed this config already, and would change it again.
     config = client.config(active_config=True)
     config["data_converter"], config["plugins"] = converter, []
     made = temporalio.client.Client(**config)
-    made._initial_config["plugins"] = client.config()["plugins"]  # a worker that is made with it asks them
+    made._initial_config["plugins"] = client.config()["plugins"]  # a worker made with this client uses them
     return made
 
 
@@ -83,7 +83,7 @@ def _through(theirs: type[PayloadConverter], ours: type[StoredPayloads]) -> type
 
 
 class _Through(CompositePayloadConverter):
-    """Plain JSON values go through the application's own payload converter, which may encrypt them, say."""
+    """Sends plain JSON values through the application's own payload converter, which may encrypt them."""
 
     theirs: ClassVar[type[PayloadConverter]]
 
@@ -109,7 +109,7 @@ class _Through(CompositePayloadConverter):
         except Exception:
             if payload.metadata.get("encoding", b"") not in self.converters:
                 raise
-            # Plain JSON that another program wrote, such as the Temporal CLI, and theirs does not read.
+            # Another program, such as the Temporal CLI, wrote plain JSON that the application's converter can't read.
             return super().from_payloads([payload], [type_hint] if type_hint else None)[0]
         return value if type_hint is None else JSON.from_payload(Payload(data=to_json(value)), type_hint)
 
@@ -122,12 +122,12 @@ class _Through(CompositePayloadConverter):
 
 
 class _Made(ABCMeta):
-    """The class of converters that are made for an application's own."""
+    """The metaclass of payload converters that are built around an application's own."""
 
     beside: type[PayloadConverter]
-    """The application's own."""
+    """The application's own payload converter."""
     stores: bool
-    """There is external storage."""
+    """Whether the converter has external storage."""
 
 
 @cache
@@ -141,12 +141,12 @@ def _again(theirs: type[PayloadConverter], stores: bool) -> _Made:
     return _made(_Beside, theirs, stores=stores)
 
 
-# Activities in other processes get the converter's class, and pickle looks for it by its name.
+# Activities in other processes get the converter's class by pickle, which can't find a generated class by its name.
 copyreg.pickle(_Made, lambda made: (_again, (made.beside, made.stores)))
 
 
 class _Beside(PayloadConverter, WithSerializationContext, metaclass=_Made):
-    """Each value goes by the converter of whoever it belongs to."""
+    """everturn's records go through everturn's converter; all other values through the application's."""
 
     def __init__(self) -> None:
         made = type(self)

@@ -19,7 +19,7 @@ from everturn.storage.encryption import Encryption
 
 
 class Codecs(PayloadCodec, WithSerializationContext):
-    """Several codecs as one: the first is the first to encode, and the last to decode."""
+    """Several codecs as one: they encode in the order given, and decode in reverse."""
 
     def __init__(self, *codecs: PayloadCodec) -> None:
         self.codecs = codecs
@@ -43,7 +43,7 @@ class Codecs(PayloadCodec, WithSerializationContext):
 
 
 def encryption_of(converter: DataConverter) -> Encryption | None:
-    """What encrypts the converter's payloads; None if nothing of ours does."""
+    """The Encryption that the converter uses; None if it uses none."""
     codec = converter.payload_codec
     return next(
         (one for one in (codec.codecs if isinstance(codec, Codecs) else (codec,)) if isinstance(one, Encryption)), None
@@ -51,8 +51,8 @@ def encryption_of(converter: DataConverter) -> Encryption | None:
 
 
 def encrypted(converter: DataConverter, encryption: Encryption | None) -> DataConverter:
-    """The converter with the encryption around its own codec, if it has one; the same for None, and for one that is
-    encrypted already. What failures say (messages and stack traces) is encrypted, too, unless the converter has a
+    """The converter with encryption added after its own codec, if it has one. Returned unchanged if `encryption` is None or
+    the converter encrypts already. Failures' messages and stack traces are encrypted, too, unless the converter has a
     failure converter of its own."""
     if encryption is None or encryption_of(converter):
         return converter

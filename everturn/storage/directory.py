@@ -1,4 +1,4 @@
-"""A directory that payloads or artifacts are kept in: written whole or not at all, and read as far as they may go."""
+"""A directory for payloads or artifacts: files are written whole or not at all, and read up to a size limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from everturn.errors import InvalidSetting
 from everturn.private_files import make_folder, read_bounded, write_atomically
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
-"""More than any payload and any result; a larger file is none of ours."""
+"""Larger than any payload or result that everturn writes."""
 
 
 SEGMENT_CHARS: Final = 200
@@ -20,14 +20,14 @@ SEGMENT_CHARS: Final = 200
 
 
 def segments(text: str) -> str:
-    """A text as a safe path, which no other text has."""
+    """The text as a safe path; different texts have different paths."""
     # A dot could make `..`; and + is never in what quote() gives, so it can say that a long name goes on.
     quoted = quote(text, safe="").replace(".", "%2E")
     return "+/".join(quoted[start : start + SEGMENT_CHARS] for start in range(0, len(quoted), SEGMENT_CHARS))
 
 
 class Directory:
-    """Files by their names, which may have slashes: whoever gives them sees to it that they stay inside. `holds` is for
+    """Files by name. Names may have slashes; the caller must keep them inside the directory. `holds` is a word for
     errors. Raises InvalidSetting."""
 
     def __init__(self, root: Path, *, holds: str) -> None:
@@ -48,11 +48,11 @@ class Directory:
         return read_bounded(self.root / name, most=MAX_FILE_BYTES)
 
     def count(self, folder: str) -> int:
-        """How many files are in a folder, and in those in it. Raises OSError."""
+        """How many files are in a folder and its subfolders. Raises OSError."""
         return sum(len(files) for _, _, files in os.walk(self.root / folder)) if self._has(folder) else 0
 
     def delete(self, folder: str) -> int:
-        """Deletes a folder with all that is in it; how many files that was. Raises OSError."""
+        """Deletes a folder with all that is in it; returns how many files it had. Raises OSError."""
         count = self.count(folder)
         if self._has(folder):
             shutil.rmtree(self.root / folder)
@@ -60,5 +60,5 @@ class Directory:
 
     def _has(self, folder: str) -> bool:
         path = self.root / folder
-        # Where names differ by case alone and the disk does not tell, it is another one's.
+        # If the disk ignores case, a folder found under a name in other case belongs to somebody else.
         return path.is_dir() and not path.is_symlink() and path.name in {one.name for one in path.parent.iterdir()}

@@ -1,8 +1,8 @@
-"""What a worker does with payloads that it can't get at: stored elsewhere, or encoded by another codec.
+"""What a worker does with payloads that it can't read: stored elsewhere, or encoded by another codec.
 
-The SDK fails a workflow task for each of them, for ever: one signal that claims a stored payload freezes a conversation
-for everybody. Here, the task fails a few times, since another worker may be able to read it. Then a payload that says
-why takes its place, and the conversation handles that. Other workflows would not, and are spared it.
+Left to the SDK, the workflow task fails for ever: one signal that refers to a missing payload freezes a conversation
+for everybody. Here, the task fails a few times, since another worker may be able to read the payload. Then a payload
+with the reason replaces it, and the conversation handles that. Other workflows can't, so theirs is not replaced.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from everturn.storage.beside import beside
 from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2
-"""How often a payload's task fails here, so that another worker gets it. The server waits 10 s before the third."""
+"""How often an unreadable payload fails its task, to give another worker a chance. The server waits 10 s before the third."""
 
 MAX_COUNTED = 10_000
-"""Payloads whose tries are counted."""
+"""The most payloads whose tries are counted; the oldest count is dropped."""
 
 Decode = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
@@ -44,16 +44,16 @@ _log = get_logger("everturn.worker")
 _WITHOUT_CONTEXT: Final = (Payloads, StoredPayloads)
 
 _in_a_conversation: ContextVar[bool] = ContextVar("in_a_conversation", default=False)
-"""Whether the task at hand is a conversation's, or an activity's of one. The SDK handles each in a task of its own."""
+"""Whether the current task belongs to a conversation or one of its activities. The SDK runs each in its own asyncio task."""
 
 
 @dataclass(frozen=True)
 class GuardedConverter(DataConverter):
-    """The SDK decodes in these three steps. Each is tried for all payloads together, then for each one alone."""
+    """Runs each of the SDK's three decoding steps for all payloads together; if that fails, for each payload alone."""
 
     original: DataConverter = field(default_factory=DataConverter)
     replays: bool = False
-    """There is no other worker that might read it, and nothing to wait for."""
+    """Used by a replayer: no other worker might read the payload, so it is not tried again."""
     tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
 
     def with_context(self, context: SerializationContext) -> Self:
@@ -61,7 +61,7 @@ class GuardedConverter(DataConverter):
 
     @cached_property
     def _takes_context(self) -> bool:
-        """Whether any part is another one from context to context. everturn's own aren't, and the SDK asks for each
+        """Whether any part changes with the context. everturn's own parts don't, and the SDK calls `with_context` for each
         payload."""
         parts = (self.payload_codec, self.failure_converter, self.external_storage)
         return self.payload_converter_class not in _WITHOUT_CONTEXT or any(
@@ -90,7 +90,7 @@ class GuardedConverter(DataConverter):
         if not (self.tries and any(map(_given_up, payloads))):
             try:
                 return await decode(payloads)
-            except Exception:  # noqa: BLE001 - each by itself will say what it is; and this is hot
+            except Exception:  # noqa: BLE001 - each payload alone raises its own error
                 pass
         return [payload if _given_up(payload) else await self._one(decode, payload) for payload in payloads]
 
@@ -116,7 +116,7 @@ def _given_up(payload: Payload) -> bool:
 
 
 def _passes(error: BaseException | None) -> bool:
-    """Whether the error may be temporary: the storage can't be reached, as opposed to lacking what is asked for."""
+    """Whether the error may be temporary: the storage can't be reached, rather than lacking the payload."""
     while error:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             return True
@@ -136,7 +136,7 @@ def _status(error: BaseException) -> int:
 
 
 def for_worker(client: Client) -> Client:
-    """The client as a worker uses it."""
+    """The client with the guarded converter that a worker needs."""
     if isinstance(client.data_converter, GuardedConverter):
         return client
     made = copy(client)
@@ -147,7 +147,7 @@ def for_worker(client: Client) -> Client:
 
 
 def for_replayer(converter: DataConverter) -> DataConverter:
-    """The converter as a replayer uses it: what no worker could read when it came is passed over once more."""
+    """The converter for a replayer: payloads that no worker could read are replaced here, too."""
     return _guarded(strict(converter), replays=True)
 
 
@@ -163,5 +163,5 @@ def _guarded(known: DataConverter, *, replays: bool = False) -> GuardedConverter
 
 
 def strict(converter: DataConverter) -> DataConverter:
-    """The converter for readers of histories: they get an error, and no substitute, for what can't be read."""
+    """The converter for readers of histories: an unreadable payload is an error, and is not replaced."""
     return converter.original if isinstance(converter, GuardedConverter) else converter
