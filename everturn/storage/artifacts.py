@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class KeptResult(Record):
-    """What an artifact's file holds. It names its conversation, since some file systems take `A` and `a` for the same name."""
+    """What an artifact holds. It names its conversation: some file systems take `A` and `a` for the same name."""
 
     conversation_id: str
     result: ToolResult
@@ -43,8 +43,8 @@ class Place(Protocol):
 class Artifacts:
     """A store of whole results, found by conversation and call. Its methods block: call them from a thread.
 
-    `codec` encodes each file, as everturn's `Encryption` does; without one, a worker uses its client's codec. Files kept
-    without a codec stay readable.
+    `codec` encodes each file, as everturn's `Encryption` does; without one, a worker uses its client's codec. Files
+    kept without a codec stay readable.
     """
 
     def __init__(self, place: Place, *, codec: PayloadCodec | None = None) -> None:

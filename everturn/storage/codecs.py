@@ -51,7 +51,7 @@ def encryption_of(converter: DataConverter) -> Encryption | None:
 
 
 def encrypted(converter: DataConverter, encryption: Encryption | None) -> DataConverter:
-    """The converter with encryption added after its own codec, if it has one. Returned unchanged if `encryption` is None or
+    """The converter with encryption after its own codec, if it has one. Returned unchanged if `encryption` is None or
     the converter encrypts already. Failures' messages and stack traces are encrypted, too, unless the converter has a
     failure converter of its own."""
     if encryption is None or encryption_of(converter):

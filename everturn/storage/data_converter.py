@@ -1,4 +1,4 @@
-"""How payloads become bytes and back: plain JSON, measured before it is sent, checked against types when it comes."""
+"""How payloads become bytes and back: plain JSON, measured before it is sent, checked against types when read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CURE: Final = (
 )
 
 NOT_HAD = b"everturn/not-had"
-"""The encoding of a payload that takes the place of one that can't be read: its data says why."""
+"""The encoding of a payload that replaces an unreadable one: its data says why that could not be read."""
 
 
 class _Json(PydanticJSONPlainPayloadConverter):
@@ -70,7 +70,7 @@ class NoValue:
 
 
 class StoredPayloads(CompositePayloadConverter):
-    """For clients and workers with external storage, which takes what is too large."""
+    """For clients and workers with external storage, which takes payloads that are too large for a history."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class StoredPayloads(CompositePayloadConverter):
                         type=names.PAYLOAD_NOT_TO_BE_HAD,
                         non_retryable=True,
                     ) from None
-            # In external storage that this worker lacks, it is for another worker; else nobody can read it.
+            # This worker may lack the external storage that another worker has. Any other payload is unreadable for all.
             if any(payload.external_payloads for payload in payloads):
                 raise
             raise ApplicationError(
@@ -112,7 +112,7 @@ class StoredPayloads(CompositePayloadConverter):
 
 
 class Payloads(StoredPayloads):
-    """Refuses what Temporal would not take: sent all the same, it would be tried again for ever, in silence."""
+    """Refuses payloads that are too large for Temporal: if sent, they would be retried for ever, in silence."""
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
         payloads = super().to_payloads(values)
@@ -131,7 +131,7 @@ data_converter = DataConverter(payload_converter_class=Payloads)
 
 
 def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> DataConverter:
-    """The converter with external storage for what is large. Raises InvalidSetting."""
+    """The converter with external storage for large payloads. Raises InvalidSetting."""
     if not isinstance(storage, ExternalStorage):
         from everturn.storage.external import open_storage
 
@@ -145,8 +145,8 @@ def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> D
 
 
 def configured(encryption: Encryption | None = None) -> DataConverter:
-    """The one that EVERTURN_DATA_CONVERTER names, or else everturn's own; encrypted, if that is given or if
-    EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND says so. Raises InvalidSetting and InvalidFile."""
+    """The converter that EVERTURN_DATA_CONVERTER names, or everturn's own; encrypted if `encryption` is given or
+    EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND is set. Raises InvalidSetting and InvalidFile."""
     from everturn.settings import Settings
     from everturn.storage.codecs import encrypted
     from everturn.storage.encryption import Encryption as Ours
@@ -157,7 +157,7 @@ def configured(encryption: Encryption | None = None) -> DataConverter:
 
 
 def named(spec: str) -> DataConverter:
-    """The converter, or one of everturn's own around the codec, of this name. Raises InvalidSetting and InvalidFile."""
+    """The converter of this name; for a codec's name, everturn's own with that codec. Raises InvalidSetting and InvalidFile."""
     from everturn.user_modules import load_object
 
     found = load_object(spec)
@@ -176,7 +176,7 @@ def named(spec: str) -> DataConverter:
             failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
         )
     if isinstance(found, DataConverter):
-        # What is not said otherwise is everturn's own: sizes are measured before anything is sent.
+        # A default payload converter is replaced by everturn's: sizes are measured before anything is sent.
         default = found.payload_converter_class is DefaultPayloadConverter
         return replace(found, payload_converter_class=Payloads) if default else found
     raise InvalidSetting(

@@ -1,7 +1,7 @@
-"""Encrypts payloads with AES-GCM before they leave a process: the server keeps what it can't read.
+"""Encrypts payloads with AES-GCM before they leave a process: the server can't read what it stores.
 
-What is written is what Temporal's own samples write in Go, TypeScript and Python (encoding `binary/encrypted`, the
-key's id beside it, 12 bytes of nonce before the text), so that a worker in another language reads it with that codec.
+The format is that of Temporal's own samples in Go, TypeScript and Python (encoding `binary/encrypted`, the key's id in
+the metadata, a 12-byte nonce before the ciphertext): a worker in another language can read it with their codec.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ NONCE_BYTES: Final = 12
 KEY_BYTES: Final = (16, 24, 32)
 
 SMALL_BYTES: Final = 512
-"""What is smaller is not compressed: it would be no smaller for it."""
+"""Smaller payloads are not compressed: that would not make them smaller."""
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-"""Somebody who has the key, and no more, could make a small payload that is a thousand times as large."""
+"""A limit, since anybody with the key could send a small payload that decompresses to a thousand times its size."""
 
 COMMAND_SECONDS: Final = 30.0
 ASK_AGAIN_SECONDS: Final = 30.0
-"""The command is asked for an unknown key no more often than that."""
+"""For an unknown key, the key source is called again at most this often."""
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_ID_CHARS}}}")
 _CURE: Final = "Write id:key, with a comma between keys. `openssl rand -base64 32` makes a key. The first key encrypts."
@@ -70,18 +70,18 @@ class Encryption(PayloadCodec):
             raise InvalidSetting(f"There is no compression {compression!r}.", cure="Use 'none' or 'zstd'.")
         self._compression = compression
         if compression == "zstd":
-            _zstd()  # what lacks is said now, and not with the first large payload
+            _zstd()  # a missing package is an error now, not at the first large payload
         self._source = keys if callable(keys) else None
         self._asked_at = time.monotonic()
         self._asking = threading.Lock()
         self._ciphers: dict[str, AESGCM] = {}
         self.key_id = ""
-        """Of the key that encrypts."""
+        """The id of the key that encrypts."""
         self._take(keys() if callable(keys) else keys)
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Self | None:
-        """What EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND says; None if neither is set."""
+        """The encryption that EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND sets; None if neither is set."""
         command = settings.encryption_command
         if settings.encryption_keys is not None and command:
             raise InvalidSetting(
@@ -96,14 +96,14 @@ class Encryption(PayloadCodec):
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """Of the keys that decrypt; the first one encrypts."""
+        """The ids of the keys that decrypt; the first one encrypts."""
         return tuple(self._ciphers)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         return [self._encrypted(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Raises InvalidSetting for a key that is not among ours, and for what was changed on its way."""
+        """Raises InvalidSetting for an unknown key, and for a payload that was changed on its way."""
         for payload in payloads:
             if is_encrypted(payload) and _key_id(payload) not in self._ciphers:
                 await asyncio.to_thread(self._ask_for, _key_id(payload))
@@ -171,7 +171,7 @@ class Encryption(PayloadCodec):
                     failed = error
         if key_id not in self._ciphers:
             why = f", and asking for it failed: {failed.message.rstrip('.')}" if failed else ""
-            # An OSError as the cause: the command may answer later, and a worker tries it again as long as it takes.
+            # An OSError as the cause: the command may answer later, so a worker retries for as long as it fails.
             raise lacking_key(key_id, known=self.key_ids, why=why) from (OSError(failed.message) if failed else None)
 
 
@@ -191,12 +191,12 @@ def lacking_key(key_id: str, *, known: Iterable[str] = (), why: str = "") -> Inv
 
 
 def key_id_of(payload: Payload) -> str:
-    """Of the key that the payload is encrypted with; empty if it isn't, or if it does not say."""
+    """The id of the key that encrypts the payload; empty if it is not encrypted or names no key."""
     return _key_id(payload) if is_encrypted(payload) and KEY_ID in payload.metadata else ""
 
 
 def _key_id(payload: Payload) -> str:
-    # Anybody may have written it: it is shown, so it is short.
+    # Cut, since errors show it and anybody may have written it.
     return payload.metadata.get(KEY_ID, b"").decode("utf-8", "replace")[:MAX_KEY_ID_CHARS]
 
 
@@ -219,7 +219,7 @@ def _decompressed(payload: Payload) -> Payload:
 
 def read_keys(text: str, *, source: str) -> dict[str, bytes]:
     """Keys by their ids, of `id:key, id:key`: with commas or line ends between, and each key in base64. Raises
-    InvalidSetting, which never shows a key; `source` is for that."""
+    InvalidSetting, which names `source` and never shows a key."""
     keys: dict[str, bytes] = {}
     for number, item in enumerate(filter(None, re.split(r"[,\s]+", text)), start=1):
         key_id, colon, written = item.partition(":")
@@ -242,7 +242,7 @@ def read_keys(text: str, *, source: str) -> dict[str, bytes]:
 
 
 def keys_of_command(command: str) -> dict[str, bytes]:
-    """The keys that it prints, as in EVERTURN_ENCRYPTION_KEYS. Raises InvalidSetting."""
+    """The keys that the command prints, written as in EVERTURN_ENCRYPTION_KEYS. Raises InvalidSetting."""
     source = "what EVERTURN_ENCRYPTION_COMMAND prints"
     try:
         words = shlex.split(command)
@@ -253,7 +253,7 @@ def keys_of_command(command: str) -> dict[str, bytes]:
         raise InvalidSetting(
             f"EVERTURN_ENCRYPTION_COMMAND can't be run: {why}.", cure="Run it by hand: it has to print id:key."
         ) from None
-    if done.returncode:  # what it said may hold a key
+    if done.returncode:  # its output is not shown: it may hold a key
         raise InvalidSetting(
             f"EVERTURN_ENCRYPTION_COMMAND failed, with exit status {done.returncode}.",
             cure="Run it by hand to see why.",

@@ -1,6 +1,6 @@
-"""Where payloads go that are too large for a history, by Temporal's external storage: the history holds references.
+"""Temporal's external storage, for payloads that are too large for a history: the history holds references.
 
-A directory for one machine; S3 and Google Cloud Storage by the SDK's own drivers.
+A directory serves one machine; S3 and Google Cloud Storage use the SDK's own drivers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 def open_storage(place: str | Path) -> ExternalStorage:
     """The storage at a directory, `s3://bucket` or `gs://bucket`. Raises InvalidSetting.
 
-    Takes payloads of 256 KiB or more, the SDK's own default: make an ExternalStorage yourself for another.
+    Takes payloads of 256 KiB or more, the SDK's default. For another limit, make your own ExternalStorage.
     """
     return ExternalStorage(drivers=[_driver(str(place))])
 
@@ -58,7 +58,7 @@ def _driver(place: str) -> StorageDriver:
 
 
 class DirectoryDriver(StorageDriver):
-    """Files named by what is in them, in a folder for each conversation: for one machine, or a file system that all
+    """Files named by their content's SHA-256, in a folder for each conversation: for one machine, or a file system that all
     workers share."""
 
     def __init__(self, root: Path) -> None:
@@ -72,7 +72,7 @@ class DirectoryDriver(StorageDriver):
         return "everturn.directory"
 
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
-        # Each conversation has a folder of its own, so that what is deleted with one is no other's.
+        # Each conversation has its own folder: deleting one conversation's payloads leaves all others'.
         target = context.target
         owner = (target.id or "") if isinstance(target, StorageDriverWorkflowInfo) else ""
         return [await asyncio.to_thread(self._store, payload, owner) for payload in payloads]
@@ -85,7 +85,7 @@ class DirectoryDriver(StorageDriver):
         return [await asyncio.to_thread(self._retrieve, claim) for claim in claims]
 
     def delete(self, conversation_id: str) -> int:
-        """Deletes all that was stored for a conversation; how many payloads that was. Blocks. Raises OSError."""
+        """Deletes a conversation's payloads; returns how many there were. Blocks. Raises OSError."""
         return self._files.delete(_folder(conversation_id))
 
     def _store(self, payload: Payload, owner: str) -> StorageDriverClaim:
@@ -94,7 +94,7 @@ class DirectoryDriver(StorageDriver):
         digest = sha256(data).hexdigest()
         name = _name(digest, owner)
         try:
-            os.utime(self._files.root / name)  # in use again, for whoever clears out by age
+            os.utime(self._files.root / name)  # in use again: a cleanup by age must not delete it
         except FileNotFoundError:
             self._files.write(name, data)
         return StorageDriverClaim({"sha256": digest} | ({"conversation": owner} if owner else {}))
@@ -126,14 +126,14 @@ def _folder(owner: str) -> str:
 async def delete_stored(
     driver: StorageDriver, claims: Sequence[StorageDriverClaim], *, owners: Sequence[str]
 ) -> tuple[int, str]:
-    """Deletes what these conversations have there: how many payloads that was, and what is left, in words. Raises what
+    """Deletes these conversations' payloads. Returns how many there were and, in words, what is left. Raises what
     the storage raises."""
     if isinstance(driver, DirectoryDriver):
         return sum([await asyncio.to_thread(driver.delete, owner) for owner in owners]), ""
     delete = getattr(getattr(driver, "_client", None), "delete", None)
     if delete is None:
         return 0, f"{len(claims)} payloads in the external storage {driver.name()!r}" if claims else ""
-    # If a name with its owner's id was too long, the object is named by its content alone: it may be others', too.
+    # If the owner's id made a name too long, the object is named by its content alone, and others may share it.
     own = [claim for claim in claims if "/wi/" in _object_of(claim)]
     await asyncio.gather(*(delete(claim.claim_data["bucket"], _object_of(claim)) for claim in own))
     shared = len(claims) - len(own)
@@ -175,12 +175,12 @@ class _OpenedLater:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> Any:
-        # A loop that shuts down closes its generators, and with that what they hold open.
+        # An event loop that shuts down closes its generators, and these close their clients.
         self._generator = self._opened()
         try:
             return await anext(self._generator)
         except BaseException:
-            self._opening = None  # the next one tries again
+            self._opening = None  # the next call tries again
             raise
 
 

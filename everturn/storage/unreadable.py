@@ -32,7 +32,7 @@ from everturn.storage.beside import beside
 from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2
-"""How often an unreadable payload fails its task, to give another worker a chance. The server waits 10 s before the third."""
+"""How often an unreadable payload fails its task: another worker may read it. The server waits 10 s before the third try."""
 
 MAX_COUNTED = 10_000
 """The most payloads whose tries are counted; the oldest count is dropped."""
@@ -44,7 +44,7 @@ _log = get_logger("everturn.worker")
 _WITHOUT_CONTEXT: Final = (Payloads, StoredPayloads)
 
 _in_a_conversation: ContextVar[bool] = ContextVar("in_a_conversation", default=False)
-"""Whether the current task belongs to a conversation or one of its activities. The SDK runs each in its own asyncio task."""
+"""Whether the current task is for a conversation or its activity. The SDK runs each in an asyncio task of its own."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class GuardedConverter(DataConverter):
 
     @cached_property
     def _takes_context(self) -> bool:
-        """Whether any part changes with the context. everturn's own parts don't, and the SDK calls `with_context` for each
+        """Whether any part depends on the context. everturn's own don't, and the SDK calls `with_context` for each
         payload."""
         parts = (self.payload_codec, self.failure_converter, self.external_storage)
         return self.payload_converter_class not in _WITHOUT_CONTEXT or any(
