@@ -103,7 +103,7 @@ class StoredPayloads(CompositePayloadConverter):
                         type=names.PAYLOAD_NOT_TO_BE_HAD,
                         non_retryable=True,
                     ) from None
-            # This worker may lack the external storage that another worker has. Any other payload is unreadable for all.
+            # Another worker may have the external storage that this one lacks. Nobody can read any other payload.
             if any(payload.external_payloads for payload in payloads):
                 raise
             raise ApplicationError(
@@ -157,7 +157,7 @@ def configured(encryption: Encryption | None = None) -> DataConverter:
 
 
 def named(spec: str) -> DataConverter:
-    """The converter of this name; for a codec's name, everturn's own with that codec. Raises InvalidSetting and InvalidFile."""
+    """The converter of this name, or everturn's own with the codec of this name. Raises InvalidSetting and InvalidFile."""
     from everturn.user_modules import load_object
 
     found = load_object(spec)

@@ -58,7 +58,7 @@ def _driver(place: str) -> StorageDriver:
 
 
 class DirectoryDriver(StorageDriver):
-    """Files named by their content's SHA-256, in a folder for each conversation: for one machine, or a file system that all
+    """Files named by their SHA-256, in a folder for each conversation: for one machine, or a file system that all
     workers share."""
 
     def __init__(self, root: Path) -> None:
@@ -126,7 +126,7 @@ def _folder(owner: str) -> str:
 async def delete_stored(
     driver: StorageDriver, claims: Sequence[StorageDriverClaim], *, owners: Sequence[str]
 ) -> tuple[int, str]:
-    """Deletes these conversations' payloads. Returns how many there were and, in words, what is left. Raises what
+    """Deletes these conversations' payloads. Returns how many it deleted and, in words, what is left. Raises what
     the storage raises."""
     if isinstance(driver, DirectoryDriver):
         return sum([await asyncio.to_thread(driver.delete, owner) for owner in owners]), ""

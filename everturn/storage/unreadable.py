@@ -32,7 +32,7 @@ from everturn.storage.beside import beside
 from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2
-"""How often an unreadable payload fails its task: another worker may read it. The server waits 10 s before the third try."""
+"""How often an unreadable payload fails its task: another worker may read it. The server waits 10 s before the third."""
 
 MAX_COUNTED = 10_000
 """The most payloads whose tries are counted; the oldest count is dropped."""
@@ -90,7 +90,7 @@ class GuardedConverter(DataConverter):
         if not (self.tries and any(map(_given_up, payloads))):
             try:
                 return await decode(payloads)
-            except Exception:  # noqa: BLE001 - each payload alone raises its own error
+            except Exception:  # noqa: BLE001 - each payload alone raises its own error; and this is hot
                 pass
         return [payload if _given_up(payload) else await self._one(decode, payload) for payload in payloads]
 
