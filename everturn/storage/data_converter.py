@@ -157,7 +157,7 @@ def configured(encryption: Encryption | None = None) -> DataConverter:
 
 
 def named(spec: str) -> DataConverter:
-    """The converter of this name, or everturn's own with the codec of this name. Raises InvalidSetting and InvalidFile."""
+    """The converter of this name, or everturn's with the codec of this name. Raises InvalidSetting and InvalidFile."""
     from everturn.user_modules import load_object
 
     found = load_object(spec)

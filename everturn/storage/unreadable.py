@@ -32,7 +32,7 @@ from everturn.storage.beside import beside
 from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2
-"""How often an unreadable payload fails its task: another worker may read it. The server waits 10 s before the third."""
+"""How often an unreadable payload fails its task: another worker may get it. The server waits 10 s before the third."""
 
 MAX_COUNTED = 10_000
 """The most payloads whose tries are counted; the oldest count is dropped."""
