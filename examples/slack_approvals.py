@@ -39,8 +39,8 @@ async def ask_for_all(client, slack, asked):
                 if place := asked.get(question):  # a button may have been pressed meanwhile
                     await post(slack, "chat.update", {**place, "text": "Decided elsewhere.", "blocks": []})
                     asked.pop(question, None)
-        except (EverturnError, httpx.HTTPError) as error:
-            print(f"asks again: {error}")
+        except Exception as error:  # whatever it is, the next look may be better
+            print(f"asks again: {error!r}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 
@@ -54,8 +54,8 @@ async def ask_for(conversation, slack, asked):
             question = (conversation.id, call.call_id, call.since, call.reason)
             if call.needs == "approval" and question not in asked:
                 asked[question] = await ask(slack, conversation.id, call)
-    except (EverturnError, httpx.HTTPError) as error:
-        print(f"asks again: {error}")
+    except Exception as error:  # whatever it is, the others are asked all the same
+        print(f"asks again: {error!r}")
     return found
 
 
