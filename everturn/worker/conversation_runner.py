@@ -1,4 +1,7 @@
-"""Conversations on a worker whose other workflows are the application's: what is set for those is not set here."""
+"""Runs conversations on a worker that also runs an application's workflows.
+
+Some settings for those do not apply to conversations, such as the exception types that fail a workflow.
+"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class _Measured(ActivityInboundInterceptor):
 
 
 def is_operation(request: object) -> bool:
-    """Whether the activity at hand is a model turn or a tool call, and not a look at one."""
+    """Whether the current activity runs a model turn or a tool call. Other activities take the same requests."""
     kind = activity.info().activity_type
     if isinstance(request, ModelRequest):
         return kind == names.CALL_MODEL
@@ -126,7 +126,7 @@ def is_operation(request: object) -> bool:
 
 
 def began_to_run(error: BaseException) -> bool:
-    """Whether there is anything to tell: not if it was handed back at once, for another worker."""
+    """Whether the operation began. It did not if, for example, the worker handed it back at once for another one."""
     return not (isinstance(error, ApplicationError) and error.type in names.NEVER_BEGUN)
 
 

@@ -1,8 +1,8 @@
-"""What a worker that beats seldom does about it: how long it may be silent in what a conversation schedules, and that a
-cancellation need not wait for the next beat.
+"""For a worker that sends heartbeats rarely: it sets its own heartbeat timeout for the activities that its
+conversations schedule, and a cancellation need not wait for the next heartbeat.
 
-It is no part of the conversation's input, so that one goes on under whatever its workers are set to; and a replay does
-not compare it.
+The timeout is not part of the conversation's input: a conversation goes on, however its workers are set. A replay does
+not compare the timeout.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from everturn import names
 
 
 def lost_after(timeout: timedelta, *, cancelled: Callable[[str], None]) -> type[WorkflowInboundInterceptor]:
-    """For the SDK, which makes one for each conversation that it has in memory. `cancelled` is told the run whose
-    activity is to be cancelled, which comes in with a beat; it is called in a thread of the workflow task."""
+    """A class for the SDK, which makes one instance for each conversation in memory. It sets `timeout` for everturn's
+    activities. If one is to be cancelled, it calls `cancelled` with the run's ID, in a thread of the workflow task: an
+    activity learns of its cancellation only with a heartbeat."""
 
     class Inbound(WorkflowInboundInterceptor):
         def init(self, outbound: WorkflowOutboundInterceptor) -> None:

@@ -1,4 +1,4 @@
-"""What one worker has for the agents that it hosts: activities, journal, heartbeats, memory; as long as it runs."""
+"""What one worker holds while it runs: the activities of its agents, the journal, heartbeats and memory."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Hosted:
 
 
 class Hosting(Interceptor):
-    """Of one worker, among whose interceptors it is: it has everturn's activities go through everturn's own."""
+    """One worker's interceptor. It sends the activities of conversations through everturn's own interceptors."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class Hosting(Interceptor):
 
 
 def journal_scope(client: Client, task_queue: str) -> dict[str, str]:
-    """Whose journals are handed back by whom."""
+    """A worker hands back a dead worker's activities only if both have the same server, namespace and task queue."""
     server = client.service_client.config.target_host
     return {"server": server, "namespace": client.namespace, "task_queue": task_queue}
 
@@ -261,11 +261,11 @@ def names_of(activities: Sequence[Callable[..., Any]]) -> frozenset[str]:
 
 
 async def _with_its_loop(work: Work) -> None:
-    """A program that never leaves its worker ends all the same.
+    """Lets a program end even if it never leaves its worker.
 
-    `asyncio.run` cancels every task then, and among them those that fetch the worker's tasks. The worker waits for what
-    was on its way to them: now and then for ever, if it is not cancelled again. Activities are tasks of their own: they
-    end as they do, and say so. A worker that is cancelled alone drains, as long as it is given.
+    `asyncio.run` then cancels every task, also those that fetch the worker's tasks from Temporal. The worker waits for
+    the tasks that were on their way, sometimes forever if it is not cancelled again. Activities are tasks of their own:
+    they end by themselves, and report it. If only the worker is cancelled, it drains, for at most its drain timeout.
     """
     running = asyncio.create_task(work())
     try:

@@ -1,7 +1,8 @@
-"""What a conversation has in memory, its model turn on the same worker need not read from the history.
+"""Gives a model turn the messages that its conversation has in memory, if both are on the same worker. The turn then
+need not read them from the history.
 
-A worker that has just replayed a conversation knows its prefix; and one that runs it knows all results, whichever
-worker the tools ran on.
+A worker that has just replayed a conversation knows its prefix. A worker that runs a conversation knows all its
+results, whichever worker the tools ran on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from everturn.workflows.recent_messages import HeldMessages
 
 
 class KnownMessages:
-    """Goes from a worker's conversations, each in a thread of its workflow task, to its memory, which is its loop's."""
+    """Copies messages from a worker's conversations to its memory. Each conversation runs in a thread of its workflow
+    task; the memory belongs to the worker's event loop."""
 
     def __init__(self, prefixes: Prefixes) -> None:
         self._prefixes = prefixes

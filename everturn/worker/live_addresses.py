@@ -1,7 +1,8 @@
-"""Where a turn's text can be followed, written into its request by the worker that schedules it.
+"""The worker that schedules a model turn writes into its request the address where the turn's text can be followed.
 
-It is no part of what the conversation decides: another worker, and a replay, write another address or none, and
-Temporal compares no inputs. Those who follow read the request anyway, so it costs neither an event nor a heartbeat.
+The address is not part of what the conversation decides. Another worker may write another one, and a replay writes
+none: Temporal does not compare inputs. Clients that follow a turn read its request anyway, so the address costs neither
+an event nor a heartbeat.
 """
 
 from __future__ import annotations

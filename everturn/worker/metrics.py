@@ -38,7 +38,7 @@ from everturn.records import ToolResult
 from everturn.worker.gen_ai_metrics import BUCKETS, PROMETHEUS
 
 OTHER_TENANTS: Final = "other"
-"""In the place of the names of those that have no label of their own."""
+"""The label of tenants beyond the number that get a label of their own."""
 
 
 def expose(address: str) -> None:
@@ -72,7 +72,7 @@ class Metrics(Interceptor):
     """Counts what a worker's activities do."""
 
     def __init__(self, meter: MetricMeter, *, prefixes: Prefixes, tenants: int = 0) -> None:
-        """`tenants`: so many of them have a label of their own; with none, nothing has such a label."""
+        """`tenants`: how many tenants get a label of their own. Zero: there is no such label."""
         self._turns = meter.create_counter("everturn_turns", "Model turns that were asked for.")
         self._tokens = meter.create_counter("everturn_tokens", "Tokens, as counted by the providers.")
         self._tool_calls = meter.create_counter("everturn_tool_calls", "Tool calls that ran on this worker.")

@@ -31,8 +31,8 @@ class OtelMeter:
 
 
 def meter_provider(*, resource: Resource | None) -> MeterProvider:
-    """The program's own. If a tracer provider had to be made, which has this resource: one of its kind, that exports by
-    OTLP over HTTP."""
+    """The program's own meter provider. If it has none, and everturn had to make a tracer provider, too: a new one that
+    exports by OTLP over HTTP. `resource`: the one of that tracer provider; None: everturn made none."""
     if resource is None or os.environ.get("OTEL_METRICS_EXPORTER") == "none":
         return api.get_meter_provider()
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

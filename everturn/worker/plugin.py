@@ -67,8 +67,8 @@ MOST_THREADS_WITH_A_TUNER: Final = 10_000
 """A tuner says itself how many activities run at the same time. Threads are made as they are needed."""
 
 BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
-"""Plugins, by name, that refuse a client whose payload converter is not temporalio's, and set their own. On a worker,
-and by everturn's client, conversations go beside that one all the same."""
+"""Names of plugins that set a payload converter of their own, and refuse a client that has one other than temporalio's.
+On workers and in everturn's client, everturn's converter is put beside theirs all the same."""
 
 _NEWEST: Final = VersioningBehavior.AUTO_UPGRADE
 
@@ -235,7 +235,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return config
 
     def _defaults(self, config: WorkerConfig) -> dict[str, Any]:
-        """What the worker gets if it does not say otherwise."""
+        """Values for worker settings that the application leaves at temporalio's defaults."""
         # An executor has as many threads as its application gave it: more activities would wait for one in silence.
         counted = config.get("tuner") is not None or config.get("activity_executor") is not None
         return {
@@ -255,7 +255,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         }
 
     def _workflows(self, config: WorkerConfig) -> list[type]:
-        """As a worker with versioning needs them: if it has no behavior for all, each workflow says its own."""
+        """The workflows to register. On a worker with versioning but no default behavior, each has to have its own."""
         deployment = config.get("deployment_config")
         if (
             deployment is None
@@ -322,10 +322,11 @@ def _after(plugin: object, plugins: Sequence[temporalio.client.Plugin]) -> Seque
 
 
 def _let_take_its_time(worker: temporalio.worker.Worker) -> None:
-    """The SDK takes a workflow task of 2 seconds for a deadlock of what a user wrote, and throws an exception into its
-    thread. This workflow runs nothing of a user's: it is slow on a machine that has no time for it, and an exception at
-    the wrong moment can keep the worker from ever letting go of the conversation. The server's timeout of the task
-    stays. `debug_mode` would run it on the event loop. Beside an application's workflows, the SDK's timeout stays."""
+    """Turns off the SDK's check for deadlocks: it takes a workflow task of 2 seconds for a deadlock in a user's code,
+    and throws an exception into its thread. everturn's workflows run no code of a user's: they are only slow if the
+    machine is busy, and an exception at the wrong moment can keep the worker from ever releasing the conversation. The
+    server's timeout of the task stays. `debug_mode` would run the workflow on the event loop. A worker that also runs
+    an application's workflows keeps the check."""
     workflows: Any = worker._workflow_worker
     assert hasattr(workflows, "_deadlock_timeout_seconds"), "temporalio has renamed it"
     workflows._deadlock_timeout_seconds = None

@@ -1,4 +1,4 @@
-"""What a worker's settings cost its conversations, if they are other than everturn would have them."""
+"""What a worker's settings cost its conversations, if they differ from those that everturn would set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 from temporalio.workflow import NondeterminismError
 
 DEFAULTS: Final = {name: parameter.default for name, parameter in signature(Worker).parameters.items()}
-"""Of a worker's settings: what it has if its application does not say. everturn sets some of these."""
+"""temporalio's defaults for a worker's settings. everturn sets some of these if the application does not."""
 
 FEW_CACHED = 100
 FEW_ACTIVITIES = 20

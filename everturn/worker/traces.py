@@ -1,4 +1,4 @@
-"""Traces: whether and how a worker says by OpenTelemetry what its conversations do (decision 0018)."""
+"""Traces: whether and how a worker reports by OpenTelemetry what its conversations do (decision 0018)."""
 
 from __future__ import annotations
 

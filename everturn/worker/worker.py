@@ -61,10 +61,10 @@ class Worker:
       None: EVERTURN_ARTIFACTS, if set.
     - `deployment`: which version of the code this is, for Temporal's worker versioning; None: EVERTURN_DEPLOYMENT,
       if set.
-    - `stream_every`: how often a turn that somebody follows as it is written says more; None: EVERTURN_STREAM_SECONDS,
+    - `stream_every`: how often a turn that somebody follows sends its new text; None: EVERTURN_STREAM_SECONDS,
       or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
-    - `heartbeats`: how often it says that it lives, "quick" or "thrifty"; None: EVERTURN_HEARTBEATS, or thrifty on
-      Temporal Cloud, which bills each time, and else quick.
+    - `heartbeats`: how often it sends heartbeats, "quick" or "thrifty". None: EVERTURN_HEARTBEATS, or thrifty on
+      Temporal Cloud, which bills each one, and quick elsewhere.
     - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
       as EVERTURN_TRACES says.
     - `hooks`: for all its agents, before their own.
@@ -72,8 +72,8 @@ class Worker:
       queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
     - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
       not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
-    - `restored_at`: after the server's database was restored from a backup, a moment between the backup and the start
-      of the restored server: `once` calls that may have run in what was lost wait for a person. None:
+    - `restored_at`: if the server's database was restored from a backup, a moment between the backup and the start of
+      the restored server. `once` calls that may have run in the lost part then wait for a person. None:
       EVERTURN_RESTORED_AT, if set.
     - `interceptors`, `tuner`, `workflow_task_poller_behavior`, `activity_task_poller_behavior`,
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
