@@ -25,7 +25,7 @@ from everturn.client.silence import Silence, logged
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
-from everturn.errors import Ended, Refused, Unreachable
+from everturn.errors import Ended, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
 from everturn.explaining import explain
 from everturn.history.endings import final_reply, final_status, stalled
@@ -129,14 +129,16 @@ class Conversation(Forks):
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return final_status(await self.by_history())
         try:
-            timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
             with self._explained("status query"):
-                answer: dict[str, Any] = await self._handle.query(names.STATUS, rpc_timeout=timeout)
+                status = await updates.ask_status(self._temporal, self.id)
         except Unreachable:
             if trouble := (await listing.Versions(self._temporal).look(listing.listed(described), described)).trouble:
                 raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
             raise
-        return await with_limit(Status.model_validate(answer), described, self._temporal)
+        except InvalidSetting:
+            await self.by_history()  # names the key, or the converter, that this process lacks
+            raise
+        return await with_limit(status, described, self._temporal)
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""
@@ -294,9 +296,10 @@ class Conversation(Forks):
 
     async def _decide(self, name: str, **payload: Any) -> tuple[str, ...]:
         answer = await self._update(name, payload)
-        return tuple(answer["call_ids"])
+        what = f"The {name} was carried out. The answer of conversation {self.id!r} to it"
+        return tuple(updates.readable(answer, what)["call_ids"])
 
-    async def _update(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    async def _update(self, name: str, payload: dict[str, Any]) -> Any:
         given = {key: value for key, value in payload.items() if value is not None or key == "content"}
         check_input(name, given)
         with self._explained(name):

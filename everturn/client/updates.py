@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -18,6 +19,7 @@ from temporalio.api.enums.v1 import PendingWorkflowTaskState
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
+    WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -25,9 +27,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, temporal_errors
-from everturn.errors import Refused, Unreachable
+from everturn.errors import InvalidSetting, NotFound, Refused, Unreachable
+from everturn.explaining import why_unreadable
+from everturn.history.decoding import UNREADABLE
 from everturn.history.reader import first_step
 from everturn.payloads import Status, WaitingCall
+from everturn.storage.data_converter import NoValue
 
 RESEND_SECONDS = 0.05
 """The pause before an update is sent again, if the server refused the workflow task that it was in."""
@@ -48,9 +53,9 @@ _under_way: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueD
 """The limit of each conversation, by the event loop's `id()` and the conversation's id."""
 
 
-async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """Returns the conversation's answer. Raises Refused, RPCError, and Unreachable, which says what becomes of the
-    command."""
+async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
+    """Returns the conversation's answer, for `readable`. Raises Refused, RPCError, and Unreachable, which says what
+    becomes of the command."""
     key = (id(asyncio.get_running_loop()), conversation_id)
     if (slots := _under_way.get(key)) is None:
         slots = _under_way[key] = asyncio.Semaphore(MOST_AT_ONCE)
@@ -58,17 +63,15 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
         return await _send(client, conversation_id, name, payload)
 
 
-async def _send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+async def _send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
     handle = client.get_workflow_handle(conversation_id)
     deadline = time.monotonic() + temporal_errors.WORKER_TIMEOUT_SECONDS
     while True:
         # A new id each time: for an old one, the server would give the first update's result again.
         update = _Update(client, conversation_id, name, uuid4().hex)
         try:
-            answer: dict[str, Any] = await handle.execute_update(
-                name, payload, id=update.id, rpc_timeout=timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
-            )
-            return answer
+            timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
+            return await _read(handle.execute_update(name, payload, id=update.id, rpc_timeout=timeout))
         except WorkflowUpdateFailedError as error:
             raise _refusal(error) from None
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
@@ -90,14 +93,14 @@ async def _send(client: Client, conversation_id: str, name: str, payload: dict[s
 
 async def _by_signal(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Sends a signal in place of an update; its answer is made from the status before and after it."""
-    addressed = _addressed(await _status(client, conversation_id), name, payload)
+    addressed = _addressed(await ask_status(client, conversation_id), name, payload)
     if name in names.DECISIONS and not addressed:
         raise Refused(
             f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` shows the waiting calls."
         )
     await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
     try:
-        after = await _status(client, conversation_id)
+        after = await ask_status(client, conversation_id)
     except RPCError as error:
         raise Unreachable(
             f"The {name} for conversation {conversation_id!r} was sent as a signal. No worker "
@@ -119,10 +122,36 @@ def _addressed(status: Status, name: str, payload: dict[str, Any]) -> list[Waiti
     ]
 
 
-async def _status(client: Client, conversation_id: str) -> Status:
+async def ask_status(client: Client, conversation_id: str) -> Status:
+    """Asks a worker. Raises RPCError; NotFound if another kind of workflow has that id; InvalidSetting."""
     handle = client.get_workflow_handle(conversation_id)
     timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
-    return Status.model_validate(await handle.query(names.STATUS, rpc_timeout=timeout))
+    try:
+        answer = await _read(handle.query(names.STATUS, rpc_timeout=timeout))
+    except WorkflowQueryFailedError as error:
+        raise NotFound(
+            f"There is no conversation {conversation_id!r}: that workflow is another one ({error.message}).",
+            cure="`everturn list` shows those there are.",
+        ) from error
+    return Status.model_validate(readable(answer, f"The status of conversation {conversation_id!r}"))
+
+
+async def _read(answer: Awaitable[Any]) -> Any:
+    try:
+        return await answer
+    except UNREADABLE as error:  # by a data converter that is not ours, which has no NoValue
+        return NoValue(why_unreadable(error))
+
+
+def readable(answer: Any, what: str) -> dict[str, Any]:
+    """The answer to a command or a query. Raises InvalidSetting if it is encrypted, and this process has no key."""
+    if isinstance(answer, NoValue):
+        raise InvalidSetting(
+            f"{what} can't be read: {answer.why.rstrip('.')}.",
+            cure="Set EVERTURN_ENCRYPTION_KEYS and EVERTURN_DATA_CONVERTER to the same values as where it runs.",
+        )
+    known: dict[str, Any] = answer
+    return known
 
 
 class _Update:
@@ -133,7 +162,7 @@ class _Update:
         self._name = name
         self._handle = client.get_workflow_handle(conversation_id)
 
-    async def give_up(self, why: Exception) -> dict[str, Any]:
+    async def give_up(self, why: Exception) -> Any:
         """Withdraws the update. Returns the answer if there is one after all; raises Refused, or Unreachable, which
         says whether the command may still be carried out."""
         over = False
@@ -169,7 +198,7 @@ class _Update:
             cure=getattr(why, "cure", ""),
         ) from None
 
-    async def _answer(self, described: WorkflowExecutionDescription) -> dict[str, Any] | None:
+    async def _answer(self, described: WorkflowExecutionDescription) -> Any | None:
         """What the conversation answered; None if neither this run nor the one before has taken the update."""
         run: str | None = described.run_id
         for _ in range(2):
@@ -177,10 +206,8 @@ class _Update:
                 break
             handle = self._client.get_workflow_handle(self._conversation_id, run_id=run)
             try:
-                answer: dict[str, Any] = await handle.get_update_handle(self.id, workflow_run_id=run).result(
-                    rpc_timeout=GLANCE_TIMEOUT
-                )
-                return answer
+                taken = handle.get_update_handle(self.id, workflow_run_id=run)
+                return await _read(taken.result(rpc_timeout=GLANCE_TIMEOUT))
             except WorkflowUpdateFailedError as error:
                 if isinstance(error.cause, ApplicationError) and error.cause.type == names.WITHDRAWN:
                     return None

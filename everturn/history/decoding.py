@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.decisions import Answer, Approve, Deny, SetPolicy
-from everturn.errors import InvalidSetting
+from everturn.errors import InvalidSetting, NotFound
 from everturn.explaining import why_unreadable
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record
@@ -76,6 +76,15 @@ class Decoder:
                 f"A payload of this conversation is in external storage and can't be read from there: {error}.",
                 cure="Set EVERTURN_STORAGE (or connect(storage=)) to the same value as on the conversation's workers.",
             ) from error
+
+
+def check_kind(workflow_type: str) -> None:
+    """Raises NotFound for the history of another kind of workflow: nobody shall wait for what it never does."""
+    if workflow_type not in (names.CONVERSATION, ""):
+        raise NotFound(
+            f"This is the history of a workflow {workflow_type!r}, not of a conversation.",
+            cure="`everturn list` shows the conversations there are.",
+        )
 
 
 def _check_encoding(payloads: Payloads, error: Exception) -> None:

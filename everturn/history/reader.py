@@ -25,7 +25,7 @@ from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.bookmark import Bookmark
-from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder
+from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder, check_kind
 from everturn.history.steps import (
     CancelRequested,
     CommandSent,
@@ -93,6 +93,7 @@ class HistoryReader:
         match event.event_type:
             case event_types.WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
+                check_kind(started.workflow_type.name)
                 start = await self._decoder.record(started.input, Start)
                 start = start or Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from temporalio.client import Client as TemporalClient
 
 from everturn import Agent, Client, Encryption, Limits, tool
 from everturn.devserver import DevServer
@@ -286,6 +287,35 @@ async def test_a_worker_without_the_key_says_which_and_one_that_has_it_goes_on(
         await eventually(failures, what="its workflow task fails")
     async with hosting(client, agent):
         assert (await conversation.outcome()).text == "Done."
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our-converter", "temporals-converter"])
+async def test_a_client_without_the_key_is_told_which_it_lacks(
+    ours: bool, filed: DevServer, scripted: Scripted
+) -> None:
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        return f"{amount} paid"
+
+    agent = agent_on(scripted([call("pay", {"amount": 5}), "Done."]), tools=[pay])
+    queue = f"q-{uuid4().hex[:8]}"
+    client = await Client.connect(filed.address, task_queue=queue, encryption=Encryption({"key-1": KEY}))
+    plain = (
+        await Client.connect(filed.address, task_queue=queue)
+        if ours
+        else Client(await TemporalClient.connect(filed.address), task_queue=queue)
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await waiting(conversation)
+        keyless = plain.conversation(conversation.id)
+        for ask in (keyless.status, keyless.transcript, keyless.reply):
+            with pytest.raises(InvalidSetting, match="'key-1'"):
+                await ask()
+        with pytest.raises(InvalidSetting, match="The approve was carried out") as raised:
+            await keyless.approve()
+        assert "EVERTURN_ENCRYPTION_KEYS" in raised.value.cure
+        assert await conversation.reply() == "Done."
 
 
 async def test_a_summary_in_any_letters_fits_with_what_encryption_adds(filed: DevServer, scripted: Scripted) -> None:

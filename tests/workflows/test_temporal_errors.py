@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import temporalio.client
 from google.protobuf.any_pb2 import Any as AnyMessage
+from temporalio import workflow
 from temporalio.api.common.v1 import GrpcStatus
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker as SdkWorker
 
 from everturn import Client, temporal_errors
-from everturn.errors import Ended, NotFound, Unreachable
+from everturn.errors import Ended, NotFound, Refused, Unreachable
 from everturn.history.reader import read_steps
 from everturn.history.steps import Step
 from everturn.testing import ScriptedModel
@@ -30,6 +34,26 @@ async def said(asked: Awaitable[Any]) -> RPCError:
     with pytest.raises(RPCError) as caught:
         await asked
     return caught.value
+
+
+@workflow.defn(sandboxed=False)
+class Invoice:
+    @workflow.run
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_another_workflow_is_no_conversation(client: Client) -> None:
+    """Nobody waits for the reply of a workflow that never gives one."""
+    queue = f"q-{uuid4().hex[:8]}"
+    async with SdkWorker(client.temporal, task_queue=queue, workflows=[Invoice]):
+        invoice = await client.temporal.start_workflow(Invoice.run, id=f"invoice-{queue}", task_queue=queue)
+        there = client.conversation(invoice.id)
+        for ask in (there.status, there.transcript, there.reply, there.outcome, partial(anext, there.events())):
+            with pytest.raises(NotFound, match=r"Invoice|another one"):
+                await ask()
+        with pytest.raises(Refused):
+            await there.approve()
 
 
 async def test_what_is_over_what_was_closed_meanwhile_and_what_never_was_are_told_apart(
