@@ -236,6 +236,7 @@ class Commands:
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
         self._freed = names.CANCEL_TURN, control.by
         self.state.cancel(control)
+        self._show_if_it_runs_on()
         if self._turn:
             self._turn.cancel()
         return {"state": self.state.name}
@@ -243,10 +244,17 @@ class Commands:
     def _close(self, control: Control) -> dict[str, Any]:
         self._freed = names.CLOSE, control.by
         self.state.close()
+        self._show_if_it_runs_on()
         self.approvals.close(
             Decision(verdict="deny", by=shortened_reason(control.by), at=now(), note="The conversation was closed.")
         )
         return {"state": self.state.name}
+
+    def _show_if_it_runs_on(self) -> None:
+        """Whoever paused it while a turn ran may end that turn before anything waits: lists must not say `paused` until
+        the turn is over. If something waits, it shows by itself what it comes to."""
+        if not self._held:
+            self._on_change()
 
     def _changed(self) -> dict[str, Any]:
         self._on_change()

@@ -35,6 +35,7 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(2_005_362, id="two-resume-one-stall"),  # the second was kept, and resumed the next one
         pytest.param(2_006_130, id="a-resume-and-a-pause-after-it"),  # by the history, it was not paused
         pytest.param(2_005_116, id="a-turn-is-cancelled-before-its-agent-has-begun"),  # its workflow task failed
+        pytest.param(WILD + 792, id="a-paused-turn-is-cancelled"),  # lists showed it as paused until it was over
         pytest.param(WILD + 1186, id="a-reset-sends-resume-again"),  # by the history, before its turn had failed
     ],
 )

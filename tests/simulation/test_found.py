@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.models import Limits
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start
 from everturn.plans import RunTool
+from everturn.providers.base import Request
 from everturn.records import Decision, Message, Outcome, Reply, Text, ToolCall
 from tests.simulation import clock
 from tests.simulation.shrink import PLAIN
@@ -159,6 +161,28 @@ def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
             await again.reply()
 
     in_a_quiet_world(talk, agent="abrupt")
+
+
+@pytest.mark.parametrize("how", ["cancel_turn", "close"])
+def test_lists_do_not_show_what_ends_as_paused(how: str) -> None:
+    """Its turn is over some time after somebody has ended it. What lists show is compared after each task."""
+
+    async def slow(request: Request, *_: Any, **__: Any) -> Reply:
+        await asyncio.sleep(20.0 if len(request.messages) > 1 else 0.0)
+        return await says_the_same()
+
+    async def talk(world: World) -> None:
+        world.server.indexed = True
+        conversation = await world.client.start("clerk", "Hello", id="talk", keep_open=timedelta(days=1))
+        await conversation.reply()
+        await conversation.send("And?")
+        await asyncio.sleep(1.0)
+        await conversation.pause()
+        await getattr(conversation, how)()
+        await asyncio.sleep(30.0)
+        assert (await conversation.status()).state == {"cancel_turn": "idle", "close": "done"}[how]
+
+    in_a_quiet_world(talk, model=slow)
 
 
 async def says_the_same(*_: Any, **__: Any) -> Reply:
