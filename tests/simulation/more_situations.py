@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.situations import CALM, SHORT, Habits, Situation
 
-_ALONE: dict[str, tuple[Any, ...]] = {
+ALONE: dict[str, tuple[Any, ...]] = {
     **CALM,
     "agent": ("clerk",),
     "trouble": (0.0,),
@@ -20,19 +20,19 @@ _TALK = Habits(unasked=("say",))
 
 BUGS: dict[str, Situation] = {
     "short runs": Situation(
-        {**_ALONE, "bounds": (*SHORT, (("events", 25), ("packed_bytes", 300))), "keep_open": (None, 3_600.0)},
+        {**ALONE, "bounds": (*SHORT, (("events", 25), ("packed_bytes", 300))), "keep_open": (None, 3_600.0)},
         tools=("look", "note", "peek", "gift"),
         habits=_TALK,
     ),
     "as a run begins": Situation(
-        {**_ALONE, "bounds": ((("events", 25),),), "coincidences": (0.5,), "keep_open": (3_600.0,)},
+        {**ALONE, "bounds": ((("events", 25),),), "coincidences": (0.5,), "keep_open": (3_600.0,)},
         tools=("look", "note", "peek", "refund"),
         habits=_TALK,
         at_once=("cancel_turn", "cancel_turn", "message", "decide", "pause", "resume"),
         as_runs_begin=True,
     ),
     "as it stalls": Situation(
-        {**_ALONE, "trouble": (0.4, 0.7), "coincidences": (0.5,), "keep_open": (3_600.0,)},
+        {**ALONE, "trouble": (0.4, 0.7), "coincidences": (0.5,), "keep_open": (3_600.0,)},
         tools=("look", "note"),
         failures=("key", "missing", "quota"),
         habits=replace(_TALK, held=("resume", "resume", "say", "wait")),
@@ -40,7 +40,7 @@ BUGS: dict[str, Situation] = {
     ),
     "long rests": Situation(
         {
-            **_ALONE,
+            **ALONE,
             "retention": (900.0, 2_000.0),
             "bounds": ((("events", 25), ("packed_bytes", 300)), (("begun_with_bytes", 300), ("packed_bytes", 300))),
             "prefix_bytes": (0,),
@@ -55,21 +55,21 @@ BUGS: dict[str, Situation] = {
         habits=Habits(unasked=("rest", "rest", "rest", "say")),
     ),
     "nobody works": Situation(
-        {**_ALONE, "kills": (2.0, 6.0), "away": (20.0, 60.0), "workers": (1,), "cached": (1_000,)},
+        {**ALONE, "kills": (2.0, 6.0), "away": (20.0, 60.0), "workers": (1,), "cached": (1_000,)},
         tools=("refund", "wire", "ship", "look"),
         habits=Habits(("noted", "noted", "noted", "approve"), unasked=("say", "pause", "resume", "cancel_turn")),
     ),
     "tools gone": Situation(
-        {**_ALONE, "agent": ("prepared",), "keep_open": (3_600.0,), "kills": (0.0, 2.0)},
+        {**ALONE, "agent": ("prepared",), "keep_open": (3_600.0,), "kills": (0.0, 2.0)},
         tools=("pay", "wire", "ship", "look"),
         habits=Habits(unasked=("say", "pause", "resume")),
     ),
     "odd signals": Situation(
-        {**_ALONE, "impatience": (0.5,), "waits": (0.5,)}, habits=Habits(unasked=("junk", "junk", "say"))
+        {**ALONE, "impatience": (0.5,), "waits": (0.5,)}, habits=Habits(unasked=("junk", "junk", "say"))
     ),
     "much said": Situation(
         {
-            **_ALONE,
+            **ALONE,
             "bounds": ((("remembered_ids", 3), ("events", 25)), (("remembered_ids", 3), ("events", 40))),
             "keep_open": (3_600.0,),
             "messages": (8,),
@@ -83,7 +83,7 @@ BUGS: dict[str, Situation] = {
     ),
     "summaries": Situation(
         {
-            **_ALONE,
+            **ALONE,
             "agent": ("compact",),
             "messages": (6,),
             "keep_open": (3_600.0,),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants.patch import HEADS, WORLDS, DoesNotFit, Hunk, Patch, all_patches
+from tests.simulation.mutants.patch import FOLDER, HEADS, WORLDS, DoesNotFit, Hunk, Patch, all_patches
 from tests.simulation.world import ALL_SITUATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,13 @@ def test_it_fits_and_makes_other_code(patch: Patch, copy: Path) -> None:
     finally:
         for file, text in before.items():
             file.write_text(text)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_git_applies_each_of_them() -> None:
+    for file in sorted(FOLDER.glob("*.patch")):
+        ran = subprocess.run(["git", "apply", "--check", file], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, f"{file.name}: {ran.stderr}"
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.name)

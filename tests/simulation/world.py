@@ -20,7 +20,7 @@ from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.providers import background
-from tests.simulation import cast, clock, more_situations, newest_situations, situations
+from tests.simulation import aimed_situations, cast, clock, more_situations, newest_situations, situations
 from tests.simulation.chance import Chances
 from tests.simulation.checks import Checks
 from tests.simulation.coincidences import Coincidences
@@ -59,6 +59,9 @@ WILD = 1_000_000
 NEWER = 2_000_000
 """Those of this seed and above are about what stands in more_situations.py."""
 
+AIMED = 7_000_000
+"""Those of this seed and above draw by name, as those below WILD do."""
+
 GROUPS = (
     situations.SITUATIONS,
     more_situations.MORE,
@@ -66,6 +69,7 @@ GROUPS = (
     more_situations.HANDOFFS,
     newest_situations.TURNS,
     more_situations.CLOCKS,
+    aimed_situations.AIMED,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -292,7 +296,7 @@ class World:
         self._names = 0
 
     def _chances(self, whose: str) -> Chances:
-        return Chances(f"{self.draw.seed}/{whose}", by_name=self.draw.seed < WILD)
+        return Chances(f"{self.draw.seed}/{whose}", by_name=not WILD <= self.draw.seed < AIMED)
 
     async def live(self) -> None:
         with (
