@@ -23,20 +23,22 @@ from everturn.tools.agent_options import (
     check_type,
     check_version,
     handoffs_of,
+    input_of,
     is_raw,
     kind,
-    model_of,
+    models_of,
     output_of,
 )
 from everturn.tools.builtin import ServerTool
 from everturn.tools.context import ToolContext, TurnContext
-from everturn.tools.given_schema import given_arguments
+from everturn.tools.given_schema import InputType, given_arguments
 from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output import Output, OutputT_co
 from everturn.tools.provider_tools import Handler, check_handlers, handled, handler_keys, tools_of
+from everturn.tools.schema import ModelArguments, SchemaArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.tools.with_context import check_turn_function
 
@@ -65,12 +67,12 @@ A worker runs it. If it takes a third argument, that is the call's context."""
 class Agent(Generic[OutputT_co]):
     """A name, a model, instructions and tools: what workers host, and conversations run. Frozen, and checked when made.
 
-    `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name
-    (`{"name", "description", "parameters"}`, run by the client), other agents (each call is a conversation of its
-    own, which begins with the call's `message`), MCP servers, and raw provider dicts, which are passed through. Some
-    of these you have to run yourself: a shell, a computer, an editor, a custom tool. Their calls go to the function
-    with their name in `handlers`, as in `handlers={"bash": run_bash}`, or wait for an answer. The same goes for
-    dicts with a name. `handoff_to` takes other agents, their names, and HandOffs: the model may hand the
+    `tools` takes functions, `@tool` objects, tools that the provider runs (`WebSearch()`), dicts with a name (`{"name",
+    "description", "parameters"}`, run by the client), other agents (each call is a conversation of its own, which
+    begins with the call's `message`, or its `input`), MCP servers, and raw provider dicts, which are passed through.
+    Some of these you have to run yourself: a shell, a computer, an editor, a custom tool. Their calls go to the
+    function with their name in `handlers`, as in `handlers={"bash": run_bash}`, or wait for an answer. The same goes
+    for dicts with a name. `handoff_to` takes other agents, their names, and HandOffs: the model may hand the
     conversation on to them, and they answer from then on. Raises InvalidAgent, InvalidTool or InvalidModel.
     """
 
@@ -112,6 +114,10 @@ class Agent(Generic[OutputT_co]):
     """Says who may decide: a function, sync or async, of the call and the decision."""
     hooks: tuple[Hooks, ...]
     """Your code at each turn and each call, which may change or stop it: see everturn.hooks."""
+    input: InputType | None
+    """The arguments of a call of this agent by another one, whose tool it is: a pydantic model, or a JSON schema. Its
+    conversation then begins with them, as JSON. None: it is asked in words, with a `message`."""
+    input_arguments: ModelArguments | SchemaArguments | None
     output: Any
     """The type of the last reply: a pydantic model, or any type that JSON can carry. If a reply does not fit, the model
     is told why, and asked again, twice. Its validators run on the worker; `info.context` is the TurnContext."""
@@ -145,6 +151,7 @@ class Agent(Generic[OutputT_co]):
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
         hooks: Sequence[Hooks] = (),
+        input: InputType | None = None,  # noqa: A002 - beside `output`
         output: TypeForm[OutputT_co] = None,  # type: ignore[assignment]  # noqa: RUF013 - any type, None among them
         local: Literal["auto", False] | None = None,
         loop: Loop = "auto",
@@ -164,10 +171,6 @@ class Agent(Generic[OutputT_co]):
         check_type(name, "approvals", approvals, Approvals)
         if compaction is not None:
             check_type(name, "compaction", compaction, Compaction)
-        if isinstance(fallback_models, str) or not isinstance(fallback_models, Sequence):
-            raise InvalidAgent(
-                f"Agent {name!r} has fallback_models={fallback_models!r}.", cure="Write fallback_models=[...]."
-            )
         if loop not in get_args(Loop):
             raise InvalidAgent(f"Agent {name!r} has loop={loop!r}.", cure="Write loop='auto' or loop='manual'.")
         if local not in ("auto", False, None):
@@ -179,13 +182,7 @@ class Agent(Generic[OutputT_co]):
         agents = tuple(item for item in (*tools, *(one.agent for one in handoffs)) if isinstance(item, Agent))
         with_sub_agents(agents, of=versioned(name, version))
         wanted = output_of(name, output)
-        line = [model_of(name, "model", model), *(model_of(name, "fallback_models", item) for item in fallback_models)]
-        known_as = [one.name for one in line]
-        if twice := [one for one in known_as if known_as.count(one) > 1]:
-            raise InvalidAgent(
-                f"Agent {name!r} has the model {twice[0]!r} more than once in model and fallback_models.",
-                cure="Give each model once.",
-            )
+        line = models_of(name, model, fallback_models)
         vars(self).update(
             name=name,
             version=version,
@@ -209,6 +206,8 @@ class Agent(Generic[OutputT_co]):
             fallback_models=tuple(line[1:]),
             loop=loop,
             local=local,
+            input=input,
+            input_arguments=input_of(name, input),
             output=output,
             output_adapter=wanted and wanted.adapter,
             output_schema=wanted and wanted.schema,
@@ -371,7 +370,8 @@ def _function_tool(item: Any, *, place: str) -> Tool:
 def _agent_tool(item: Agent, *, place: str) -> Tool:
     description = item.description or f"Ask the agent {item.name} and get its answer."
     try:
-        return Tool(name=item.name, description=description, arguments=ASK, agent=item.full_name)
+        arguments = item.input_arguments or ASK
+        return Tool(name=item.name, description=description, arguments=arguments, agent=item.full_name)
     except InvalidTool as error:
         raise InvalidTool(f"{place}: {error.message}", cure="Give the agent a name that a tool may have.") from error
 

@@ -16,9 +16,6 @@ predecessor sees."""
 
 MAX_MESSAGE_BYTES = 16_000
 
-MESSAGE = "message"
-"""The argument of a handoff: what the model says to the agent that takes over."""
-
 
 class InCharge:
     """The agent in charge of a conversation, and how the agents before it were shown the transcript."""
@@ -94,10 +91,9 @@ def result_of(call: ToolCall, plan: HandOver, *, left: int | None, decision: Dec
             call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
         )
     agent = plan.successor.agent
-    edited = decision.arguments if decision else None
-    message = (call.arguments if edited is None else edited).get(MESSAGE)
+    message = plan.says(call, edited=decision.arguments if decision else None)
     words = [f"The conversation was handed over. You are {agent!r} now: continue with what the user asked for last."]
-    if isinstance(message, str) and message.strip():
+    if message.strip():
         words.append(f"The agent before you says: {shortened(message, max_bytes=MAX_MESSAGE_BYTES)}")
     words += [plan.note] if plan.note else []
     return ToolResult(

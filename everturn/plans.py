@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
-from everturn.records import Record, Successor
+from everturn.records import Record, Successor, ToolCall
+
+MESSAGE: Final = "message"
+"""The argument of a handoff, and of an agent that is a tool: what the model says to the other agent."""
 
 WaitReason = Literal[
     "needs_approval",
@@ -149,12 +154,28 @@ class RefuseCall(Record):
     text: str
 
 
+class TypedInput(Record):
+    """Another agent reads the arguments of a call as JSON, since they have a type: they are no message in words."""
+
+    arguments: dict[str, JsonValue] | None = None
+    """With defaults; None: as the model wrote them."""
+
+    def as_text(self, given: Mapping[str, JsonValue], *, edited: bool = False) -> str:
+        told = given if edited or self.arguments is None else self.arguments
+        return json.dumps(told, ensure_ascii=False)
+
+
 class RunAgent(Record):
     """Plan for a call: another agent answers it, in a conversation of its own."""
 
     kind: Literal["agent"] = "agent"
     call_id: str
     agent: str
+    input: TypedInput | None = None
+
+    def asks(self, call: ToolCall) -> str:
+        """The message that the other agent's conversation begins with."""
+        return self.input.as_text(call.arguments) if self.input else str(call.arguments.get(MESSAGE, ""))
 
 
 class HandOver(RunPlan):
@@ -164,6 +185,15 @@ class HandOver(RunPlan):
     successor: Successor
     note: str = ""
     """What the next agent is told of the messages that it is not shown, beside what the model says to it."""
+    input: TypedInput | None = None
+
+    def says(self, call: ToolCall, *, edited: Mapping[str, JsonValue] | None = None) -> str:
+        """What the model tells the next agent; empty if nothing. `edited`: the arguments that a person put in."""
+        given = call.arguments if edited is None else edited
+        if self.input:
+            return self.input.as_text(given, edited=edited is not None)
+        message = given.get(MESSAGE)
+        return message if isinstance(message, str) else ""
 
 
 PlannedCall = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import os
 import re
 import sys
@@ -60,6 +61,18 @@ def handing_on(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
     )
 
 
+def typed_translator(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
+    given = {"text": "Hello", "source": "English", "target": "Spanish"}
+    if messages[-1]["role"] == "tool":
+        return messages[-1]["content"]
+    return "Hola" if messages[-1]["content"] == json.dumps(given) else call("translate_text", given)
+
+
+def escalated(messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
+    handed = '{"reason": "waits for weeks"}' in str(messages[-1]["content"])
+    return "I am sorry." if handed else call("transfer_to_escalation", {"reason": "waits for weeks"})
+
+
 SAID: dict[str, tuple[Any, list[str]]] = {
     "instructions_from_deps": (["A joke."], ["A joke."]),
     "deps_everywhere": (
@@ -99,6 +112,14 @@ SAID: dict[str, tuple[Any, list[str]]] = {
     "flight_and_seat": (flight_or_seat, ["flight_number='AK456' - row=1 seat='A'"]),
     "math_homework": (strict_judge, ["I don't do math homework."]),
     "math_in_the_answer": (strict_judge, ["I'd rather not calculate."]),
+    "typed_translation": (
+        typed_translator,
+        ["text='Hello' source='English' target='Spanish'", "Hola"],
+    ),
+    "escalation": (
+        escalated,
+        ["Escalation agent called with reason: waits for weeks", "I am sorry."],
+    ),
     "triage": (handing_on, ["triage handed it on to refunds", "It is on its way."]),
     "weather_in_oakland": (
         [call("get_temperature", {"city": "Oakland"}), "20 degrees."],

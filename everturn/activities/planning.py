@@ -26,10 +26,12 @@ from everturn.plans import (
     RunAgent,
     RunNexus,
     RunTool,
+    TypedInput,
 )
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, MOST_LOCAL, size_of
+from everturn.tools.agent_options import ASK
 from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
 from everturn.tools.schema import InvalidArguments
@@ -131,10 +133,16 @@ def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
             return plan.model_copy(update={"text": f"{text[:most]}…"})
         case AwaitAnswer(why=why) if len(why) > most:
             return plan.model_copy(update={"why": f"{why[:most]}…"})
-        case RunTool(approval=str(why)) | HandOver(approval=str(why)) if len(why) > most:
+        case RunTool(approval=str(why)) if len(why) > most:
             return plan.model_copy(update={"approval": f"{why[:most]}…"})
-        case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) if len(why) > most:
+        case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) | HandOver(approval=str(why)) if (
+            len(why) > most
+        ):
             return _shortened(plan.model_copy(update={"approval": f"{why[:most]}…"}), most + 1)
+        case RunAgent(input=TypedInput(arguments=dict(given))) | HandOver(input=TypedInput(arguments=dict(given))) if (
+            size_of(given) > INPUTS_TO_TEXT * most
+        ):
+            return plan.model_copy(update={"input": TypedInput()})  # then it reads them as the model wrote them
         case RunActivity(arguments=dict(arguments)) | RunNexus(arguments=dict(arguments)) if (
             size_of(arguments) > INPUTS_TO_TEXT * most
         ):
@@ -219,7 +227,12 @@ async def _plan_run(
             expiry=_answer_expiry(agent, tool),
         )
     if tool.agent:
-        return RunAgent(call_id=call.call_id, agent=tool.agent)
+        asked_with = None if tool.arguments is ASK else await _typed_input(tool, call, context, careful=careful)
+        return (
+            asked_with
+            if isinstance(asked_with, RefuseCall)
+            else RunAgent(call_id=call.call_id, agent=tool.agent, input=asked_with)
+        )
     doubts = _doubts(call) if tool.provider_tool else ""
     asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
     why = verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None)
@@ -245,9 +258,25 @@ async def _plan_run(
             attaches=tool.attaches,
         )
     if handoff := agent.handoff(tool.name):
-        return await plan_handover(agent, handoff, run, before, context, careful=careful)
+        told = None if handoff.input is None else await _typed_input(tool, call, context, careful=careful)
+        if isinstance(told, RefuseCall):
+            return told
+        return await plan_handover(agent, handoff, run | {"input": told}, before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
+
+
+async def _typed_input(tool: Tool, call: ToolCall, context: ToolContext, *, careful: bool) -> TypedInput | RefuseCall:
+    """What another agent reads of the call."""
+    try:
+        told = None if careful else await tool.inputs(call.arguments, context)
+    except InvalidArguments as error:
+        return _unusable(call, error)
+    return TypedInput(arguments=None if told == call.arguments else told)
+
+
+def _unusable(call: ToolCall, error: InvalidArguments) -> RefuseCall:
+    return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} can't be used:\n{error}")
 
 
 def _doubts(call: ToolCall) -> str:
@@ -274,7 +303,7 @@ async def _plan_elsewhere(
     try:
         inputs = await read() if read else None
     except InvalidArguments as error:
-        return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} can't be used:\n{error}")
+        return _unusable(call, error)
     run |= {"arguments": None if inputs == call.arguments else inputs, "max_chars": agent.limits.max_result_chars}
     if operation := tool.operation:
         return RunNexus(

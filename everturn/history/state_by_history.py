@@ -6,17 +6,20 @@ first what people sent, then what its activities returned.
 
 from __future__ import annotations
 
+from copy import copy
+
 from everturn import handoffs, names, waiting
-from everturn.carryover import OpenReply
+from everturn.carryover import OpenReply, View
 from everturn.causes import Stall
 from everturn.decisions import policy_after
+from everturn.handoffs import InCharge
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import HandOver, RefuseCall
-from everturn.records import Outcome, ToolCall, ToolResult
+from everturn.records import Message, Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 
@@ -45,6 +48,7 @@ class StateByHistory:
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, and begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
+        self._before_handoff: InChargeOf | None = None  # which that reply hands on
         self._stalled_now: Stall | None = None  # by what the last workflow task brought, after its updates
 
     def take(self, step: steps.Step) -> None:
@@ -188,6 +192,7 @@ class StateByHistory:
         self.calls.open(reply)
         self.decisions.begin_reply()
         self._is_new = True
+        self._before_handoff = _in_charge_of(state) if any(isinstance(one, HandOver) for one in reply.plan) else None
         self._begin_calls()
         over = self._cut_short or request.conclude or state.closing
         if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
@@ -286,6 +291,8 @@ class StateByHistory:
                     return False
                 state.cancel(control)
                 state.pending.clear()
+                if step.accepted and self._is_new:
+                    self._take_back_handoff()
                 self._cut_short = True
             case names.CLOSE:
                 state.close()
@@ -310,6 +317,15 @@ class StateByHistory:
             return
         left = self.state.in_charge.left(self.state.limits.max_handoffs)
         self._take_result(handoffs.result_of(call, plan, left=left))
+
+    def _take_back_handoff(self) -> None:
+        """The turn was cancelled in the workflow task that brought its reply: none of its calls was begun."""
+        before, state = self._before_handoff, self.state
+        if before is None:
+            return
+        state.in_charge, state.view, state.model, state.summary_due = before
+        self.calls.take_back_handoff()
+        state.unseen = [_without_handoff(message) for message in state.unseen]
 
     # ------------------------------------------------------------ what follows by itself
 
@@ -339,6 +355,27 @@ class StateByHistory:
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()
+
+
+InChargeOf = tuple[InCharge, View | None, str, bool]
+"""Who is in charge, how the transcript is shown to that agent, which model it has, and whether a summary is due."""
+
+
+def _in_charge_of(state: State) -> InChargeOf:
+    who = copy(state.in_charge)
+    who.views = dict(who.views)
+    return who, state.view, state.model, state.summary_due
+
+
+def _without_handoff(message: Message) -> Message:
+    """The results of calls that were cut short after all."""
+    parts = (
+        part.model_copy(update={"content": (), "successor": None})
+        if isinstance(part, ToolResult) and part.successor
+        else part
+        for part in message.parts
+    )
+    return message.model_copy(update={"parts": tuple(parts)}) if message.tool_results else message
 
 
 def _resumes(step: steps.Sent) -> bool:

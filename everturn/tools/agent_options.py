@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field, PydanticUserError
 
-from everturn.errors import InvalidAgent
+from everturn.errors import InvalidAgent, InvalidTool
 from everturn.models import Model, check_provider
+from everturn.tools.given_schema import given_arguments
 from everturn.tools.handoff import AGENT_NAME, HandOff
 from everturn.tools.output import Output
-from everturn.tools.schema import ModelArguments
+from everturn.tools.schema import ModelArguments, SchemaArguments
 
 _NAME = re.compile(AGENT_NAME)
 
@@ -48,6 +49,20 @@ def check_type(name: str, option: str, value: object, wanted: type) -> None:
         raise InvalidAgent(f"Agent {name!r} has {option}={value!r}, {kind(value)}.", cure=f"Write {option}={example}.")
 
 
+def models_of(name: str, first: object, others: object) -> list[Model]:
+    """The model and the fallback models of an agent, in the order in which they are asked."""
+    if isinstance(others, str) or not isinstance(others, Sequence):
+        raise InvalidAgent(f"Agent {name!r} has fallback_models={others!r}.", cure="Write fallback_models=[...].")
+    line = [model_of(name, "model", first), *(model_of(name, "fallback_models", one) for one in others)]
+    known_as = [one.name for one in line]
+    if twice := [one for one in known_as if known_as.count(one) > 1]:
+        raise InvalidAgent(
+            f"Agent {name!r} has the model {twice[0]!r} more than once in model and fallback_models.",
+            cure="Give each model once.",
+        )
+    return line
+
+
 def model_of(name: str, option: str, value: object) -> Model:
     if isinstance(value, Model):
         return check_provider(value)
@@ -57,6 +72,15 @@ def model_of(name: str, option: str, value: object) -> Model:
         f"Agent {name!r} has {option}={value!r}, {kind(value)}.",
         cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
     )
+
+
+def input_of(name: str, given: Any) -> ModelArguments | SchemaArguments | None:
+    if given is None:
+        return None
+    try:
+        return given_arguments(given, place=f"Agent {name!r}", option="input")
+    except InvalidTool as error:
+        raise InvalidAgent(error.message, cure=error.cure) from error
 
 
 def output_of(name: str, output: Any) -> Output | None:

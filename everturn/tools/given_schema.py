@@ -13,6 +13,9 @@ from pydantic import BaseModel, PydanticUserError
 from everturn.errors import InvalidTool
 from everturn.tools.schema import ModelArguments, SchemaArguments, Signature, describe, mentions, namespace_of, unwrap
 
+InputType = type[BaseModel] | Mapping[str, Any]
+"""A pydantic model or a JSON schema of type object."""
+
 
 def given_arguments(given: Any, *, place: str, option: str) -> ModelArguments | SchemaArguments:
     """Raises InvalidTool."""

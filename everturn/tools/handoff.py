@@ -9,11 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field
 
-from everturn.errors import InvalidAgent
+from everturn.errors import InvalidAgent, InvalidTool
 from everturn.records import Message
 from everturn.spelling import known_fields, known_options
 from everturn.tools.context import ToolContext
-from everturn.tools.schema import ModelArguments
+from everturn.tools.given_schema import InputType, given_arguments
+from everturn.tools.schema import ModelArguments, SchemaArguments
 from everturn.tools.tool import Predicate, Tool
 from everturn.tools.with_context import check_takes
 from everturn.utf8 import mend
@@ -89,6 +90,8 @@ class HandOff:
     - `filter`: what the next agent is shown: a Shown, or a function that returns one; None: all that this one is
       shown.
     - `needs_approval`: as of a tool.
+    - `input`: what the model has to give as it hands on: a pydantic model, or a JSON schema. The next agent reads it as
+      JSON. None: a `message` in words.
 
     Raises InvalidAgent.
     """
@@ -101,6 +104,7 @@ class HandOff:
     description: str
     filter: Shown | Filter
     needs_approval: bool | Predicate
+    input: InputType | None
 
     @known_options("HandOff", InvalidAgent)
     def __init__(
@@ -111,6 +115,7 @@ class HandOff:
         description: str | None = None,
         filter: Shown | Filter | None = None,  # noqa: A002 - the word that people look for
         needs_approval: bool | Predicate = False,
+        input: InputType | None = None,  # noqa: A002 - beside the `output` of agents
     ) -> None:
         agent = None if isinstance(to, str) else to
         if agent is not None and not isinstance(agent, _Named):
@@ -131,6 +136,8 @@ class HandOff:
             description=about if description is None else description,
             filter=EVERYTHING if filter is None else filter,
             needs_approval=needs_approval,
+            input=input,
+            _arguments=_ARGUMENTS if input is None else _arguments_of(target, input),
         )
 
     def as_tool(self) -> Tool:
@@ -138,10 +145,17 @@ class HandOff:
         return Tool(
             name=self.name,
             description=self.description,
-            arguments=_ARGUMENTS,
+            arguments=vars(self)["_arguments"],
             needs_approval=self.needs_approval,
             handoff=self.to,
         )
+
+
+def _arguments_of(target: str, given: Any) -> ModelArguments | SchemaArguments:
+    try:
+        return given_arguments(given, place=f"HandOff to {target!r}", option="input")
+    except InvalidTool as error:
+        raise InvalidAgent(error.message, cure=error.cure) from error
 
 
 def _check_filter(function: Any) -> None:

@@ -44,7 +44,7 @@ class SubAgents:
         WorkflowAlreadyStartedError if its id runs. A
         cancelled turn cancels it, a closed conversation closes it, and it does not outlive the one that asks.
         """
-        parent, message = workflow.info().workflow_id, str(call.arguments.get("message", ""))
+        parent, message = workflow.info().workflow_id, plan.asks(call)
         child = AskedAgent(call_id=call.call_id, agent=plan.agent, conversation_id=child_id(parent, call.call_id))
         self.running[call.call_id] = child
         self._on_change()

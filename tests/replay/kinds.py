@@ -17,6 +17,7 @@ from unittest.mock import patch
 import nexusrpc
 import nexusrpc.handler
 import pytest
+from pydantic import BaseModel
 from temporalio import activity
 from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
 from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
@@ -776,6 +777,25 @@ async def handed_on(client: Client, folder: Path) -> str:
             await conversation.reply()
             await conversation.close()
             return await whole(conversation)
+
+
+class Order(BaseModel):
+    number: str
+    urgent: bool = False
+
+
+@kind
+async def typed_inputs(client: Client, folder: Path) -> str:
+    """An agent is asked, and another one takes over, each with input of a type."""
+    first = [[call("stock", {"number": "81"}, id="s1")], [call("transfer_to_billing", {"number": "82"}, id="t1")]]
+    second = ["There is one.", "Refunded."]
+    with ScriptedModel(first, order="arrival") as one, ScriptedModel(second, order="arrival") as two:
+        there = Model("scripted:demo", base_url=two.base_url)
+        stock, billing = Agent("stock", model=there, input=Order), Agent("billing", model=there)
+        handoff = HandOff(billing, input=Order)
+        clerk = Agent("clerk", model=Model("scripted:demo", base_url=one.base_url), tools=[stock], handoff_to=[handoff])
+        async with Worker(client, agents=[clerk]):
+            return await whole(await client.start(clerk, "Refund", id="typed"))
 
 
 @after_model

@@ -168,7 +168,7 @@ def instructions_of(name: str) -> str:
     return f"You are {name}."
 
 
-HELPER = _agent("helper", tools=(look, refund), description="Helps.")
+HELPER = _agent("helper", tools=(look, refund), description="Helps.", input=newer_agents.Matter)
 
 AGENTS: dict[str, Agent] = {
     agent.name: agent
@@ -197,7 +197,12 @@ AGENTS: dict[str, Agent] = {
         _agent("hooked", hooks=newer_tools.HOOKS),
         _agent("prepared", tools=(look,), prepare_tools=_prepared),
         _agent("asking", tools=(*TOOLS, newer_tools.borrow, newer_tools.inquire)),
-        _handing("triage", "expert", HandOff("guard", needs_approval=True), tools=(look, note, refund)),
+        _handing(
+            "triage",
+            HandOff("expert", input=newer_agents.Matter),
+            HandOff("guard", needs_approval=True),
+            tools=(look, note, refund),
+        ),
         _handing("expert", HandOff("triage", filter=Shown(last=1)), HandOff("guard", filter=Shown(tools=False))),
         _handing("guard", HandOff("triage", needs_approval=True), approvers=may_decide),
         _agent("told", **newer_agents.NEWER_AGENTS["told"]),

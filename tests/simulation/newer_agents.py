@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pydantic import BaseModel
 
 from everturn import ModelSettings, ToolContext, tool
 from everturn.tools.context import TurnContext
@@ -12,6 +15,21 @@ from tests.simulation.ledger import leave, take, worker_at_hand
 TOLD = "told"
 FORCED = "forced"
 SHELL = "shell"
+
+
+class Matter(BaseModel):
+    """What an agent is asked with, and what another one takes over with."""
+
+    message: str
+    hurry: bool = False
+
+
+def handed(agent: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an agent that takes over may be told of the arguments. They lack their defaults if a person edited them, or
+    if workers were lost with the reply."""
+    if agent != "expert":
+        return (str(given.get("message", "")),)
+    return json.dumps({"hurry": False, **given}), json.dumps({**given, "hurry": False}), json.dumps(given)
 
 
 def told(context: TurnContext) -> str:

@@ -24,7 +24,7 @@ from everturn.models import Limits
 from everturn.payloads import Control
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
 from everturn.streamed import SeenReply, longer
-from tests.simulation import newer_tools
+from tests.simulation import newer_agents, newer_tools
 from tests.simulation.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
 from tests.simulation.ledger import Effect
 from tests.simulation.model import Asked
@@ -155,6 +155,9 @@ def _result(call: ToolCall, result: ToolResult, *, deploys: bool) -> Iterator[st
         if result.successor:
             if call.name != f"transfer_to_{result.successor.agent}":
                 yield f"{call.name} {call.call_id} put {result.successor.agent} in charge"
+            given = call.arguments if not decision or decision.arguments is None else decision.arguments
+            if not any(told in result.text for told in newer_agents.handed(result.successor.agent, given)):
+                yield f"{call.name} {call.call_id} was made with {given}, and {result.successor.agent} is not told"
         elif call.call_id not in result.text and call.name != HELPER.name:
             yield f"{call.name} {call.call_id} has the result {result.text[:100]!r}, which is not its own"
         if (

@@ -18,9 +18,9 @@ from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.models import Limits
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start
-from everturn.plans import RunTool
+from everturn.plans import HandOver, RunTool
 from everturn.providers.base import Request
-from everturn.records import Decision, Message, Outcome, Reply, Text, ToolCall
+from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall
 from tests.simulation import clock
 from tests.simulation.shrink import PLAIN
 from tests.simulation.world import Draw, World
@@ -99,6 +99,28 @@ def test_a_cancellation_that_was_taken_together_with_the_final_reply_counts() ->
     )
     assert found.state.cancelled == "the turn was cancelled by me"
     assert not found.state.answering
+
+
+def test_a_handoff_that_comes_together_with_a_cancellation_hands_nothing_over() -> None:
+    """It said that another agent was in charge, while the conversation stayed with its own."""
+    calls = ToolCall(call_id="a", name="transfer_to_guard"), ToolCall(call_id="b", name="pay")
+    plan = HandOver(call_id="a", successor=Successor(agent="guard")), RunTool(call_id="b")
+    for some in (1, 2):
+        reply = ModelReply(message=Message(role="assistant", parts=calls[:some]), plan=plan[:some])
+        found = by_history(
+            steps.TurnScheduled(5, AT, ASKED),
+            steps.TurnCompleted(7, AT, ASKED, reply),
+            steps.WorkflowTaskCompleted(8, AT, 1.0),
+        )
+        assert found.state.agent == ("guard" if some == 1 else "clerk")
+        found.take(steps.CommandSent(9, AT, "cancel_turn", {"by": "me"}, accepted=True))
+        assert (found.state.agent, found.state.in_charge.carried, found.state.view) == (
+            "clerk",
+            {"agent": "", "handoffs": 0, "views": {}},
+            None,
+        )
+        assert [result.successor for message in found.state.unseen for result in message.tool_results] == [None] * some
+        assert not found.state.answering
 
 
 def test_who_decides_while_another_decision_is_checked_is_asked_about_next() -> None:

@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from everturn import Agent, Model, ModelSettings, NeedsApproval, Reply, ToolContext, TurnContext, tool
 from everturn.hooks import ModelInput, StopWith, after_model, before_model
 
@@ -87,6 +89,13 @@ async def refund(cents: int, context: ToolContext) -> str:
     return f"{cents} back"
 
 
+class Wish(BaseModel):
+    """What the helper is asked with."""
+
+    wants: str
+    politely: bool = True
+
+
 async def run_bash(context: ToolContext, command: str = "", restart: bool = False) -> str:
     await here("bash", context)
     return f"{command} ran"
@@ -96,7 +105,7 @@ def agents() -> list[Agent]:
     """On the models of HELD_MODEL and HELD_CLAUDE."""
     model = Model("scripted:demo", base_url=os.environ["HELD_MODEL"])
     claude = Model("anthropic:claude-sonnet-5", base_url=os.environ["HELD_CLAUDE"])
-    helper = Agent("helper", model=model, tools=[refund], description="Helps.")
+    helper = Agent("helper", model=model, tools=[refund], description="Helps.", input=Wish)
     forced = ModelSettings(tool_choice="required")
     return [
         Agent("hooked", model=model, tools=[echo], hooks=[polite, checked]),

@@ -53,8 +53,8 @@ SAYS: dict[str, list[Any]] = {
     "remembers": [*(call("refund", {"cents": cents}, id=f"r{cents}") for cents in (1, 2, 3)), "Done."],
     "decided too late": [call("refund", {"cents": 7}, id="r7"), "Done."],
     "begins with a transcript": ["As I said."],
-    "asks another agent": [call("helper", {"message": "help"}, id="h1"), "Done."],
-    "help": [call("refund", {"cents": 9}, id="r9"), "It is done."],
+    "asks another agent": [call("helper", {"wants": "help"}, id="h1"), "Done."],
+    '{"wants": "help", "politely": true}': [call("refund", {"cents": 9}, id="r9"), "It is done."],
 }
 """What the model says to whoever begins so, reply after reply."""
 

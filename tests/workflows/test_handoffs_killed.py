@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from everturn import Agent, Client, HandOff, Message, Model, Shown, ToolContext, TurnContext, Worker
 from everturn.devserver import DevServer
@@ -33,6 +34,11 @@ asyncio.run(main())
 """
 
 
+class Order(BaseModel):
+    number: str
+    urgent: bool = False
+
+
 def agents(dies: str) -> list[Agent]:
     """`dies`: where the first try of a process ends."""
 
@@ -48,7 +54,11 @@ def agents(dies: str) -> list[Agent]:
 
     model = Model("scripted:demo", base_url=os.environ["HANDOFF_MODEL"])
     billing = Agent("billing", model=model, instructions=instructions)
-    return [Agent("triage", model=model, instructions="You sort.", handoff_to=[HandOff(billing, filter=last_one)])]
+    return [
+        Agent(
+            "triage", model=model, instructions="You sort.", handoff_to=[HandOff(billing, filter=last_one, input=Order)]
+        )
+    ]
 
 
 @pytest.mark.parametrize("dies", ["filter", "first turn"])
@@ -60,7 +70,7 @@ async def test_a_worker_that_takes_over_in_the_middle_of_a_handoff_hands_it_over
     cached_conversations: int,
     dies: str,
 ) -> None:
-    model = scripted([call("transfer_to_billing", {"message": "81"}, id="t1"), "Refunded."])
+    model = scripted([call("transfer_to_billing", {"number": "81"}, id="t1"), "Refunded."])
     monkeypatch.setenv("HANDOFF_MODEL", model.base_url)
     command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, dies]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
@@ -77,5 +87,6 @@ async def test_a_worker_that_takes_over_in_the_middle_of_a_handoff_hands_it_over
     assert [(event.by, event.agent) for event in told] == [("triage", "billing")]
     [handed] = results_of(messages)
     assert "1 before" in handed.text
+    assert '{"number": "81", "urgent": false}' in handed.text
     assert "You refund." in str(model.requests[-1]["messages"])
     assert messages[-1].author == "billing"
