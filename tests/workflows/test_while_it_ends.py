@@ -1,0 +1,142 @@
+"""A cancelled turn hands over what it said, which takes a moment: what people send meanwhile counts. So say lists."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from everturn import Client, Conversation, names
+from everturn.activities.model_turns import ModelTurns
+from everturn.testing import ScriptedModel
+from tests.support.agents import agent_on, hosting
+from tests.support.half_told import HALF, half_told, until_told
+from tests.support.waiting import WAIT_SECONDS, eventually, reaches
+
+Scripted = Callable[..., ScriptedModel]
+
+
+@pytest.fixture
+def go_on() -> Iterator[threading.Event]:
+    held = threading.Event()
+    yield held
+    held.set()
+
+
+class Slow:
+    """Turns that were cancelled hand over what they said once they may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.may = asyncio.Event(), asyncio.Event()
+        turn = ModelTurns._turn
+
+        async def held(*given: Any) -> Any:
+            try:
+                return await turn(*given)
+            except asyncio.CancelledError:
+                self.reached.set()
+                await self.may.wait()
+                raise
+
+        monkeypatch.setattr(ModelTurns, "_turn", held)
+
+
+@pytest.fixture
+async def slow(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Slow]:
+    made = Slow(monkeypatch)
+    yield made
+    made.may.set()
+
+
+@asynccontextmanager
+async def half_way(client: Client, model: ScriptedModel, cached_conversations: int) -> AsyncIterator[Conversation]:
+    agent = agent_on(model)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Tell me a story", keep_open=timedelta(minutes=1), stream=True)
+        await until_told(conversation.events(), HALF)
+        yield conversation
+
+
+async def cancelled(client: Client, conversation: Conversation, slow: Slow) -> None:
+    await client.temporal.get_workflow_handle(conversation.id).signal("cancel_turn")
+    await asyncio.wait_for(slow.reached.wait(), WAIT_SECONDS)
+
+
+async def listed(client: Client, conversation: Conversation) -> object:
+    described = await client.temporal.get_workflow_handle(conversation.id).describe()
+    [status] = described.search_attributes[names.EVERTURN_STATUS]
+    return status
+
+
+async def test_who_pauses_meanwhile_pauses_what_comes_after(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, slow: Slow
+) -> None:
+    model = scripted([half_told(go_on), "As you like."], order="arrival")
+    async with half_way(client, model, cached_conversations) as conversation:
+        await cancelled(client, conversation, slow)
+        await conversation.pause()
+        slow.may.set()
+        await conversation.send("Shorter")
+        await eventually(lambda: _is_cut(conversation))
+        assert (await conversation.status()).state == await listed(client, conversation) == "paused"
+        assert len(model.requests) == 1
+        await conversation.resume()
+        assert await conversation.reply() == "As you like."
+        assert [one.text for one in await conversation.transcript()][1:] == [HALF, "Shorter", "As you like."]
+        await conversation.close()
+        await conversation.outcome()
+
+
+async def test_who_closes_meanwhile_ends_it_with_what_was_said(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, slow: Slow
+) -> None:
+    async with half_way(client, scripted([half_told(go_on)]), cached_conversations) as conversation:
+        await cancelled(client, conversation, slow)
+        await conversation.close()
+        slow.may.set()
+        assert (await conversation.outcome()).status == "cancelled"
+        assert [one.text for one in await conversation.transcript()] == ["Tell me a story", HALF]
+
+
+async def test_who_writes_and_closes_meanwhile_is_answered_by_nobody(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, slow: Slow
+) -> None:
+    model = scripted([half_told(go_on)])
+    async with half_way(client, model, cached_conversations) as conversation:
+        await cancelled(client, conversation, slow)
+        await conversation.send("Shorter")
+        await conversation.close()
+        slow.may.set()
+        outcome = await conversation.outcome()
+        texts = [one.text for one in await conversation.transcript()]
+    assert (outcome.status, outcome.reason) == ("cancelled", "the conversation was closed before it was answered")
+    assert texts[:3] == ["Tell me a story", HALF, "Shorter"]
+
+
+@pytest.mark.parametrize("command", ["cancel_turn", "close"])
+async def test_lists_say_that_a_paused_conversation_goes_on_to_its_end(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, slow: Slow, command: str
+) -> None:
+    """They said that it was paused for as long as its model spoke."""
+    async with half_way(client, scripted([half_told(go_on)]), cached_conversations) as conversation:
+        await conversation.pause()
+        assert await listed(client, conversation) == "paused"
+        await client.temporal.get_workflow_handle(conversation.id).signal(command)
+        await reaches(conversation, "running")
+        assert await listed(client, conversation) == "running"
+        slow.may.set()
+        go_on.set()
+        if command == "cancel_turn":
+            await reaches(conversation, "idle")
+            assert await listed(client, conversation) == "idle"
+            await conversation.close()
+        await conversation.outcome()
+
+
+async def _is_cut(conversation: Conversation) -> bool:
+    return any(message.cut_short for message in await conversation.transcript())
