@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +15,7 @@ from everturn.devserver import DevServer
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel
 from tests.support.shell import TOOLS, Shell
+from tests.support.tenant_budgets import replays
 
 
 @pytest.fixture
@@ -53,3 +54,11 @@ def forgetful(client: Client) -> None:
 @pytest.fixture
 def name() -> str:
     return f"cli-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def tenant(client: Client) -> AsyncIterator[str]:
+    """One that no other test has. Afterwards, the runs of its budget are replayed."""
+    name = f"acme-{uuid4().hex[:8]}"
+    yield name
+    await replays(client, name)

@@ -2,74 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from temporalio.client import WorkflowHandle
-from temporalio.worker import Replayer
 
-from everturn import Budget, Client, names, tool
-from everturn.activities.budget_moves import move_here
-from everturn.budgets import BudgetStart, BudgetStatus
-from everturn.client.pollers import polling
-from everturn.devserver import DevServer
+from everturn import Budget, Client, tool
 from everturn.errors import InvalidSetting
-from everturn.history.budget_history import kept_budget
-from everturn.priorities import budget_id
-from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, slow
-from everturn.workflows import TenantBudgetWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.shell import Shell
+from tests.support.tenant_budgets import budget_of, eventually_none, spent, worker_process
 from tests.support.waiting import eventually, reaches, until, waiting
 
 Scripted = Callable[..., ScriptedModel]
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-async def tenant(client: Client) -> AsyncIterator[str]:
-    """One that no other test has. Afterwards, the runs of its budget are replayed."""
-    name = f"acme-{uuid4().hex[:8]}"
-    yield name
-    replayer = Replayer(workflows=[TenantBudgetWorkflow], data_converter=data_converter)
-    handle = budget_of(client, name)
-    run_id: str | None = (await handle.describe()).run_id
-    after: BudgetStart | None = None
-    while run_id:
-        run = client.temporal.get_workflow_handle(handle.id, run_id=run_id)
-        history = await run.fetch_history()
-        await replayer.replay_workflow(history)
-        kept = await kept_budget(client.temporal, handle.id, run_id=run_id)
-        assert kept is not None
-        if after:  # the history says what the workflow handed on
-            carried = kept.ledger.carried()
-            for field in ("budget", "day", "tokens", "cost_usd", "turns", "counted"):
-                assert getattr(carried, field) == getattr(after, field)
-        began = history.events[0].workflow_execution_started_event_attributes
-        run_id = began.continued_execution_run_id
-        [after] = await client.temporal.data_converter.decode(began.input.payloads, [BudgetStart])
-
-
-def budget_of(client: Client, tenant: str) -> WorkflowHandle[Any, Any]:
-    return client.temporal.get_workflow_handle(budget_id(tenant, encoded=False))
-
-
-async def spent(client: Client, tenant: str) -> BudgetStatus:
-    found = await client.budget(tenant)
-    assert found is not None
-    return found
 
 
 async def test_over_budget_is_a_stall_with_cause_and_cure_and_a_larger_budget_resumes_it(
@@ -99,13 +49,6 @@ async def test_over_budget_is_a_stall_with_cause_and_cure_and_a_larger_budget_re
         assert await eventually_none(client, tenant)
         third = await client.start(agent, "Hi", tenant=tenant)
         assert (await third.outcome()).text == "Hello."
-
-
-async def eventually_none(client: Client, tenant: str) -> bool:
-    async def gone() -> bool:
-        return await client.budget(tenant) is None
-
-    return bool(await eventually(gone))
 
 
 async def test_only_so_many_are_at_work_at_once_and_the_next_goes_on_by_itself(
@@ -241,39 +184,20 @@ async def test_a_turn_waits_for_a_budget_that_does_not_answer(client: Client, sc
             assert (await spent(elsewhere, tenant)).turns == 1
 
 
-DOOMED = """
-import asyncio, sys
-from everturn import Agent, Client, Model, Worker
-
-address, task_queue, model = sys.argv[1:]
-
-async def main():
-    client = await Client.connect(address, task_queue=task_queue)
-    await Worker(client, agents=[Agent("clerk", model=Model("scripted:demo", base_url=model))]).run()
-
-asyncio.run(main())
-"""
-
-
 async def test_a_worker_that_is_killed_takes_no_count_and_no_place_with_it(
-    server: DevServer, client: Client, scripted: Scripted, tenant: str
+    client: Client, scripted: Scripted, tenant: str
 ) -> None:
     go_on = threading.Event()
     model = scripted([*["Hello."] * 2, slow("Never.", until=go_on), *["Hello."] * 2], order="arrival")
     await client.set_budget(tenant, Budget(tokens_per_day=1_000_000, conversations=1))
-    command = [sys.executable, "-c", DOOMED, server.address, client.task_queue, model.base_url]
     agent, outcomes = agent_on(model), []
     try:
-        with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
-            try:
-                outcomes += [await client.run(agent, "Hi", tenant=tenant) for _ in range(2)]
-                killed = await client.start(agent, "Hi", tenant=tenant)
-                await eventually(lambda: len(model.requests) == 3)
-                second = await client.start(agent, "Hi", tenant=tenant)
-                await reaches(second, "stalled")
-            finally:
-                doomed.kill()
-            await asyncio.to_thread(doomed.wait, 60)
+        async with worker_process(client, model):
+            outcomes += [await client.run(agent, "Hi", tenant=tenant) for _ in range(2)]
+            killed = await client.start(agent, "Hi", tenant=tenant)
+            await eventually(lambda: len(model.requests) == 3)
+            second = await client.start(agent, "Hi", tenant=tenant)
+            await reaches(second, "stalled")
         async with hosting(client, agent):
             outcomes += [await killed.outcome(), await second.outcome()]
             used = await spent(client, tenant)
@@ -342,82 +266,3 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(
         with pytest.raises(Exception, match="Workflow update failed"):
             await handle.execute_update("count_spending", {"items": 7})
         assert (await spent(client, tenant)).budget.tokens_per_day == 5
-
-
-# ---------------------------------------------------------------- whose workers are gone
-
-
-async def test_a_budget_moves_to_who_asks_once_the_workers_of_its_task_queue_are_gone(
-    client: Client, scripted: Scripted, tenant: str
-) -> None:
-    agent = agent_on(scripted(lambda messages: "Hello."))
-    elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
-    await elsewhere.set_budget(tenant, Budget(tokens_per_day=1_000_000, conversations=3))
-    tokens = 0
-    async with hosting(elsewhere, agent):
-        for _ in range(3):
-            tokens += (await elsewhere.run(agent, "Hi", tenant=tenant)).usage.total_tokens
-        idle = await elsewhere.start(agent, "Hi", tenant=tenant, keep_open=timedelta(minutes=5))
-        await idle.reply()
-        before = await spent(elsewhere, tenant)
-    assert await spent(client, tenant) == before  # by its history: no worker answers
-    async with hosting(client, agent):  # nobody works on the other task queue
-        outcomes = await asyncio.gather(*(client.run(agent, "Hi", tenant=tenant) for _ in range(3)))
-        used = await spent(client, tenant)
-        await client.set_budget(tenant, Budget(tokens_per_day=1))  # whoever sets it finds it here
-        status = await reaches(await client.start(agent, "Hi", tenant=tenant), "stalled")
-        assert "may use 1." in str(status.cause)
-    assert (await budget_of(client, tenant).describe()).task_queue == client.task_queue
-    assert used.turns == before.turns + 3 == 7
-    assert used.tokens == before.tokens + sum(outcome.usage.total_tokens for outcome in outcomes)
-    assert before.tokens > tokens
-
-
-async def test_a_move_whose_worker_was_killed_in_the_middle_is_finished_by_the_next_that_asks(
-    client: Client, scripted: Scripted, tenant: str
-) -> None:
-    agent = agent_on(scripted(lambda messages: "Hello."))
-    elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
-    await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
-    async with hosting(elsewhere, agent):
-        await elsewhere.run(agent, "Hi", tenant=tenant)
-    # What a worker does that is killed before it has started it again.
-    await budget_of(client, tenant).terminate(names.BUDGET_MOVES, reason="It moves.")
-    async with hosting(client, agent):
-        second = await client.start(agent, "Hi", tenant=tenant)
-        await reaches(second, "stalled")  # what was spent stays spent
-        assert (await spent(client, tenant)).turns == 1
-        await client.set_budget(tenant, None)  # and one that was taken away does not come back
-        assert (await second.outcome()).text == "Hello."
-        assert await eventually_none(client, tenant)
-        assert (await client.run(agent, "Hi", tenant=tenant)).text == "Hello."
-    assert await client.budget(tenant) is None
-
-
-async def test_workers_that_move_a_budget_at_the_same_time_move_it_once(
-    client: Client, scripted: Scripted, tenant: str
-) -> None:
-    agent = agent_on(scripted(lambda messages: "Hello."))
-    gone = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
-    await gone.set_budget(tenant, Budget(tokens_per_day=1_000_000))
-    others = [Client(client.temporal, task_queue=f"{n}-{client.task_queue}") for n in range(2)]
-    async with hosting(others[0], agent), hosting(others[1], agent):
-        where = [one.task_queue for one in others]
-        name = budget_id(tenant, encoded=False)
-        moved = await asyncio.gather(*(move_here(client.temporal, name, to, pollers=polling) for to in where * 3))
-        assert any(moved)
-        for one in others:
-            await one.run(agent, "Hi", tenant=tenant)
-        assert (await spent(client, tenant)).turns == 2
-    assert (await budget_of(client, tenant).describe()).task_queue in where
-
-
-async def test_a_budget_stays_where_a_worker_polls(client: Client, scripted: Scripted, tenant: str) -> None:
-    agent = agent_on(scripted(lambda messages: "Hello."))
-    await client.set_budget(tenant, Budget(tokens_per_day=1_000_000))
-    async with hosting(client, agent):
-        await eventually(lambda: polling(client.temporal, client.task_queue))
-        name = budget_id(tenant, encoded=False)
-        assert not await move_here(client.temporal, name, "another", pollers=polling)
-        await client.run(agent, "Hi", tenant=tenant)
-    assert (await budget_of(client, tenant).describe()).task_queue == client.task_queue
