@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +15,7 @@ import uvicorn
 from playwright.async_api import ConsoleMessage, Page
 
 from everturn import Client
+from everturn.devserver import DevServer
 from everturn.web.app import Inbox
 from everturn.web.server import listen
 from tests.support.waiting import WAIT_SECONDS
@@ -31,6 +36,27 @@ async def served(client: Client, *, port: int = 0, **options: Any) -> AsyncItera
             inbox.end_streams()
             server.should_exit = True
             await serving
+
+
+def everturn_web(server: DevServer, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """The command as a process. It has still to say its address."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "everturn", "web", "--port", "0", *arguments],
+        env={**os.environ, "TEMPORAL_ADDRESS": server.address, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def address_of(web: subprocess.Popen[str]) -> str:
+    assert web.stderr
+    said = ""
+    while not (found := re.search(r"http://127\.0\.0\.1:\d+/", said)):
+        line = await asyncio.to_thread(web.stderr.readline)
+        assert line, f"it ended, and said {said!r}"
+        said += line
+    return found[0]
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from everturn import Client, Conversation, tool
@@ -159,7 +160,11 @@ async def test_a_decision_that_is_refused_says_why(page: Page, client: Client, s
         assert (await conversation.outcome()).status == "completed"
 
 
-async def test_text_streams_while_the_model_writes_it(page: Page, client: Client, scripted: Scripted) -> None:
+@pytest.mark.parametrize("live", ["heartbeats", "http"])
+async def test_text_streams_while_the_model_writes_it(
+    page: Page, client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, live: str
+) -> None:
+    monkeypatch.setenv("EVERTURN_LIVE", live)
     words = [f"word{number}" for number in range(500)]
     agent = agent_on(scripted([slow(say(" ".join(words)), after=20, until=threading.Event())]))
     async with hosting(client, agent):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -28,7 +27,7 @@ from tests.support.bounds import Bounds
 from tests.support.leaving import leave_in_the_middle
 from tests.support.tools import refund
 from tests.support.waiting import eventually, waiting
-from tests.ui.inbox import served
+from tests.ui.inbox import everturn_web, served
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -370,16 +369,6 @@ async def told(web: httpx.AsyncClient, conversation_id: str, since: str = "") ->
 
 
 # ---------------------------------------------------------------- the command
-
-
-def everturn_web(server: DevServer, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "everturn", "web", "--port", "0", *arguments],
-        env={**os.environ, "TEMPORAL_ADDRESS": server.address, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 async def test_the_command_serves_keeps_the_token_to_itself_and_stops_with_pages_open(server: DevServer) -> None:
