@@ -43,4 +43,4 @@ def script(messages: list[dict[str, Any]], body: dict[str, Any]) -> Reply:
         return reply
     if isinstance(reply, str) or not body.get("stream"):
         return slow(reply, seconds=TAKES)
-    return slow(["word " * round(TAKES / EACH_SECONDS * CHUNK_CHARS / len("word ")), reply], per_chunk=EACH_SECONDS)
+    return slow(["word " * round(TAKES / EACH_SECONDS * CHUNK_CHARS / len("word ")), *calls], per_chunk=EACH_SECONDS)

@@ -15,6 +15,7 @@ import httpx
 from benchmarks import peers, work
 from benchmarks.contestants import EVERTURN, OPENAI_AGENTS, PYDANTIC_AI, Contestant, Handle, everturn_client
 from benchmarks.measures import Column, Measured, Plan
+from benchmarks.measures.events import hear
 from benchmarks.rig import Rig, check_result, rig
 
 TURNS = 20
@@ -38,16 +39,18 @@ class Row:
 ROWS = (
     Row(EVERTURN, "quick"),
     Row(replace(EVERTURN, name="everturn_streamed"), "quick", stream=True),
+    Row(replace(EVERTURN, name="everturn_streamed_http"), "quick", stream=True, live="http"),
     Row(replace(EVERTURN, name="everturn_thrifty"), "thrifty"),
     Row(replace(EVERTURN, name="everturn_thrifty_streamed"), "thrifty", stream=True),
-    Row(replace(EVERTURN, name="everturn_thrifty_http"), "thrifty", stream=True, live="http"),
+    Row(replace(EVERTURN, name="everturn_thrifty_streamed_http"), "thrifty", stream=True, live="http"),
     Row(PYDANTIC_AI),
     Row(OPENAI_AGENTS),
 )
 
 NOTES = (
     f"A conversation of {TURNS} turns of {SECONDS:.0f} s, with one tool call each but the last, as the server's "
-    "metric `action` counts it. **streamed**: with `stream=True`; **http**: with it, and with EVERTURN_LIVE=http; "
+    "metric `action` counts it. **streamed**: with `stream=True`, and a client that follows its events; **http**: with "
+    "EVERTURN_LIVE=http, on the worker and on that client. How many pieces of text reached it is in the last column. "
     "**thrifty**: with EVERTURN_HEARTBEATS=thrifty, as workers of Temporal Cloud have it by themselves.",
 )
 
@@ -61,12 +64,13 @@ async def measure(_: Rig, plan: Plan) -> Measured:
         Column("heartbeats", "of which heartbeats", ".0f"),
         Column("events", "history events", ".0f"),
         Column("kb", "history KB"),
+        Column("seen", "pieces of text seen", ".0f", better=None),
     ]
     named = {row.contestant.name: one for row, one in zip(rows, found, strict=True)}
     return Measured(f"Actions of slow turns ({TURNS} of {SECONDS:.0f} s)", columns, named, notes=NOTES)
 
 
-async def _count(row: Row) -> dict[str, float]:
+async def _count(row: Row) -> dict[str, float | None]:
     hosted = EVERTURN if row.heartbeats else row.contestant
     more = {"EVERTURN_HEARTBEATS": row.heartbeats} if row.heartbeats else {}
     more |= {"EVERTURN_LIVE": row.live} if row.live else {}
@@ -74,6 +78,7 @@ async def _count(row: Row) -> dict[str, float]:
         before = await actions(own)
         handle = await _started(own, row)
         async with asyncio.timeout(LONGEST_SECONDS):
+            seen = await _followed(own, row, handle.id) if row.stream else None
             check_result(handle, await handle.result())
         after = await actions(own)
         info = (await handle.describe()).raw_description.workflow_execution_info
@@ -83,6 +88,7 @@ async def _count(row: Row) -> dict[str, float]:
         "heartbeats": sum(count for kind, count in made.items() if "Heartbeat" in kind),
         "events": info.history_length,
         "kb": info.history_size_bytes / 1000,
+        "seen": seen,
     }
 
 
@@ -92,6 +98,15 @@ async def _started(own: Rig, row: Row) -> Handle:
         return await own.start(row.contestant, turns=TURNS - 1)
     conversation = await everturn_client(own.client).start("clerk", said, stream=row.stream)
     return own.client.get_workflow_handle(conversation.id)
+
+
+async def _followed(own: Rig, row: Row, conversation_id: str) -> int:
+    """How many pieces of text a client saw, until the conversation was over. Nobody has to look for text to be sent
+    over HTTP, but a quick worker that nobody comes to sends heartbeats."""
+    if row.live:
+        hear(own, EVERTURN, row.live)
+    conversation = everturn_client(own.client, EVERTURN.name).conversation(conversation_id)
+    return len([event async for event in conversation.events() if event.kind == "text_delta"])
 
 
 async def actions(own: Rig) -> dict[str, float]:
