@@ -5,7 +5,8 @@ Pure: the caller passes the time, and the limiter sends nothing. Workers do not 
 - `open`: no limit was met. Unanswered calls are bounded; each accepted call makes room for one more.
 - `feeling`: after the first 429, the rate starts low, and grows fast until the next 429.
 - `closing_in`: then the rate is what the provider really accepted, less a margin, and grows slowly.
-- `steady`: each 429 lowers the rate. Without one it grows a little; the longer none comes, the faster.
+- `steady`: each 429 lowers the rate. Without one it grows a little; the longer none comes, the faster. A 429 that comes
+  soon after a cut, though nearly all calls between were accepted, has another cause than the rate: the cut is undone.
 
 A 429's Retry-After holds all calls. Many ask for more than is needed, so one call is sent early. If it is accepted,
 the hold ends, and the next early call comes sooner. If it is refused, later ones wait longer, up to the whole hold.
@@ -52,6 +53,13 @@ FEW_AT_FIRST: Final = 4
 FEW_CALLS: Final = 5
 """Fewer accepted calls than this do not show a rate."""
 LEAST_RATE, MOST_RATE = 0.01, 1e6
+
+NEEDLESS_SECONDS: Final = 25.0
+NEEDLESS_CALLS: Final = 20
+NEEDLESS_BELOW: Final = 0.95
+NEEDLESS_GROWTH: Final = 1.6
+"""If the last cut was within so many seconds, so many calls in a row were accepted after it, and the rate is still
+below this share of what it was before, a 429 does not come of the rate: it was cut for nothing, and is raised."""
 
 FIRST_LOOK: Final = 0.1
 """The part of a hold after which one call is sent early."""
@@ -123,6 +131,10 @@ class RateLimiter:
     _grown: float = 0.0
     _felt_since: float = 0.0
     _cut_at: float | None = None
+    _rate_before_cut: float = 0.0
+    """The rate before the last cut."""
+    _taken_in_a_row: int = 0
+    """Calls that were accepted since the last 429."""
     _taken: deque[float] = field(default_factory=deque)
     _tokens: float = FIRST_TOKENS
 
@@ -167,13 +179,14 @@ class RateLimiter:
         permit.taken = True
         self._close(permit)
         self.refusing_since, self._own_hold = None, OWN_HOLD_SECONDS
+        self._taken_in_a_row += 1
         self._taken.append(now)
         while self._taken[0] < now - MEASURED_SECONDS:
             self._taken.popleft()
         if self.phase == "open":
             self._window += 1
             self._felt_since = self._taken[0]
-        elif self._looking is permit:
+        if self._looking is permit:
             self._looking = self._look = None
             self._part = max(self._part / EARLIER, LEAST_LOOK)
             self.hold = self._next = self._grown = now
@@ -188,7 +201,12 @@ class RateLimiter:
             self._looking = None
             self._part = min(1.0, self._part * LATER)
         elif permit is None or self._cut_at is None or permit.sent >= self._cut_at:  # else it was under way by then
-            self._cut(now)
+            if self._needless(now):
+                self._rate, self._cut_at = self._rate_before_cut * NEEDLESS_GROWTH, now
+            else:
+                self._rate_before_cut = self._rate
+                self._cut(now)
+        self._taken_in_a_row = 0
         if self.refusing_since is None:
             self.refusing_since = now
         self._hold_for(now, retry_after)
@@ -255,6 +273,16 @@ class RateLimiter:
                 assert_never(other)
         known = self._known_rate()
         self._rate = min(self._rate, MOST_RATE if known is None else known)
+
+    def _needless(self, now: float) -> bool:
+        """Whether the last cut was for nothing: a provider may also refuse a few calls at any rate."""
+        return (
+            self.phase == "steady"
+            and self._cut_at is not None
+            and now - self._cut_at < NEEDLESS_SECONDS
+            and self._taken_in_a_row >= NEEDLESS_CALLS
+            and self._rate <= self._rate_before_cut * NEEDLESS_BELOW
+        )
 
     def _cut(self, now: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut."""

@@ -19,13 +19,15 @@ RATE, BUCKET, RETRY_AFTER = 5.0, 5.0, 20.0
 
 @dataclass
 class Fleet:
-    """Workers, and a provider that takes RATE calls a second. A worker has so many `slots`; who finds none waits for
-    one, as in a task queue."""
+    """Workers, and a provider that takes `rate` calls a second, and refuses some `at_random`. A worker has so many
+    `slots`; who finds none waits for one, as in a task queue."""
 
     workers: int
     seed: int
     slots: int = 8
     retry_after: float = RETRY_AFTER
+    rate: float = RATE
+    at_random: float = 0.0
     now: float = 0.0
     refused: int = 0
     taken: list[float] = field(default_factory=list)
@@ -90,9 +92,9 @@ class Fleet:
 
     def _answer(self, worker: int, came: float, conversation: int, permit: Permit) -> None:
         limiter = self.limiters[worker]
-        self._bucket = min(BUCKET, self._bucket + (self.now - self._filled) * RATE)
+        self._bucket = min(BUCKET, self._bucket + (self.now - self._filled) * self.rate)
         self._filled = self.now
-        if self._bucket >= 1:
+        if self._bucket >= 1 and self._chance.random() >= self.at_random:
             self._bucket -= 1
             self.taken.append(self.now)
             self.waits.append(self.now - came)
@@ -150,6 +152,14 @@ def test_once_found_nine_tenths_of_it_are_used_and_hardly_a_call_is_refused(work
     fleet.hold(400, turns=5)
     assert fleet.between(30, 300) >= 0.9
     assert fleet.refused <= 0.05 * 2_000
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_provider_that_refuses_a_few_calls_at_any_rate_is_not_taken_for_a_slow_one(workers: int) -> None:
+    """With 4 % of such refusals, the rate fell to one call a second for each worker, whatever the provider takes."""
+    fleet = Fleet(workers, seed=0, slots=32 // workers, rate=1e6, at_random=0.04, retry_after=0.0)
+    fleet.hold(40, turns=30)
+    assert len(fleet.taken) / fleet.taken[-1] >= 5
 
 
 def test_retry_after_holds_all_calls() -> None:
