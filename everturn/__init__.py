@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, NeedsApproval, Retry, ToolFailed
-    from everturn.models import Approvals, Budget, Compaction, Limits, Model, ModelSettings, Patience, RateLimit
+    from everturn.models import (
+        Approvals,
+        Budget,
+        Compaction,
+        Limits,
+        Model,
+        ModelSettings,
+        Patience,
+        QueueLimit,
+        RateLimit,
+    )
     from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.storage.encryption import Encryption
@@ -60,6 +70,7 @@ _HOMES = {
     "NeedsApproval": "errors",
     "Outcome": "records",
     "Patience": "models",
+    "QueueLimit": "models",
     "RateLimit": "models",
     "Reply": "records",
     "Retry": "errors",
@@ -112,6 +123,7 @@ __all__ = [
     "NeedsApproval",
     "Outcome",
     "Patience",
+    "QueueLimit",
     "RateLimit",
     "Reply",
     "Retry",

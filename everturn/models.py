@@ -231,6 +231,16 @@ class RateLimit(Setting):
     """Tokens a minute, those of replies too."""
 
 
+class QueueLimit(Setting):
+    """How many activities a second the server hands out from a task queue of model turns or of tools, to all workers
+    together. Each try counts."""
+
+    per_second: float | None = Field(default=None, ge=0, le=1e9)
+    """Of the whole queue; 0 holds it; None is no limit."""
+    per_tenant_per_second: float | None = Field(default=None, ge=0, le=1e9)
+    """Of each tenant, times its weight (each fairness key); None is no limit."""
+
+
 class Budget(Setting):
     """What a tenant's conversations may use together. None is no limit; days are UTC's."""
 

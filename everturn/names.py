@@ -9,6 +9,10 @@ CONVERSATION: Final = "Conversation"
 
 TASK_QUEUE: Final = "everturn"
 
+MODELS_QUEUE: Final = "-models"
+TOOLS_QUEUE: Final = "-tools"
+"""What the names of the task queues of model turns and of tools end with, if workers with these roles poll them."""
+
 TENANT_BUDGET: Final = "TenantBudget"
 """The workflow type of a tenant's budget. Its id is BUDGET_OF and the tenant, or a digest if payloads are encoded."""
 
@@ -186,6 +190,9 @@ TRANSCRIPT: Final = "transcript"
 
 PLUGIN: Final = "everturn"
 """The plugin of a worker: in its heartbeats, the key of the agents that it hosts."""
+
+PLUGIN_ROLES: Final = "roles"
+"""There, the key of the worker's roles, if it does not have all."""
 
 # Search attributes.
 EVERTURN_STATUS: Final = "EverturnStatus"

@@ -23,6 +23,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     task_queue: str = names.TASK_QUEUE
+    roles: str | None = None
+    """What a worker does: `workflows`, `models`, `tools`, with commas between. What those with `workflows` leave out is
+    on task queues of its own. None: everything, on one queue."""
     agents: Annotated[tuple[str, ...], NoDecode] = ()
     """`module:agent` or paths of Python files: with commas between them in the environment."""
     log: Literal["console", "json"] = "console"

@@ -83,8 +83,12 @@ def default_folder() -> Path:
 class Journal:
     """One file for each worker, locked as long as the worker lives. The kernel keeps what a killed process wrote."""
 
-    def __init__(self, folder: Path, *, scope: dict[str, str], max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, folder: Path, *, scope: dict[str, str], holds_conversations: bool = True, max_bytes: int = MAX_BYTES
+    ) -> None:
+        """`holds_conversations`: workers of this scope run conversations, too, and not activities alone."""
         self._path = folder
+        self._holds_conversations = holds_conversations
         self._scope = scope
         """Server, namespace and task queue: only a worker of the same ones is a successor."""
         self._folder: PrivateFolder | None = None
@@ -185,7 +189,8 @@ class Journal:
         try:
             tasks = await asyncio.to_thread(lambda: list(self._orphans()))  # the disk may be slow
             some = asyncio.Semaphore(RPCS_AT_ONCE)
-            await asyncio.gather(*(_hand_back(client, task, some) for task in tasks))
+            free = self._holds_conversations
+            await asyncio.gather(*(_hand_back(client, task, some, free=free) for task in tasks))
         except Exception as error:  # noqa: BLE001 - without it, heartbeats do the same, seconds later
             _log.warning("journal.not_read", folder=str(self._path), error=f"{type(error).__name__}: {error}")
             return 0
@@ -347,11 +352,13 @@ def _is_base64(token: str) -> bool:
         return False
 
 
-async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore) -> None:
+async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore, *, free: bool) -> None:
+    """`free`: the dead worker may have held the task's conversation, too."""
     handle = client.get_async_activity_handle(task_token=b64decode(task["token"]))
     try:
         async with some:
-            await release(client, task["conversation"], task["run"])
+            if free:
+                await release(client, task["conversation"], task["run"])
             said = await _last_words(client, task)
             lost = ApplicationError(
                 "its worker was lost while it ran",

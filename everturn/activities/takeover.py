@@ -22,18 +22,19 @@ async def take_over() -> None:
     if info.attempt == 1 or info.workflow_id is None or info.workflow_run_id is None:
         return
     try:
-        if await _was_lost(info.workflow_id, info.workflow_run_id, info.activity_id):
+        if await _was_lost(info, info.workflow_id, info.workflow_run_id):
             await release(activity.client(), info.workflow_id, info.workflow_run_id)
     except RPCError as error:  # a failure costs two seconds, and nothing else
         _log.debug("worker.not_released", error=str(error))
 
 
-async def _was_lost(conversation: str, run: str, activity_id: str) -> bool:
-    """Whether the try before this one ended because its heartbeats stopped."""
+async def _was_lost(info: activity.Info, conversation: str, run: str) -> bool:
+    """Whether the try before this one ended because its heartbeats stopped, on a worker that may have held the
+    conversation: one that polls the conversations' queue."""
     handle = activity.client().get_workflow_handle(conversation, run_id=run)
     described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-    return any(
+    return described.task_queue == info.task_queue and any(
         pending.last_failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
         for pending in described.raw_description.pending_activities
-        if pending.activity_id == activity_id
+        if pending.activity_id == info.activity_id
     )

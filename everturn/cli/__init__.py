@@ -28,6 +28,7 @@ from everturn.cli.help import Command
 from everturn.cli.list import list_
 from everturn.cli.mcp import mcp
 from everturn.cli.models import models
+from everturn.cli.queues import queues
 from everturn.cli.replay import replay
 from everturn.cli.run import run
 from everturn.cli.send import send
@@ -57,7 +58,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, erase),
-    "Look": (list_, show, watch, cost, budget, export, tools, models, replay, doctor),
+    "Look": (list_, show, watch, cost, budget, queues, export, tools, models, replay, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from everturn import extras
+from everturn.cli.doctor_queues import queue_findings
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 from everturn.errors import EverturnError
@@ -93,6 +94,7 @@ async def _examine(
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings.append(_encryption(settings))
     findings += [finding async for finding in _temporal(fix=fix)]
+    findings += [Finding(*told) for told in await queue_findings()]
     findings += [finding async for finding in _live(settings)]
     findings += [finding async for finding in _fairness(tries=fairness)]
     agents, found = _agents(settings)

@@ -56,7 +56,9 @@ def moment(option: str, text: str) -> datetime:
     raise typer.BadParameter("write it with its time zone, as in 2026-11-22T18:00:00Z", param_hint=option)
 
 
-def settings_with(agents: str | None, task_queue: str | None, *, restored_at: str | None = None) -> Settings:
+def settings_with(
+    agents: str | None, task_queue: str | None, *, restored_at: str | None = None, roles: str | None = None
+) -> Settings:
     """The environment's settings, overridden by the options."""
     from everturn.settings import Settings
 
@@ -65,6 +67,8 @@ def settings_with(agents: str | None, task_queue: str | None, *, restored_at: st
         given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
     if task_queue is not None:
         given["task_queue"] = task_queue
+    if roles is not None:
+        given["roles"] = roles
     if restored_at is not None:
         given["restored_at"] = moment("--restored-at", restored_at)
     return Settings.load().model_copy(update=given)

@@ -14,6 +14,15 @@ def worker(
     task_queue: Annotated[
         str | None, typer.Option("--task-queue", metavar="NAME", help="Instead of EVERTURN_TASK_QUEUE.")
     ] = None,
+    roles: Annotated[
+        str | None,
+        typer.Option(
+            "--roles",
+            metavar="ROLE,...",
+            help="What it does: workflows, models, tools. The rest is on task queues of its own. "
+            "Instead of EVERTURN_ROLES; without it, everything.",
+        ),
+    ] = None,
     restored_at: Annotated[
         str | None,
         typer.Option(
@@ -26,4 +35,4 @@ def worker(
     """Host agents until Ctrl-C or SIGTERM, then finish the running calls."""
     from everturn.worker.process import run, serve
 
-    run(serve(settings_with(agents, task_queue, restored_at=restored_at)))
+    run(serve(settings_with(agents, task_queue, restored_at=restored_at, roles=roles)))

@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.roles import ALL, ROLES, Role, in_words
 
 MOST_BYTES = 4_096
 """The most bytes of agents' names in one heartbeat. A worker with more of them sends none."""
@@ -33,12 +34,15 @@ class AnnouncedWorker:
     """When its last heartbeat came, in seconds since 1970 by its own clock; 0 if the server does not say."""
     agents: frozenset[str] | None
     """The agents that it hosts; None if it does not say, for example because it finds them in a store."""
+    roles: frozenset[Role] = ALL
 
 
-def plugin_name(agents: Iterable[str] | None) -> str:
-    """The name of a worker's plugin, which lists the agents: temporalio sends plugin names with heartbeats."""
-    told = json.dumps({names.PLUGIN: None if agents is None else sorted(agents)}, ensure_ascii=False)
-    return told if len(told.encode()) <= MOST_BYTES else json.dumps({names.PLUGIN: None})
+def plugin_name(agents: Iterable[str] | None, *, roles: frozenset[Role] = ALL) -> str:
+    """The name of a worker's plugin, which lists the agents, and the roles if they are not all: temporalio sends plugin
+    names with heartbeats."""
+    more = {} if roles == ALL else {names.PLUGIN_ROLES: in_words(roles)}
+    told = json.dumps({names.PLUGIN: None if agents is None else sorted(agents), **more}, ensure_ascii=False)
+    return told if len(told.encode()) <= MOST_BYTES else json.dumps({names.PLUGIN: None, **more})
 
 
 async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWorker]:
@@ -67,13 +71,18 @@ async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWork
 def _worker(
     identity: str, status: WorkerStatus.ValueType, beat_at: int, plugins: Iterable[PluginInfo]
 ) -> AnnouncedWorker:
-    agents = next((told for plugin in plugins if (told := _told(plugin.name)) is not None), None)
-    return AnnouncedWorker(identity, stopped=status in STOPPED, beat_at=beat_at, agents=agents)
+    told = next((told for plugin in plugins if (told := _told(plugin.name)) is not None), None)
+    agents, roles = told or (None, ALL)
+    return AnnouncedWorker(identity, stopped=status in STOPPED, beat_at=beat_at, agents=agents, roles=roles)
 
 
-def _told(name: str) -> frozenset[str] | None:
+def _told(name: str) -> tuple[frozenset[str] | None, frozenset[Role]] | None:
     try:
-        told = json.loads(name)[names.PLUGIN]
-    except (ValueError, TypeError, KeyError):  # another plugin
+        told = json.loads(name)
+        agents, roles = told[names.PLUGIN], told.get(names.PLUGIN_ROLES)
+    except (ValueError, TypeError, KeyError, AttributeError):  # another plugin
         return None
-    return frozenset(map(str, told)) if isinstance(told, list) else None
+    given = roles.split(",") if isinstance(roles, str) else ROLES
+    return frozenset(map(str, agents)) if isinstance(agents, list) else None, frozenset(
+        role for role in ROLES if role in given
+    )

@@ -27,6 +27,7 @@ from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decided
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
+from everturn.client.task_queues import QueuesClient
 from everturn.errors import (
     ConversationError,
     Ended,
@@ -48,7 +49,7 @@ from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 
 
-class Client(ManyCommands, ErasingClient, BudgetingClient):
+class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
     @known_options("Client", InvalidSetting)

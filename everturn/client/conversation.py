@@ -18,7 +18,7 @@ from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
 from everturn.client.delivery import deliver
 from everturn.client.forks import Forks
-from everturn.client.limits import with_limit
+from everturn.client.limits import with_wait
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.silence import Silence, logged
@@ -138,7 +138,7 @@ class Conversation(Forks):
         except InvalidSetting:
             await self.by_history()  # names the key, or the converter, that this process lacks
             raise
-        return await with_limit(status, described, self._temporal)
+        return await with_wait(status, described, self._temporal)
 
     async def transcript(self) -> tuple[Message, ...]:
         """The messages so far, in order. Reads the history: needs no worker."""

@@ -1,4 +1,5 @@
-"""Adds to a status that the turn waits for its provider's rate limit, which only the turn's heartbeats say."""
+"""Adds to a status what the conversation does not know itself: that no worker polls the task queue where it waits, and
+that its turn waits for its provider's rate limit, which only the turn's heartbeats say."""
 
 from __future__ import annotations
 
@@ -7,10 +8,22 @@ from contextlib import suppress
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from everturn import names
+from everturn.client.unattended import awaited_queue, nobody_at
 from everturn.payloads import Status
 from everturn.streamed import AtLimit
 
 CURE = "It goes on by itself. A higher limit, more keys or fewer conversations at the same time shorten the wait."
+
+
+async def with_wait(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
+    """The status; if it runs and waits for a worker at a task queue that none polls, or for a provider's rate limit,
+    with that. Raises nothing."""
+    if status.state != "running" or status.cause:
+        return await with_limit(status, described, temporal)
+    queue = awaited_queue(described.raw_description)
+    if queue and (found := await nobody_at(temporal, queue, described.id)):
+        return status.model_copy(update={"cause": found.cause, "cure": found.cure})
+    return await with_limit(status, described, temporal)
 
 
 async def with_limit(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:

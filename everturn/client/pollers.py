@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from everturn import temporal_errors
 from everturn.client.announced import AnnouncedWorker, announced
+from everturn.roles import ALL, Role
 
 RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""
@@ -29,16 +30,25 @@ SECOND_LOOK_SECONDS = 1.0
 """The pause before the second look: the server shows a worker that has just begun to poll within half a second."""
 
 
-async def polling(temporal: Client, task_queue: str) -> list[PollerInfo]:
+async def polling(temporal: Client, task_queue: str, *, activities: bool = False) -> list[PollerInfo]:
     """The workers that poll for conversations, without those that have reported that they stop, or have been silent for
-    more than a minute. Raises Unreachable."""
-    return (await _looked(temporal, task_queue))[0]
+    more than a minute. `activities`: those that poll for activities. Raises Unreachable."""
+    return (await _looked(temporal, task_queue, activities=activities))[0]
 
 
-async def polling_here(temporal: Client, task_queue: str) -> bool:
+async def polling_here(temporal: Client, task_queue: str, *, activities: bool = False) -> bool:
     """Whether a worker on this machine is among them."""
     here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
-    return any(poller.identity.endswith(here) for poller in await polling(temporal, task_queue))
+    pollers = await polling(temporal, task_queue, activities=activities)
+    return any(poller.identity.endswith(here) for poller in pollers)
+
+
+async def roles_elsewhere(temporal: Client, task_queue: str) -> frozenset[Role]:
+    """The roles that workers of the conversations' queue leave to others; empty if they don't say. Raises
+    Unreachable."""
+    pollers, workers = await _looked(temporal, task_queue)
+    live = {poller.identity for poller in pollers}
+    return frozenset(role for one in workers if one.identity in live and not one.stopped for role in ALL - one.roles)
 
 
 async def hosted_agents(temporal: Client, task_queue: str) -> frozenset[str] | None:
@@ -64,11 +74,15 @@ async def hosted_beside(agent: str, temporal: Client, task_queue: str) -> frozen
     return frozenset() if hosted is not None and agent in hosted else hosted
 
 
-async def _looked(temporal: Client, task_queue: str) -> tuple[list[PollerInfo], Sequence[AnnouncedWorker]]:
+async def _looked(
+    temporal: Client, task_queue: str, *, activities: bool = False
+) -> tuple[list[PollerInfo], Sequence[AnnouncedWorker]]:
     request = DescribeTaskQueueRequest(
         namespace=temporal.namespace,
         task_queue=TaskQueue(name=task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        if activities
+        else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     )
     try:
         described, workers = await asyncio.gather(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import PendingActivityState, PendingWorkflowTaskState
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.client.pollers import polling
-from everturn.errors import EverturnError
+from everturn.client.unattended import AwaitedQueue, Unattended, awaited_queue, nobody_at
 from everturn.history.steps import Step, ToolRunFailed, TurnFailed
 from everturn.logs import get_logger
 
@@ -27,14 +24,6 @@ LONGEST_SECONDS = 60.0
 LOOK_TIMEOUT: Final = timedelta(seconds=5)
 
 _log = get_logger("everturn.conversation")
-
-
-@dataclass(frozen=True)
-class Unattended:
-    """Why no worker goes on with it, and what to do."""
-
-    cause: str
-    cure: str
 
 
 class Silence:
@@ -62,11 +51,12 @@ class Silence:
                 self._said, wait = False, FIRST_LOOK_SECONDS
                 await self._falls_silent()
             queue = await self._queue()
-            if queue and (found := await self._nobody_at(queue)) and not self._heard.is_set():
+            found = await nobody_at(self._client, queue, self._id) if isinstance(queue, AwaitedQueue) else None
+            if found and not self._heard.is_set():
                 self._said = True
                 return found
             # If there is nothing to do, wait for the next step before looking again.
-            wait = None if queue is None else min(2 * (wait or FIRST_LOOK_SECONDS), LONGEST_SECONDS)
+            wait = None if not queue else min(2 * (wait or FIRST_LOOK_SECONDS), LONGEST_SECONDS)
 
     async def _hears(self, *, within: float | None) -> bool:
         with suppress(TimeoutError):
@@ -83,8 +73,8 @@ class Silence:
             await asyncio.sleep(left)
         self._heard.clear()
 
-    async def _queue(self) -> str | None:
-        """The task queue where it waits for a worker; empty if a worker is at work on it, or if that is not known; None
+    async def _queue(self) -> AwaitedQueue | bool:
+        """The task queue where it waits for a worker; True if a worker is at work on it, or if that is not known; False
         if there is nothing to do."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=self._id)
@@ -92,26 +82,10 @@ class Silence:
         try:
             found = await self._client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
-            return ""
+            return True
         if not (found.HasField("pending_workflow_task") or found.pending_activities):
-            return None
-        return found.execution_config.task_queue.name if _untaken(found) else ""
-
-    async def _nobody_at(self, queue: str) -> Unattended | None:
-        with suppress(EverturnError):
-            if not await polling(self._client, queue):
-                address = self._client.service_client.config.target_host
-                return Unattended(
-                    f"No worker polls the task queue {queue!r} at {address}: conversation {self._id!r} waits for one.",
-                    "Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker.",
-                )
-        return None
-
-
-def _untaken(found: DescribeWorkflowExecutionResponse) -> bool:
-    if found.HasField("pending_workflow_task"):
-        return found.pending_workflow_task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
-    return any(one.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED for one in found.pending_activities)
+            return False
+        return awaited_queue(found) or True
 
 
 async def logged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from temporalio.activity import _Definition as ActivityDefinition
@@ -11,6 +11,7 @@ from temporalio.workflow import _Definition as WorkflowDefinition
 
 from everturn import names
 from everturn.errors import InvalidSetting
+from everturn.roles import Role, in_words
 from everturn.worker.hosting import Hosting, names_of
 
 ELSEWHERE: Final = "host the agents on another task queue: everturn.Worker(client, agents=[...], task_queue=...)."
@@ -34,6 +35,16 @@ def checked_prefix(prefix: str) -> str:
             cure="Use another one, such as 'agent_'.",
         )
     return prefix
+
+
+def refuse_roles(config: Mapping[str, Any], roles: Collection[Role]) -> None:
+    """A worker without `workflows` polls another queue than the one that it is given. Raises InvalidSetting if the
+    application has workflows of its own on it."""
+    if "workflows" not in roles and config.get("workflows"):
+        raise InvalidSetting(
+            f"The worker has workflows of its own, but everturn's roles here are {in_words(roles)}.",
+            cure="Add the role workflows, or start a worker of its own for that role.",
+        )
 
 
 def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> None:

@@ -47,6 +47,7 @@ from everturn.logs import get_logger, is_news
 from everturn.models import RateLimit
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
+from everturn.roles import ALL, Role, in_words
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.user_code import MOST_THREADS
@@ -58,6 +59,7 @@ from everturn.worker.known_messages import KnownMessages
 from everturn.worker.limit_watch import LimitMetrics, watch_limits
 from everturn.worker.live_addresses import announcing
 from everturn.worker.metrics import Metrics, meter_of
+from everturn.worker.role_queues import sending_elsewhere
 from everturn.worker.trace_activities import TraceActivities
 from everturn.workflows.cancellation import CANCELLING
 
@@ -93,6 +95,7 @@ class Hosted:
     """What the settings let tenants use."""
     restored_at: datetime | None = None
     """When the server's database was restored, if it was."""
+    roles: frozenset[Role] = ALL
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
 
@@ -106,18 +109,22 @@ class Hosting(Interceptor):
         client: Client,
         *,
         task_queue: str,
+        conversations: str,
         threads: int,
         throttle_is_open: bool,
         traces: TraceActivities | None,
     ) -> None:
-        self._task_queue = task_queue
+        """`task_queue`: the one that it polls; `conversations`: the one where conversations are started."""
+        self._task_queue, self._conversations, self._roles = task_queue, conversations, hosted.roles
         self.began = True
         """False once it is known that it can't: it stops as soon as it runs."""
         self._throttle_is_open = throttle_is_open
         self._agents = hosted.agents
         self._client = client
         self.threads = ActivityThreads(threads + MOST_THREADS)
-        self._journal = Journal(hosted.journals, scope=journal_scope(client, task_queue))
+        self._journal = Journal(
+            hosted.journals, scope=journal_scope(client, task_queue), holds_conversations="workflows" in hosted.roles
+        )
         self._profile = hosted.heartbeats or profile_for(None, client.service_client.config)
         self._heartbeats = Heartbeats(client, self._journal, self._profile)
         self._lane = lane_of(hosted.settings, client.data_converter)
@@ -132,7 +139,7 @@ class Hosting(Interceptor):
         sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
         self._known_limits, self._restored_at = hosted.rate_limits, hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
-        self._budgets = TenantBudgets(client, task_queue=task_queue, declared=hosted.budgets, pollers=polling)
+        self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=polling)
         self._interceptors: Sequence[Interceptor] = (
             Attempts(),
             LostTries(),
@@ -182,8 +189,10 @@ class Hosting(Interceptor):
         found = [self.known_messages.interceptor]
         if self._profile is not QUICK:
             found.append(lost_after(self._profile.timeout, cancelled=self._heartbeats.cancelling))
-        if self._lane:
+        if self._lane and "models" in self._roles:
             found.append(announcing(self._lane))
+        if self._roles != ALL:
+            found.append(sending_elsewhere(self._roles))
         return found
 
     def workflow_interceptor_class(
@@ -213,7 +222,13 @@ class Hosting(Interceptor):
             # Not awaited: so that what dead workers had in hand keeps no worker from starting.
             watch = asyncio.create_task(self._journal.watch(self._client))
             stack.callback(watch.cancel)
-            limits = watch_limits(self._client, self._task_queue, self._known_limits, self._limit_metrics)
+            limits = watch_limits(
+                self._client,
+                self._task_queue,
+                self._known_limits,
+                self._limit_metrics,
+                activities="workflows" not in self._roles,
+            )
             stack.callback(asyncio.create_task(limits).cancel)
             stack.enter_context(self._heartbeats)
             stack.push_async_callback(self._budgets.close)
@@ -237,7 +252,8 @@ class Hosting(Interceptor):
                 _warn_of_unknown_cost(agent)
             agents, beats = sorted(self._agents), self._profile.name
             leave_out_model_tracebacks()
-            _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats)
+            more = {} if self._roles == ALL else {"roles": in_words(self._roles)}
+            _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats, **more)
             if self._restored_at:
                 at = self._restored_at.isoformat(timespec="seconds")
                 effect = "once calls for messages of before wait for a person"

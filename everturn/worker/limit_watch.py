@@ -45,8 +45,11 @@ class LimitMetrics:
             self._counted[limit] = refused
 
 
-async def watch_limits(client: Client, task_queue: str, known: rate_limits.Known, metrics: LimitMetrics | None) -> None:
-    """Runs until it is cancelled. While no limit is felt, it sends the server no request."""
+async def watch_limits(
+    client: Client, task_queue: str, known: rate_limits.Known, metrics: LimitMetrics | None, *, activities: bool = False
+) -> None:
+    """Runs until it is cancelled. While no limit is felt, it sends the server no request. `activities`: the queue is of
+    activities alone, and has no pollers for conversations."""
     rate_limits.know(known)
     felt = rate_limits.felt()
     if known:
@@ -54,7 +57,7 @@ async def watch_limits(client: Client, task_queue: str, known: rate_limits.Known
     while True:
         await felt.wait()
         felt.clear()
-        await _count(client, task_queue)
+        await _count(client, task_queue, activities=activities)
         counted = asyncio.get_running_loop().time()
         while True:
             if metrics:
@@ -63,12 +66,12 @@ async def watch_limits(client: Client, task_queue: str, known: rate_limits.Known
                 break
             await asyncio.sleep(LOOK_SECONDS)
             if asyncio.get_running_loop().time() - counted >= COUNT_SECONDS:
-                await _count(client, task_queue)
+                await _count(client, task_queue, activities=activities)
                 counted = asyncio.get_running_loop().time()
 
 
-async def _count(client: Client, task_queue: str) -> None:
+async def _count(client: Client, task_queue: str, *, activities: bool) -> None:
     with suppress(Unreachable):  # the last count stays
-        workers = {poller.identity for poller in await polling(client, task_queue)}
+        workers = {poller.identity for poller in await polling(client, task_queue, activities=activities)}
         rate_limits.shared_by(len(workers))
         _log.debug("limit.shared", workers=len(workers), task_queue=task_queue)

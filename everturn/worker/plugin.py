@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,20 +26,20 @@ from temporalio.worker import (
 from temporalio.workflow import _Definition
 
 from everturn import durations, names
-from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
-from everturn.activities.contexts import MakeDeps, check_deps
+from everturn.activities.agent_store import HostedAgents
+from everturn.activities.contexts import MakeDeps
 from everturn.activities.journal import default_folder
 from everturn.activities.prefixes import Prefixes
-from everturn.agent import Agent, with_sub_agents
 from everturn.budgets import declared_budgets
 from everturn.client.announced import plugin_name
-from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.errors import InvalidSetting
 from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
 from everturn.logs import get_logger
 from everturn.models import Budget, Limits, RateLimit
 from everturn.providers.rate_limits import checked_limits, read_limits
+from everturn.roles import Role, checked_roles, polled_by
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -47,9 +47,9 @@ from everturn.storage.beside import beside, own_client
 from everturn.storage.codecs import encrypted
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
-from everturn.tools.read_result import read_result_tool
 from everturn.worker import clashes
 from everturn.worker.conversation_runner import ConversationRunner
+from everturn.worker.given_agents import Agents, given_agents
 from everturn.worker.hosting import Hosted, Hosting
 from everturn.worker.setting_costs import DEFAULTS, costs
 from everturn.worker.tasks_at_once import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
@@ -71,9 +71,6 @@ BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
 On workers and in everturn's client, everturn's converter is put beside theirs all the same."""
 
 _NEWEST: Final = VersioningBehavior.AUTO_UPGRADE
-
-Agents = Sequence[Agent] | AgentStore | FindAgent
-"""What a worker hosts: agents, or where it finds them."""
 
 _log = get_logger("everturn.worker")
 
@@ -116,6 +113,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
       EVERTURN_RESTORED_AT, if set.
     - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
       not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
+    - `roles`: what the worker does: `workflows`, `models`, `tools`. What a worker with `workflows` leaves out is sent
+      to a task queue of its own, `<task_queue>-models` or `<task_queue>-tools`; the workers with only that role poll
+      it. `task_queue` is the conversations' queue for all of them. None: all roles, on one queue.
 
     Raises InvalidAgent and InvalidSetting; so does making a worker that it doesn't fit.
     """
@@ -139,6 +139,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         rate_limits: Mapping[str, RateLimit] | None = None,
         budgets: Mapping[str, Budget] | None = None,
         restored_at: datetime | None = None,
+        roles: Collection[Role] | None = None,
     ) -> None:
         settings = Settings.load()
         _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
@@ -153,7 +154,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
         more = checked_hooks("a worker", hooks)
         self.hosted = Hosted(
-            agents=_hosted(agents, hooks=more, artifacts=kept, deps=deps, prefix=clashes.checked_prefix(prefix)),
+            agents=given_agents(agents, hooks=more, artifacts=kept, deps=deps, prefix=clashes.checked_prefix(prefix)),
             prefixes=Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
             journals=journals or default_folder(),
             artifacts=kept,
@@ -165,6 +166,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             restored_at=_moment(restored_at) or settings.restored_at,
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
             budgets=declared_budgets(settings.tenant_budgets if budgets is None else budgets),
+            roles=checked_roles(roles),
         )
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()
@@ -179,7 +181,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if not agents:
             return names.PLUGIN
         found = self._minimal or (isinstance(agents, HostedAgents) and agents.store is not None)
-        return plugin_name(None if found else agents)
+        return plugin_name(None if found else agents, roles=self.hosted.roles)
 
     # ------------------------------------------------------------ clients
 
@@ -211,10 +213,13 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         for name, value in self._defaults(config).items():
             if _unset(config, name):
                 cast("dict[str, Any]", config)[name] = value
+        roles, conversations = self.hosted.roles, config["task_queue"]
+        config["task_queue"] = polled_by(conversations, roles)
         hosting = Hosting(
             self.hosted,
             own_client(client),
             task_queue=config["task_queue"],
+            conversations=conversations,
             threads=config.get("max_concurrent_activities") or MOST_THREADS_WITH_A_TUNER,
             throttle_is_open=config["max_heartbeat_throttle_interval"] <= BEAT_THROTTLE,
             traces=self._traces or self._made_traces(),
@@ -224,7 +229,11 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         # An activity of theirs may be a tool, too: it is there already.
         added = [one for one in hosting.activities if one not in theirs]
         clashes.refuse(given, added)
-        config["workflows"] = [*config.get("workflows", ()), *self._workflows(config)]
+        clashes.refuse_roles(given, roles)
+        if "workflows" in roles:
+            config["workflows"] = [*config.get("workflows", ()), *self._workflows(config)]
+            # What runs elsewhere is not polled for here; tools with local=True run here all the same.
+            config["no_remote_activities"] = config.get("no_remote_activities", False) or roles == {"workflows"}
         config["activities"] = [*theirs, *added]
         if config.get("activity_executor") is None:
             config["activity_executor"] = hosting.threads
@@ -279,7 +288,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         found = [one for one in config.get("interceptors", ()) if isinstance(one, Hosting)]
         if self.hosted.agents:
             ours = (ConversationWorkflow, TenantBudgetWorkflow)
-            if all(issubclass(one, ours) for one in config.get("workflows", ())):
+            workflows = config.get("workflows", ())
+            if workflows and all(issubclass(one, ours) for one in workflows):
                 _let_take_its_time(worker)
             await found[0].run(work, stop=worker.shutdown)
         else:
@@ -360,41 +370,3 @@ def _moment(restored_at: datetime | None) -> datetime | None:
 def _check_duration(option: str, value: object, *, may_be_zero: bool = False) -> None:
     if value is not None and (why := durations.problem(value, may_be_zero=may_be_zero)):
         raise InvalidSetting(f"The worker has {option}={value!r}.", cure=why)
-
-
-def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
-    """The agent with the tool that reads what the store keeps, if there is one."""
-    if artifacts is None:
-        return agent
-    return agent.with_tools(read_result_tool(artifacts, max_result_chars=agent.limits.max_result_chars))
-
-
-def _hosted(
-    agents: Agents, *, hooks: Sequence[Hooks], artifacts: Artifacts | None, deps: MakeDeps | None, prefix: str
-) -> HostedAgents:
-    """Those that are given and those of a store, with what the worker adds to each."""
-
-    def complete(agent: Agent) -> Agent:
-        check_deps([agent], deps)
-        made = _with_reader(agent, artifacts).with_hooks(hooks)
-        return made.with_activity_prefix(prefix) if prefix else made
-
-    check_deps((), deps)
-    if isinstance(agents, AgentStore) or callable(agents):
-        store = agents if isinstance(agents, AgentStore) else AgentStore(agents)
-        return HostedAgents({}, store, complete=complete)
-    given = {name: complete(agent).named(agent.full_name) for name, agent in _checked(agents).items()}
-    return HostedAgents(given, None, complete=complete)
-
-
-def _checked(agents: Sequence[Agent]) -> dict[str, Agent]:
-    """By name, with those that are tools of others."""
-    if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
-        raise InvalidAgent(f"A worker was given agents={agents!r}, which is not a list.", cure="Write agents=[...].")
-    agents = list(agents)
-    for place, one in enumerate(agents):
-        if not isinstance(one, Agent):
-            raise InvalidAgent(
-                f"agents[{place}] of a worker is {one!r}, of type {type(one).__name__}.", cure="Give an Agent."
-            )
-    return with_sub_agents(agents)

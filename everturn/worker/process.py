@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.roles import checked_roles, polled_by
 from everturn.settings import Settings
 from everturn.worker import shutdown
 
@@ -44,6 +45,7 @@ async def serve(settings: Settings) -> None:
     """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Waits for the server. Raises
     EverturnError."""
     prepare(settings)
+    checked_roles(settings.roles)
     if not settings.agents:
         raise InvalidSetting(
             "No agents to host.", cure="Set EVERTURN_AGENTS to module:agent or to Python files, with commas between."
@@ -56,7 +58,9 @@ async def serve(settings: Settings) -> None:
     agents = [agent for spec in settings.agents for agent in load_agents(spec)]
     client = await _reached(Client.connect)
     gc.freeze()  # what is imported by now stays: looking through it again and again costs 3 % of a turn's CPU
-    await Worker(client, agents=agents, task_queue=settings.task_queue, restored_at=settings.restored_at).run()
+    roles = checked_roles(settings.roles)
+    queue, restored_at = settings.task_queue, settings.restored_at
+    await Worker(client, agents=agents, task_queue=queue, roles=roles, restored_at=restored_at).run()
 
 
 async def _reached(connect: Callable[[], Awaitable[Client]]) -> Client:
@@ -89,8 +93,10 @@ async def check(settings: Settings) -> None:
     from everturn.client.client import Client
     from everturn.client.pollers import polling_here
 
-    if not await polling_here((await Client.connect()).temporal, settings.task_queue):
+    roles = checked_roles(settings.roles)
+    queue, activities = polled_by(settings.task_queue, roles), "workflows" not in roles
+    if not await polling_here((await Client.connect()).temporal, queue, activities=activities):
         raise Unreachable(
-            f"No worker on this machine polls the task queue {settings.task_queue!r}.",
+            f"No worker on this machine polls the task queue {queue!r}.",
             cure="Start one (`everturn worker`, or `python worker.py`), or read its log.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
@@ -21,12 +21,14 @@ from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachab
 from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
 from everturn.models import Budget, RateLimit
+from everturn.roles import Role
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.worker.deployment import Deployment, of_settings, options
+from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
-from everturn.worker.plugin import Agents, EverturnPlugin
+from everturn.worker.plugin import EverturnPlugin
 from everturn.worker.shutdown import drained
 from everturn.worker.traces import Traces
 
@@ -43,6 +45,9 @@ class Worker:
     EverturnPlugin; if you have a worker of your own, put the plugin onto that.
 
     - `task_queue`: the client's, unless given.
+    - `roles`: what this worker does: `workflows`, `models`, `tools`. None: all of it, on one queue.
+      What a worker with `workflows` leaves out, it sends to a task queue of its own, `<task_queue>-models` or
+      `<task_queue>-tools`, and a worker with that role alone polls it. All are given the same `task_queue`.
     - `agents`: a list; or an AgentStore, or its function, which finds agents by name and version when they are
       needed.
     - `deps`: a function that makes an async context manager. It is opened when the worker starts, and closed when
@@ -105,6 +110,7 @@ class Worker:
         rate_limits: Mapping[str, RateLimit] | None = None,
         budgets: Mapping[str, Budget] | None = None,
         restored_at: datetime | None = None,
+        roles: Collection[Role] | None = None,
         interceptors: Sequence[Interceptor] = (),
         tuner: WorkerTuner | None = None,
         workflow_task_poller_behavior: PollerBehavior | None = None,
@@ -139,6 +145,7 @@ class Worker:
             rate_limits=rate_limits,
             budgets=budgets,
             restored_at=restored_at,
+            roles=roles,
         )
         self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:

@@ -20,7 +20,7 @@ BOTTOM_UP = """
     settings sse at_once sandbox user_modules explaining records lone_results vendor_parts content_blocks models plans
     packing prices tracing sizes policy carryover streamed causes decisions metadata prompts payloads budgets
     waiting cutting handoffs outcomes activity_outputs events storage priorities state
-    temporal_errors temporal_prices namespace heartbeat_profiles live history
+    temporal_errors temporal_prices namespace heartbeat_profiles roles live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web ui mcp_server cli

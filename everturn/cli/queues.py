@@ -1,0 +1,88 @@
+"""`everturn queues`: the task queues of a fleet, and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from everturn.cli.options import JsonOption, ReasonOption
+from everturn.cli.output import tell_json
+
+if TYPE_CHECKING:
+    from everturn.client.task_queues import QueueStatus
+    from everturn.models import QueueLimit
+
+
+def queues(
+    role: Annotated[
+        Literal["models", "tools"] | None,
+        typer.Argument(metavar="[models|tools]", help="Whose queue to limit. Without it, all queues are shown."),
+    ] = None,
+    per_second: Annotated[
+        float | None,
+        typer.Option("--per-second", metavar="N", min=0, help="Activities of all tenants. 0 holds it."),
+    ] = None,
+    per_tenant: Annotated[
+        float | None, typer.Option("--per-tenant", metavar="N", min=0, help="Activities a second of each tenant.")
+    ] = None,
+    no_limit: Annotated[bool, typer.Option("--no-limit", help="Take the queue's limits away.")] = False,
+    reason: ReasonOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the task queues, their workers and what waits there; or limit the queue of model turns or tools. What is not
+    given stays as it is."""
+    given = {"per_second": per_second, "per_tenant_per_second": per_tenant}
+    change = {name: value for name, value in given.items() if value is not None}
+    if no_limit and change:
+        raise typer.BadParameter("--no-limit takes all limits away: give it alone.")
+    if (change or no_limit) and role is None:
+        raise typer.BadParameter("say whose queue: models or tools.")
+    if role and not (change or no_limit):
+        raise typer.BadParameter("give a limit (--per-second, --per-tenant), or --no-limit.")
+    asyncio.run(_queues(role, change, reason=reason or "", as_json=as_json))
+
+
+async def _queues(
+    role: Literal["models", "tools"] | None, change: dict[str, float], *, reason: str, as_json: bool
+) -> None:
+    from everturn.cli.connect import remote_client
+    from everturn.models import QueueLimit
+
+    async with remote_client() as client:
+        if role:
+            now = next((one.limit for one in await client.task_queues() if one.roles == (role,)), QueueLimit())
+            wanted = QueueLimit(**{**now.model_dump(), **change}) if change else None
+            await client.limit_task_queue(role, wanted, reason=reason)
+        found = await client.task_queues()
+    if as_json:
+        tell_json([one.as_json() for one in found], indent=2)
+    else:
+        _print(found)
+
+
+def _print(found: tuple[QueueStatus, ...]) -> None:
+    from everturn.cli.render import columns
+    from everturn.cli.terminal import Screen
+
+    rows = [
+        (
+            one.name,
+            ", ".join(one.roles),
+            str(len(one.workers)) if one.workers else "none",
+            f"{one.waiting:,}",
+            _in_words(one.limit) + (f" ({one.reason})" if one.reason and _in_words(one.limit) != "-" else ""),
+        )
+        for one in found
+    ]
+    Screen(to_stdout=True).lines(columns(("QUEUE", "ROLES", "WORKERS", "WAITING", "LIMIT"), rows))
+
+
+def _in_words(limit: QueueLimit) -> str:
+    told = []
+    if limit.per_second is not None:
+        told.append(f"{limit.per_second:g}/s")
+    if limit.per_tenant_per_second is not None:
+        told.append(f"{limit.per_tenant_per_second:g}/s for each tenant")
+    return ", ".join(told) or "-"

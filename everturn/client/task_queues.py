@@ -1,0 +1,152 @@
+"""The task queues of a fleet: their workers, what waits there, and the limits that the server keeps for them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import RateLimit, RateLimitConfig, TaskQueue, TaskQueueConfig
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    UpdateTaskQueueConfigRequest,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn.client.connection import ClientConnection
+from everturn.client.pollers import polling, roles_elsewhere
+from everturn.errors import InvalidSetting, Refused
+from everturn.models import QueueLimit
+from everturn.roles import ROLES, Role, own_queue
+
+ACTIVITIES: Final = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+
+NO_LIMITS: Final = "Limits of task queues need Temporal server 1.29 or later, or Temporal Cloud."
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueStatus:
+    """A task queue of the fleet, as the server sees it."""
+
+    name: str
+    roles: tuple[Role, ...]
+    """What its workers do."""
+    workers: tuple[str, ...]
+    """The identities of those that poll it: `pid@host`."""
+    waiting: int
+    """Tasks that no worker has taken yet. The server counts roughly, and some seconds late."""
+    waiting_activities: int
+    """Those of them that are activities."""
+    limit: QueueLimit
+    reason: str = ""
+    """Why the limit was set."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "limit": self.limit.model_dump()}
+
+
+class QueuesClient(ClientConnection):
+    """The part of a client that is about task queues."""
+
+    async def task_queues(self) -> tuple[QueueStatus, ...]:
+        """The conversations' queue; and those of model turns and tools, if workers have roles. Raises Unreachable."""
+        apart = await self._apart()
+        here = tuple(role for role in ROLES if role not in apart)
+        found = await asyncio.gather(
+            self._queue(self.task_queue, here),
+            *(self._queue(own_queue(self.task_queue, role), (role,)) for role in ROLES if role in apart),
+        )
+        return tuple(found)
+
+    async def limit_task_queue(self, role: Role, limit: QueueLimit | None, *, reason: str = "") -> None:
+        """Sets the limit of the queue of a role, `models` or `tools`, in place of the one before; None takes it away.
+        The server keeps it, and holds all workers to it at once. `reason`: is shown with it. Raises Refused if the
+        fleet has no such queue or the server knows no limits, InvalidSetting, and Unreachable."""
+        if role not in ("models", "tools"):
+            raise InvalidSetting(
+                f"{role!r:.100} is no role whose task queue has a limit.", cure="Give 'models' or 'tools'."
+            )
+        if role not in await self._apart():
+            raise Refused(
+                f"No worker leaves {role} to others: they run on the task queue {self.task_queue!r}, where workers "
+                "start them without asking the server.",
+                cure=f"Start workers for {role} (everturn worker --roles {role}), and the others without that role.",
+            )
+        wanted = limit or QueueLimit()
+        request = UpdateTaskQueueConfigRequest(
+            namespace=self.temporal.namespace,
+            identity=self.by,
+            task_queue=own_queue(self.task_queue, role),
+            task_queue_type=ACTIVITIES,
+            update_queue_rate_limit=_update(wanted.per_second, reason),
+            update_fairness_key_rate_limit_default=_update(wanted.per_tenant_per_second, reason),
+        )
+        try:
+            await self.temporal.workflow_service.update_task_queue_config(request)
+        except RPCError as error:
+            if error.status is RPCStatusCode.UNIMPLEMENTED:
+                raise Refused("The server can't limit task queues.", cure=NO_LIMITS) from None
+            if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED):
+                raise Refused(
+                    f"The server refuses the limit of the task queue {request.task_queue!r}: "
+                    f"{error.message.rstrip('.')}.",
+                    cure="`everturn queues` shows what holds now.",
+                ) from None
+            raise self.unreachable(error) from error
+
+    async def _apart(self) -> frozenset[Role]:
+        """The roles that are on queues of their own: workers leave them to others, or others have begun to poll."""
+        models, tools = await asyncio.gather(
+            *(polling(self.temporal, own_queue(self.task_queue, role), activities=True) for role in ROLES[1:])
+        )
+        polled = {role for role, pollers in zip(ROLES[1:], (models, tools), strict=True) if pollers}
+        return await roles_elsewhere(self.temporal, self.task_queue) | polled
+
+    async def _queue(self, name: str, roles: tuple[Role, ...]) -> QueueStatus:
+        conversations = "workflows" in roles
+        kinds = [TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, ACTIVITIES] if conversations else [ACTIVITIES]
+        workers, described = await asyncio.gather(
+            polling(self.temporal, name, activities=not conversations),
+            asyncio.gather(*(self._described(name, kind) for kind in kinds)),
+        )
+        config = described[-1].config
+        return QueueStatus(
+            name=name,
+            roles=roles,
+            workers=tuple(worker.identity for worker in workers),
+            waiting=sum(one.stats.approximate_backlog_count for one in described),
+            waiting_activities=described[-1].stats.approximate_backlog_count,
+            limit=_limit(config),
+            reason=config.queue_rate_limit.metadata.reason or config.fairness_keys_rate_limit_default.metadata.reason,
+        )
+
+    async def _described(self, name: str, kind: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
+        request = DescribeTaskQueueRequest(
+            namespace=self.temporal.namespace,
+            task_queue=TaskQueue(name=name),
+            task_queue_type=kind,
+            report_stats=True,
+            report_config=True,
+        )
+        try:
+            return await self.temporal.workflow_service.describe_task_queue(request)
+        except RPCError as error:
+            raise self.unreachable(error) from error
+
+
+def _update(per_second: float | None, reason: str) -> UpdateTaskQueueConfigRequest.RateLimitUpdate:
+    limit = None if per_second is None else RateLimit(requests_per_second=per_second)
+    return UpdateTaskQueueConfigRequest.RateLimitUpdate(rate_limit=limit, reason=reason)
+
+
+def _limit(config: TaskQueueConfig) -> QueueLimit:
+    return QueueLimit(
+        per_second=_per_second(config.queue_rate_limit),
+        per_tenant_per_second=_per_second(config.fairness_keys_rate_limit_default),
+    )
+
+
+def _per_second(config: RateLimitConfig) -> float | None:
+    return config.rate_limit.requests_per_second if config.HasField("rate_limit") else None

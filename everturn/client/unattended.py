@@ -1,0 +1,68 @@
+"""Whether a conversation waits for a worker at a task queue that none polls."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from temporalio.api.enums.v1 import PendingActivityState, PendingWorkflowTaskState
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
+from temporalio.client import Client
+
+from everturn.client.pollers import polling
+from everturn.errors import EverturnError
+from everturn.roles import Role, role_of
+
+
+@dataclass(frozen=True)
+class Unattended:
+    """Why no worker goes on with it, and what to do."""
+
+    cause: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class AwaitedQueue:
+    """Where a conversation waits for a worker."""
+
+    name: str
+    role: Role | None
+    """What the worker is to do there; None: the whole, as far as the server says."""
+
+
+def awaited_queue(described: DescribeWorkflowExecutionResponse) -> AwaitedQueue | None:
+    """None if a worker is at work on it, or if the queue is not one of everturn's."""
+    own = described.execution_config.task_queue.name
+    if described.HasField("pending_workflow_task"):
+        state = described.pending_workflow_task.state
+        scheduled = state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+        return AwaitedQueue(own, None) if scheduled else None
+    for one in described.pending_activities:
+        if one.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
+            return _of_activity(one, own)
+    return None
+
+
+def _of_activity(pending: PendingActivityInfo, own: str) -> AwaitedQueue | None:
+    name = pending.activity_options.task_queue.name
+    if not name:  # an older server
+        return AwaitedQueue(own, None)
+    role = role_of(name, own, pending.activity_type.name)
+    return AwaitedQueue(name, role) if role else None
+
+
+async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str) -> Unattended | None:
+    """What is to be said if no worker polls the queue; None if one does, or if that is not known."""
+    with suppress(EverturnError):
+        if not await polling(temporal, queue.name, activities=queue.role is not None):
+            address = temporal.service_client.config.target_host
+            what = f" for {queue.role}" if queue.role else ""
+            roles = f" --roles {queue.role}" if queue.role and queue.name.endswith(f"-{queue.role}") else ""
+            return Unattended(
+                f"No worker polls the task queue {queue.name!r}{what} at {address}: "
+                f"conversation {conversation_id!r} waits for one.",
+                f"Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker{roles}.",
+            )
+    return None

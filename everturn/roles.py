@@ -1,0 +1,74 @@
+"""What a worker does for conversations, and on which task queue: all of it on one, or some of it on queues of its own.
+
+The conversations' own queue has the name that clients know. The queues of model turns and of tools are called after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, Literal, get_args
+
+from everturn import names
+from everturn.errors import InvalidSetting
+from everturn.spelling import nearest
+
+Role = Literal["workflows", "models", "tools"]
+"""`workflows`: the steps between model turns and tools. `models`: model turns. `tools`: tool calls, and the functions
+that decide about them."""
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+ALL: Final = frozenset(ROLES)
+
+_OWN: Final[dict[Role, str]] = {"workflows": "", "models": names.MODELS_QUEUE, "tools": names.TOOLS_QUEUE}
+
+MODEL_ACTIVITIES: Final = frozenset({names.CALL_MODEL, names.EXTEND_PREFIX, names.KEEP_TRANSCRIPT})
+"""The activities of `models`. All others are those of tools."""
+
+
+def own_queue(task_queue: str, role: Role) -> str:
+    """The queue of a role that is apart from the conversations' `task_queue`."""
+    return task_queue + _OWN[role]
+
+
+def of_activity(activity: str) -> Role:
+    """Whose work an activity is, by its name."""
+    return "models" if activity in MODEL_ACTIVITIES else "tools"
+
+
+def role_of(queue: str, task_queue: str, activity: str) -> Role | None:
+    """The role of an activity at a queue, for a conversation of `task_queue`; None if the queue is a foreign one."""
+    role = of_activity(activity)
+    return role if queue in (task_queue, own_queue(task_queue, role)) else None
+
+
+def polled_by(task_queue: str, roles: Collection[Role]) -> str:
+    """The one queue that a worker with these roles polls."""
+    return task_queue if "workflows" in roles else own_queue(task_queue, next(iter(roles)))
+
+
+def in_words(roles: Collection[Role]) -> str:
+    """As `--roles` takes them."""
+    return ",".join(role for role in ROLES if role in roles)
+
+
+def checked_roles(roles: Collection[str] | str | None) -> frozenset[Role]:
+    """A worker's roles; None: all. Raises InvalidSetting."""
+    if roles is None:
+        return ALL
+    given = [one.strip() for one in roles.split(",")] if isinstance(roles, str) else list(roles)
+    for one in given:
+        if one not in ROLES:
+            near = nearest(str(one), ROLES)
+            raise InvalidSetting(
+                f"A worker was given the role {one!r:.100}.",
+                cure=(f"Did you mean {near!r}? " if near else "") + f"The roles are {', '.join(ROLES)}.",
+            )
+    found = frozenset(role for role in ROLES if role in given)
+    if not found:
+        raise InvalidSetting("A worker was given no role.", cure="Leave roles out: then it does everything.")
+    if len(found) > 1 and "workflows" not in found:
+        raise InvalidSetting(
+            "A worker was given the roles models and tools, which are on two task queues.",
+            cure="Start a worker for each: a worker polls one task queue.",
+        )
+    return found

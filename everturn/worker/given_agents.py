@@ -1,0 +1,54 @@
+"""The agents that a worker is given, complete: with their sub-agents, and with what the worker adds to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
+from everturn.activities.contexts import MakeDeps, check_deps
+from everturn.agent import Agent, with_sub_agents
+from everturn.errors import InvalidAgent
+from everturn.hooks import Hooks
+from everturn.storage.artifacts import Artifacts
+from everturn.tools.read_result import read_result_tool
+
+Agents = Sequence[Agent] | AgentStore | FindAgent
+"""What a worker hosts: agents, or where it finds them."""
+
+
+def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
+    """The agent with the tool that reads what the store keeps, if there is one."""
+    if artifacts is None:
+        return agent
+    return agent.with_tools(read_result_tool(artifacts, max_result_chars=agent.limits.max_result_chars))
+
+
+def given_agents(
+    agents: Agents, *, hooks: Sequence[Hooks], artifacts: Artifacts | None, deps: MakeDeps | None, prefix: str
+) -> HostedAgents:
+    """Those that are given and those of a store, with what the worker adds to each."""
+
+    def complete(agent: Agent) -> Agent:
+        check_deps([agent], deps)
+        made = _with_reader(agent, artifacts).with_hooks(hooks)
+        return made.with_activity_prefix(prefix) if prefix else made
+
+    check_deps((), deps)
+    if isinstance(agents, AgentStore) or callable(agents):
+        store = agents if isinstance(agents, AgentStore) else AgentStore(agents)
+        return HostedAgents({}, store, complete=complete)
+    given = {name: complete(agent).named(agent.full_name) for name, agent in _checked(agents).items()}
+    return HostedAgents(given, None, complete=complete)
+
+
+def _checked(agents: Sequence[Agent]) -> dict[str, Agent]:
+    """By name, with those that are tools of others."""
+    if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
+        raise InvalidAgent(f"A worker was given agents={agents!r}, which is not a list.", cure="Write agents=[...].")
+    agents = list(agents)
+    for place, one in enumerate(agents):
+        if not isinstance(one, Agent):
+            raise InvalidAgent(
+                f"agents[{place}] of a worker is {one!r}, of type {type(one).__name__}.", cure="Give an Agent."
+            )
+    return with_sub_agents(agents)
