@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pytest
 
-from everturn import Agent, Budget, Client, Encryption, Limits, tool
+from everturn import Agent, Budget, Client, Encryption, Limits, QueueLimit, tool
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -139,6 +139,21 @@ def test_the_page_on_encryption_shows_what_the_codec_server_prints(alone: Shell,
     assert re.sub(r":\d+\n", ":8089\n", seen.read_text(), count=1) == wanted
 
 
+async def test_the_page_on_roles_shows_the_queues(server: DevServer, scripted: Scripted, alone: Shell) -> None:
+    alone.environment |= {"TEMPORAL_ADDRESS": server.address, "EVERTURN_TASK_QUEUE": "orders"}
+    clerk = agent_on(scripted([]))
+    client, beside = [await Client.connect(server.address, task_queue="orders") for _ in range(2)]
+    async with hosting(client, clerk, roles=["workflows", "tools"]), hosting(beside, clerk, roles=["models"]):
+        while len(await client.task_queues()) < 2 or not all(one.workers for one in await client.task_queues()):
+            await asyncio.sleep(0.02)
+        limit = QueueLimit(per_second=5)
+        await client.limit_task_queue("models", limit, reason="the key is shared")
+        shown = (await asyncio.to_thread(alone.run, "queues")).stdout
+        await client.limit_task_queue("models", None)
+    _, _, wanted = block("model-turns-and-tools-apart", "everturn queues\n").partition("\n")
+    assert shown == wanted
+
+
 async def test_the_page_on_troubleshooting_shows_what_a_stalled_conversation_says(
     server: DevServer, alone: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +194,21 @@ async def test_the_page_on_tenants_shows_what_is_printed(server: DevServer, scri
     assert budget == wanted
     _, _, wanted = block("limit-tenants", "everturn show order-81").partition("\n")
     assert in_one_line(wanted) in in_one_line(shown.replace(conversation_id, "order-81").replace(tenant, "acme"))
+
+
+async def test_the_page_on_roles_shows_the_queues(server: DevServer, scripted: Scripted, alone: Shell) -> None:
+    alone.environment |= {"TEMPORAL_ADDRESS": server.address, "EVERTURN_TASK_QUEUE": "orders"}
+    clerk = agent_on(scripted([]))
+    client, beside = [await Client.connect(server.address, task_queue="orders") for _ in range(2)]
+    async with hosting(client, clerk, roles=["workflows", "tools"]), hosting(beside, clerk, roles=["models"]):
+        while len(await client.task_queues()) < 2 or not all(one.workers for one in await client.task_queues()):
+            await asyncio.sleep(0.02)
+        limit = QueueLimit(per_second=5)
+        await client.limit_task_queue("models", limit, reason="the key is shared")
+        shown = (await asyncio.to_thread(alone.run, "queues")).stdout
+        await client.limit_task_queue("models", None)
+    _, _, wanted = block("model-turns-and-tools-apart", "everturn queues\n").partition("\n")
+    assert shown == wanted
 
 
 def test_the_page_on_troubleshooting_shows_what_is_said_without_a_server(alone: Shell) -> None:

@@ -25,11 +25,11 @@ COMPOSE = shutil.which("docker-compose")
 needs_compose = pytest.mark.skipif(COMPOSE is None, reason="docker-compose is not installed")
 
 
-def read_by_compose(*, password: str) -> subprocess.CompletedProcess[str]:
+def read_by_compose(*, password: str, files: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     # An environment of our own: the developer's keys and .env stay out of it.
     environment = {"POSTGRES_PASSWORD": password, "OPENAI_API_KEY": "sk-from-the-environment"}
     return subprocess.run(
-        [str(COMPOSE), "--env-file", ".env.example", "config"],
+        [str(COMPOSE), "--env-file", ".env.example", *(f"--file={file}" for file in files), "config"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
@@ -116,6 +116,16 @@ def test_two_workers_have_time_to_drain(services: dict[str, Any]) -> None:
     assert services["worker"]["deploy"]["replicas"] == 2
     # Compose says 2m0s or 120s, by version.
     assert services["worker"]["stop_grace_period"] in {"2m", "2m0s", "120s"}
+
+
+@needs_compose
+def test_with_roles_each_part_has_workers_that_drain_and_are_watched() -> None:
+    done = read_by_compose(password=PASSWORD, files=("docker-compose.yml", "docker-compose.roles.yml"))
+    assert done.returncode == 0, done.stderr
+    services: dict[str, Any] = yaml.safe_load(done.stdout)["services"]
+    roles = {name: one["environment"].pop("EVERTURN_ROLES") for name, one in services.items() if "build" in one}
+    assert roles == {"worker": "workflows,tools", "models": "models"}
+    assert services["models"] == services["worker"]
 
 
 def test_a_worker_may_finish_a_model_call_of_40_seconds_before_it_is_killed() -> None:

@@ -119,6 +119,7 @@ CONFIGURED |= {
     "AgentStore",
     "Budget",
     "EverturnPlugin",
+    "QueueLimit",
     "RateLimit",
     "Shown",
     "ToolOptions",
