@@ -27,7 +27,7 @@ from tests.support.doc_pages import BLOCKS
 from tests.support.histories import started
 from tests.support.ports import free_port
 from tests.support.shell import Shell
-from tests.support.waiting import reaches, until
+from tests.support.waiting import eventually, reaches, until
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -139,21 +139,6 @@ def test_the_page_on_encryption_shows_what_the_codec_server_prints(alone: Shell,
     assert re.sub(r":\d+\n", ":8089\n", seen.read_text(), count=1) == wanted
 
 
-async def test_the_page_on_roles_shows_the_queues(server: DevServer, scripted: Scripted, alone: Shell) -> None:
-    alone.environment |= {"TEMPORAL_ADDRESS": server.address, "EVERTURN_TASK_QUEUE": "orders"}
-    clerk = agent_on(scripted([]))
-    client, beside = [await Client.connect(server.address, task_queue="orders") for _ in range(2)]
-    async with hosting(client, clerk, roles=["workflows", "tools"]), hosting(beside, clerk, roles=["models"]):
-        while len(await client.task_queues()) < 2 or not all(one.workers for one in await client.task_queues()):
-            await asyncio.sleep(0.02)
-        limit = QueueLimit(per_second=5)
-        await client.limit_task_queue("models", limit, reason="the key is shared")
-        shown = (await asyncio.to_thread(alone.run, "queues")).stdout
-        await client.limit_task_queue("models", None)
-    _, _, wanted = block("model-turns-and-tools-apart", "everturn queues\n").partition("\n")
-    assert shown == wanted
-
-
 async def test_the_page_on_troubleshooting_shows_what_a_stalled_conversation_says(
     server: DevServer, alone: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,8 +186,12 @@ async def test_the_page_on_roles_shows_the_queues(server: DevServer, scripted: S
     clerk = agent_on(scripted([]))
     client, beside = [await Client.connect(server.address, task_queue="orders") for _ in range(2)]
     async with hosting(client, clerk, roles=["workflows", "tools"]), hosting(beside, clerk, roles=["models"]):
-        while len(await client.task_queues()) < 2 or not all(one.workers for one in await client.task_queues()):
-            await asyncio.sleep(0.02)
+
+        async def seen() -> bool:
+            found = await client.task_queues()
+            return len(found) == 2 and all(one.workers for one in found)
+
+        await eventually(seen)
         limit = QueueLimit(per_second=5)
         await client.limit_task_queue("models", limit, reason="the key is shared")
         shown = (await asyncio.to_thread(alone.run, "queues")).stdout

@@ -97,12 +97,18 @@ class QueuesClient(ClientConnection):
             raise self.unreachable(error) from error
 
     async def _apart(self) -> frozenset[Role]:
-        """The roles that are on queues of their own: workers leave them to others, or others have begun to poll."""
-        models, tools = await asyncio.gather(
-            *(polling(self.temporal, own_queue(self.task_queue, role), activities=True) for role in ROLES[1:])
+        """The roles that are on queues of their own: workers say that they leave them to others, or their queues have
+        pollers or work."""
+        used = await asyncio.gather(*(self._used(own_queue(self.task_queue, role)) for role in ROLES[1:]))
+        return await roles_elsewhere(self.temporal, self.task_queue) | {
+            role for role, is_used in zip(ROLES[1:], used, strict=True) if is_used
+        }
+
+    async def _used(self, name: str) -> bool:
+        described = await self._described(name, ACTIVITIES)
+        return described.stats.approximate_backlog_count > 0 or bool(
+            await polling(self.temporal, name, activities=True)
         )
-        polled = {role for role, pollers in zip(ROLES[1:], (models, tools), strict=True) if pollers}
-        return await roles_elsewhere(self.temporal, self.task_queue) | polled
 
     async def _queue(self, name: str, roles: tuple[Role, ...]) -> QueueStatus:
         conversations = "workflows" in roles

@@ -8,6 +8,7 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 
 from everturn.client.announced import AnnouncedWorker, _told, plugin_name
 from everturn.client.pollers import recent
+from everturn.roles import ALL
 
 NOON = 1_800_000_000
 
@@ -44,11 +45,13 @@ def test_one_that_said_that_it_stops_or_is_not_heard_of_any_more_is_not() -> Non
 
 @pytest.mark.parametrize("agents", [None, ["billing", "clerk"], ['"', "Ärger"]])
 def test_what_a_worker_says_of_its_agents_is_read_as_it_was_said(agents: list[str] | None) -> None:
-    assert _told(plugin_name(agents)) == (None if agents is None else frozenset(agents))
+    named = None if agents is None else frozenset(agents)
+    assert _told(plugin_name(agents)) == (named, ALL)
+    assert _told(plugin_name(agents, roles=frozenset({"models"}))) == (named, frozenset({"models"}))
 
 
 def test_of_too_many_agents_none_is_named() -> None:
-    assert _told(plugin_name(f"agent-{number}" for number in range(1_000))) is None
+    assert _told(plugin_name(f"agent-{number}" for number in range(1_000))) == (None, ALL)
     assert _told("OpenTelemetryPlugin") is None
     assert _told("[]") is None
 

@@ -21,7 +21,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Agent, Budget, Client, Conversation, EverturnPlugin, QueueLimit, RateLimit, Worker, tool
-from everturn.client.pollers import polling, roles_elsewhere
+from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Refused, Unreachable
 from everturn.events import WorkerAwaited
 from everturn.priorities import budget_id
@@ -277,6 +277,11 @@ async def test_a_role_without_a_worker_is_named_by_the_status_the_events_and_the
             if isinstance(event, WorkerAwaited):
                 break
         assert f"'{client.task_queue}-models'" in event.cause
+
+        async def known() -> bool:
+            return "models" not in (await client.task_queues())[0].roles
+
+        await eventually(known, what="the server shows what waits")
         findings = {one["part"]: one for one in await asyncio.to_thread(lambda: _doctor(shell))}
         assert findings["workers"]["state"] == "ok"
         assert findings["workers for models"]["state"] == "wrong"
@@ -367,7 +372,7 @@ async def test_the_servers_limit_holds_all_workers_of_a_queue(client: Client, sc
             await stack.enter_async_context(hosting(await beside(client), agent, roles=["models"]))
 
         async def apart() -> bool:
-            return await roles_elsewhere(client.temporal, client.task_queue) == {"models"}
+            return len(await client.task_queues()) == 2
 
         await eventually(apart)
         await client.limit_task_queue("models", QueueLimit(per_second=0), reason="the provider is down")
