@@ -204,7 +204,7 @@ async def test_the_watch_goes_on_whatever_happens(
     left(folder, task("lost"))
     looks = 0
 
-    async def broken(*_: Any) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
         nonlocal looks
         looks += 1
         raise ZeroDivisionError
