@@ -16,6 +16,7 @@ from everturn.cli import follow
 from everturn.cli.terminal import Screen
 from everturn.client import pollers
 from everturn.client.silence import Silence
+from everturn.client.unattended import AwaitedQueue
 from everturn.errors import InvalidAgent, NotFound
 from everturn.events import WorkerAwaited
 from everturn.testing import ScriptedModel, call
@@ -151,10 +152,10 @@ async def test_who_waits_for_a_person_or_a_tool_is_not_told_of_workers(
         replied = asyncio.create_task(conversation.reply())
         await begun.wait()
         silence = Silence(client.temporal, conversation.id)
-        looked: list[str | None] = []
+        looked: list[AwaitedQueue | bool] = []
         queue = silence._queue
 
-        async def looks() -> str | None:
+        async def looks() -> AwaitedQueue | bool:
             looked.append(await queue())
             return looked[-1]
 
@@ -164,11 +165,11 @@ async def test_who_waits_for_a_person_or_a_tool_is_not_told_of_workers(
         may_end.set()
         await waiting(conversation)
         silence.heard()
-        await eventually(lambda: looked[-1] is None, what="nothing is to be done by a worker now")
+        await eventually(lambda: looked[-1] is False, what="nothing is to be done by a worker now")
         await conversation.approve()
         assert await replied == "Done."
         listening.cancel()
-    assert set(looked) <= {"", None, client.task_queue}
+    assert {one.name for one in looked if isinstance(one, AwaitedQueue)} <= {client.task_queue}
     assert "worker.missing" not in caplog.text
 
 
