@@ -13,7 +13,6 @@ from temporalio.service import RPCError
 from everturn.history.reader import Reading
 from everturn.history.steps import ActivityEnded, RunStarted, ToolCompleted, TurnScheduled
 from everturn.history.transcript import Transcript
-from everturn.payloads import ModelRequest
 from everturn.records import ToolResult
 
 FIRST_PAGE, BESIDE_CALLS = 3, 4
@@ -34,20 +33,6 @@ async def last_results(
             if len(results) == len(set(of)):
                 return results
     except RPCError:  # the server lacks the method, or moves the history
-        return None
-    return None
-
-
-async def last_request(client: Client, conversation_id: str, run_id: str, *, activity_id: str) -> ModelRequest | None:
-    """What the model turn was asked with that runs now; None if it can't be had."""
-    reader = Reading(client).reader
-    try:
-        async for page in _backwards(client, conversation_id, run_id, further=BESIDE_CALLS):
-            for event in page:
-                match await reader.read(event):
-                    case TurnScheduled(activity_id=found, request=request) if found == activity_id:
-                        return request
-    except RPCError:
         return None
     return None
 

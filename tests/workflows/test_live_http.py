@@ -18,7 +18,8 @@ from everturn import Client, Encryption
 from everturn.cli.doctor import _live
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.history.tail import last_request
+from everturn.history.reader import Reading
+from everturn.history.steps import TurnScheduled
 from everturn.live.lane import TurnKey
 from everturn.live.lanes import lane_of
 from everturn.live.text_server import path_of
@@ -48,13 +49,17 @@ def go_on() -> Iterator[threading.Event]:
 
 async def turn_of(client: Client, conversation_id: str) -> tuple[TurnKey, LiveAt]:
     """The turn that runs, and where its request says that its text is."""
-    described = await client.temporal.get_workflow_handle(conversation_id).describe()
+    handle = client.temporal.get_workflow_handle(conversation_id)
+    described = await handle.describe()
     [turn] = described.raw_description.pending_activities
     key = TurnKey(client.temporal.namespace, described.run_id or "", turn.activity_id)
-    request = await last_request(client.temporal, conversation_id, key.run_id, activity_id=key.activity_id)
-    assert request is not None
-    assert request.live_at is not None
-    return key, request.live_at
+    reader = Reading(client.temporal).reader
+    told = [await reader.read(event) for event in (await handle.fetch_history()).events]
+    [live_at] = [
+        one.request.live_at for one in told if isinstance(one, TurnScheduled) and one.activity_id == key.activity_id
+    ]
+    assert live_at is not None
+    return key, live_at
 
 
 def url_of(key: TurnKey, at: LiveAt) -> str:
