@@ -14,7 +14,7 @@ from everturn.models import Approvals, Compaction
 from everturn.records import Decision, ToolCall
 from everturn.tools.asking import OutcomeUnknown
 from everturn.tools.context import TurnContext
-from tests.simulation import newer_agents, newer_tools
+from tests.simulation import near_tools, newer_agents, newer_tools
 from tests.simulation.ledger import chance_at_hand, leave, take
 
 
@@ -128,7 +128,7 @@ OUTSIDE = {
 
 TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE, wire, ship, peep)
 ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire", "extra"}
-LOCAL = {"peek", "peep"}
+LOCAL = {"peek", "peep", "linger", "waver", "glance"}
 APPROVED = {"refund", "ship", "peep"}
 """These always need a person's word."""
 
@@ -207,6 +207,7 @@ AGENTS: dict[str, Agent] = {
         _handing("guard", HandOff("triage", needs_approval=True), approvers=may_decide),
         _agent("told", **newer_agents.NEWER_AGENTS["told"]),
         _agent("forced", **newer_agents.NEWER_AGENTS["forced"]),
+        _agent("near", tools=(*TOOLS, *near_tools.NEAR_TOOLS)),
         _agent("shell", tools=(*TOOLS, *newer_agents.PROVIDERS_TOOLS), **newer_agents.NEWER_AGENTS["shell"]),
     )
 }
@@ -215,7 +216,7 @@ HANDING = ("triage", "expert", "guard")
 """These hand their conversations on to each other."""
 
 WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
-    ("watched", "hooked", "asking", "prepared", *HANDING, *newer_agents.NEWER_AGENTS), 0
+    ("watched", "hooked", "asking", "prepared", "near", *HANDING, *newer_agents.NEWER_AGENTS), 0
 )
 
 

@@ -15,6 +15,7 @@ from everturn.providers.base import Delta, Request
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
 from tests.simulation.cast import HANDING
 from tests.simulation.chance import Chances
+from tests.simulation.near_tools import LINGERS
 
 FAILURES: dict[str, Callable[[], Exception]] = {
     "rate": lambda: errors.RateLimited("429", status=429, retry_after=3.0),
@@ -142,6 +143,11 @@ class SimulatedModel:
             more = ("wire", {"cents": number}), ("ship", {"cents": number}), ("peep", {"number": number})
             more += ("borrow", {"cents": 5 + number % 2 * 50}), ("inquire", {"number": number})
             more += ("extra", {"number": number}), ("shell", {"commands": [f"echo {number}"]}), ("computer", {})
+            more += (
+                ("linger", {"seconds": LINGERS[number % 4]}),
+                ("waver", {"times": number % 4}),
+                ("glance", {"number": number}),
+            )
             more += tuple((f"transfer_to_{name}", {"message": f"take over {number}"}) for name in HANDING)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)

@@ -132,6 +132,7 @@ _OWN = {
     "fails": r"it can't be done|it broke",
     "refund": r"^The arguments of refund do not fit",
     "peep": r"did not finish within",
+    "linger": r"did not finish within",
     "helper": r"helper could not answer|helper did not finish|^There is no tool",
     "no_such_tool": r"^There is no tool 'no_such_tool'",
     "outside": r"^There is no tool",

@@ -9,15 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import (
     ActivityFailureInfo,
+    ApplicationFailureInfo,
     CanceledFailureInfo,
     ChildWorkflowExecutionFailureInfo,
     Failure,
 )
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.bridge.proto.activity_result import DoBackoff
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import ActivityCancellationType, WorkflowCommand
 
@@ -25,6 +28,7 @@ from tests.simulation.history import attributes, kind
 from tests.simulation.sequences import is_command
 
 CANCELLED = Failure(message="Cancelled", source="CoreSDK", canceled_failure_info=CanceledFailureInfo())
+BACKS_OFF = Failure(message="it is tried again later", application_failure_info=ApplicationFailureInfo())
 LOCAL, PATCH = "core_local_activity", "core_patch"
 CLOSING = {
     "complete_workflow_execution": "workflow_execution_completed",
@@ -72,6 +76,8 @@ class Commands:
         self.rejected: list[tuple[str, Failure]] = []
         self.locals: dict[int, Local] = {}
         """Local activities that are to be run now."""
+        self._unmarked: dict[int, Any] = {}
+        """Those of a replay that have no marker yet: their end came in a later task, or is still to come."""
         self._replays = False
         self._time = Timestamp()
         self._expected: deque[Command] = deque()
@@ -203,25 +209,34 @@ class Commands:
         self._jobs.append(job)
 
     def _run_local(self, seq: int, lang: WorkflowCommand) -> None:
-        if self._replays:
-            known = self._markers.pop(seq, None)
-            if known is None:
-                raise Nondeterminism(
-                    f"local activity {lang.schedule_local_activity.activity_type} is not in the history"
-                )
-            data, marker = known
-            self._time = Timestamp(**data["complete_time"])
-            self.outgoing.append(Command("marker_recorded", f"{LOCAL} {seq}", lang))
-            how, value = ("failed", marker.failure) if marker.HasField("failure") else ("completed", None)
-            if value is None:
-                value = marker.details["result"].payloads[0]
-            elif value.HasField("canceled_failure_info"):
-                how = "cancelled"
-            self._jobs.append(resolved(seq, how, value, is_local=True))
-        else:
+        if not self._replays:
             self.locals[seq] = Local(seq, lang)
+        elif seq in self._markers:
+            self._replay_local(seq, lang)
+        else:
+            self._unmarked[seq] = lang
+
+    def _replay_local(self, seq: int, lang: WorkflowCommand) -> None:
+        """It ended as its marker says."""
+        data, marker = self._markers.pop(seq)
+        self._time = Timestamp(**data["complete_time"])
+        self.outgoing.append(Command("marker_recorded", f"{LOCAL} {seq}", lang))
+        if data["backoff"]:
+            backoff = DoBackoff(attempt=data["attempt"] + 1, backoff_duration=Duration(**data["backoff"]))
+            backoff.original_schedule_time.CopyFrom(Timestamp(**data["original_schedule_time"]))
+            self._jobs.append(resolved(seq, "backoff", backoff, is_local=True))
+            return
+        how, value = ("failed", marker.failure) if marker.HasField("failure") else ("completed", None)
+        if value is None:
+            value = marker.details["result"].payloads[0]
+        elif value.HasField("canceled_failure_info"):
+            how = "cancelled"
+        self._jobs.append(resolved(seq, how, value, is_local=True))
 
     def _cancel_local(self, seq: int) -> None:
+        if seq in self._unmarked and seq in self._markers:
+            self._replay_local(seq, self._unmarked.pop(seq))
+            return
         local = self.locals.pop(seq, None)
         if local is None:
             return
@@ -271,8 +286,11 @@ class Commands:
     def mark(self, local: Local, how: str, value: Any) -> None:
         asked = local.asked.schedule_local_activity
         data = {"seq": local.seq, "attempt": 1, "activity_id": asked.activity_id, "activity_type": asked.activity_type}
-        at = {"seconds": self._time.seconds, "nanos": self._time.nanos}
-        data |= {"complete_time": at, "backoff": None, "original_schedule_time": None}
+        data |= {"complete_time": _json(self._time), "backoff": None, "original_schedule_time": None}
+        if how == "backoff":
+            data |= {"attempt": value.attempt - 1, "backoff": _json(value.backoff_duration)}
+            data["original_schedule_time"] = _json(value.original_schedule_time)
+            value = BACKS_OFF
         marker = {"data": [Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(data).encode())]}
         if how == "completed":
             marker["result"] = [value]
@@ -296,6 +314,10 @@ class Commands:
         info.activity_type.name = asked.activity_type
         words = "Activity task timed out" if cause.HasField("timeout_failure_info") else "Activity task failed"
         return Failure(message=words, activity_failure_info=info, cause=cause)
+
+
+def _json(time: Timestamp | Duration) -> dict[str, int]:
+    return {"seconds": time.seconds, "nanos": time.nanos}
 
 
 def _key(event: HistoryEvent) -> str:
@@ -330,6 +352,8 @@ def resolved(seq: int, how: str, value: Any, *, is_local: bool = False) -> Workf
             result.completed.result.CopyFrom(value)
         case "failed":
             result.failed.failure.CopyFrom(value)
+        case "backoff":
+            result.backoff.CopyFrom(value)
         case _:
             result.cancelled.failure.CopyFrom(value)
     return job

@@ -28,6 +28,7 @@ from tests.simulation.sdk_commands import (
     PATCH,
     Command,
     Commands,
+    Local,
     TaskFailure,
     resolved,
 )
@@ -73,6 +74,9 @@ class CachedRun(Commands):
     def begin(self, task: TaskEvents, updates: Iterable[Update]) -> None:
         """Gives the workflow what a task brings. `locals` may have to be run then, until there are none."""
         self._replays = not task.last
+        if task.last:  # what has no marker in all of the history is run now
+            self.locals |= {seq: Local(seq, lang) for seq, lang in self._unmarked.items()}
+            self._unmarked.clear()
         self.outgoing, self.rejected = [], []
         self.match(event for event in task.events if is_command(event))
         self._started, self._time = task.started, task.started.event_time
@@ -80,8 +84,12 @@ class CachedRun(Commands):
         for event in task.answer:
             self._look_ahead(event, jobs)
         jobs += [_do_update(update.request, run_validator=True) for update in updates]
-        self._activate(sorted(jobs, key=_order))
-        self._go_on()
+        if jobs or not (self.locals or self._unmarked):
+            self._activate(sorted(jobs, key=_order))
+            self._go_on()
+        for seq in [seq for seq in self._markers if seq in self._unmarked]:
+            self._replay_local(seq, self._unmarked.pop(seq))
+            self._go_on()
         self.done = task.started.event_id
 
     def finished(self) -> list[Command]:
@@ -109,6 +117,10 @@ class CachedRun(Commands):
             job.remove_from_cache.message = "evicted"
             self._run([job])
             self.instance = None
+        for local in self.locals.values():
+            if local.task:
+                local.task.cancel()
+        self.locals.clear()
 
     def resolve_local(self, seq: int, how: str, value: Any) -> None:
         """A local activity that ran has come to its end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -16,12 +16,14 @@ from everturn import Agent, waiting
 from everturn.activities import planning, question, turn_agent
 from everturn.activities.contexts import Contexts
 from everturn.activities.hook_runs import CallVerdict, HookRuns
+from everturn.activities.journal import Journal
 from everturn.activities.kept_responses import KeptResponse
 from everturn.client import earlier_transcript, listing
 from everturn.formats.any_format import read_any
 from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
+from everturn.workflows import tool_calls, tool_results
 from tests.simulation.world import run, seeds_of
 
 SOME = 60
@@ -89,6 +91,22 @@ def _the_machines_clock_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflow, "now", lambda: datetime.fromtimestamp(time.time(), UTC))
 
 
+def _local_tools_have_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    options, less = tool_calls.local_options, {"start_to_close_timeout": timedelta(seconds=2)}
+    monkeypatch.setattr(tool_calls, "local_options", lambda plan: {**options(plan), **less})
+
+
+def _what_was_hurried_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_results, "again_after", lambda _: None)
+
+
+def _nobody_reads_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hand_back(*_: Any) -> int:
+        return 0
+
+    monkeypatch.setattr(Journal, "hand_back", hand_back)
+
+
 @pytest.mark.long  # what it tests is the simulation itself, and it takes the time of all of its other tests
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -107,6 +125,9 @@ def _the_machines_clock_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         ("in the background", _no_response_is_known),
         ("a transcript to begin with", _half_of_it_is_forgotten),
         ("wrong clocks", _the_machines_clock_is_asked),
+        ("long local tools", _local_tools_have_less_time),
+        ("tools that were quick", _what_was_hurried_is_over),
+        ("one machine", _nobody_reads_journals),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
@@ -122,3 +143,17 @@ def test_a_world_holds_through_a_server_that_nobody_reaches() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(["no server"]), 4)]
     assert [one.broken for one in worlds if one.broken] == []
     assert any(one.counts.get("outages") for one in worlds)
+
+
+def test_worlds_have_local_tools_that_hold_their_workflow_tasks() -> None:
+    worlds = [run(seed) for seed in islice(seeds_of(["long local tools", "tools that were quick"]), 24)]
+    assert [one.broken for one in worlds if one.broken] == []
+    for what in ("tasks held by local activities", "local backoffs", "local time-outs"):
+        assert any(one.counts.get(what) for one in worlds), what
+
+
+def test_a_kill_is_noticed_by_the_journal_of_its_worker() -> None:
+    worlds = [run(seed) for seed in islice(seeds_of(["one machine"]), 8)]
+    assert [one.broken for one in worlds if one.broken] == []
+    assert any(one.counts.get("journals of killed workers") for one in worlds)
+    assert run(worlds[0].seed).counts == worlds[0].counts

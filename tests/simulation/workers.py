@@ -34,6 +34,7 @@ from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
+from everturn.activities.tool_times import ToolTimes
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
 from tests.simulation import workflow_tasks
@@ -41,6 +42,8 @@ from tests.simulation.activities import Activity
 from tests.simulation.clock import wrong_by
 from tests.simulation.dispatch import QUEUE
 from tests.simulation.history import now
+from tests.simulation.local_activities import HOLDS_SECONDS, run_local
+from tests.simulation.machines import Machine, SimulatedJournal
 from tests.simulation.runs import Run, Task
 from tests.simulation.sdk_commands import Nondeterminism, TaskFailure
 from tests.simulation.sdk_core import CachedRun
@@ -66,8 +69,12 @@ class SimulatedWorker:
         sealed: bool = False,
         stored: bool = False,
         wrong_by: float = 0.0,
+        clocks_locals: bool = False,
+        machine: Machine | None = None,
     ) -> None:
         self._wrong_by = wrong_by
+        self.clocks_locals = clocks_locals
+        """Local activities have time-outs and delays, and hold their workflow task for as long as they take."""
         self.server = server
         self.name = name
         self.alive = True
@@ -78,7 +85,7 @@ class SimulatedWorker:
         self._cut_off: asyncio.Future[None] | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._running: dict[bytes, _RunningActivity] = {}
-        self._locals_ended: dict[bytes, Any] = {}
+        self.locals_ended: dict[bytes, Any] = {}
         service = SimulatedService(server, worker=self)
         self._sealed = sealed
         temporal = temporalio.client.Client(service, data_converter=converter(sealed=sealed))
@@ -90,7 +97,10 @@ class SimulatedWorker:
         contexts = Contexts()
         contexts.deps = name
         self.prefixes = Prefixes(prefix_bytes)
-        heartbeats = Heartbeats(temporal, Journal(Path("nowhere"), scope={}))
+        times = ToolTimes()
+        self._machine = machine
+        self._journal = machine.journal() if machine else Journal(Path("nowhere"), scope={})
+        heartbeats = Heartbeats(temporal, self._journal)
         turns = ModelTurns(
             hosted,
             prefixes=self.prefixes,
@@ -98,9 +108,10 @@ class SimulatedWorker:
             namespace=client.namespace,
             streaming=Streaming(0.2),
             contexts=contexts,
+            times=times,
         )
         options: dict[str, Any] = {"prefixes": self.prefixes, "heartbeats": heartbeats, "contexts": contexts}
-        calls = ToolCalls(hosted, threads=user_code._threads, **options)
+        calls = ToolCalls(hosted, threads=user_code._threads, times=times, **options)
         self._activities = _ActivityWorker(
             bridge_worker=lambda: self,  # type: ignore[arg-type, return-value]
             task_queue=QUEUE,
@@ -139,18 +150,22 @@ class SimulatedWorker:
     def start(self) -> None:
         self.server.workers.append(self)
         self.server.polls(self)
+        if self._machine and isinstance(self._journal, SimulatedJournal):
+            self._machine.began(self, self._journal)
 
     # ------------------------------------------------------------ how it ends
 
     def kill(self) -> None:
         """As SIGKILL does: from now on, nothing that it does has an effect."""
         self.server.count("kills")
-        self._gone()
+        self._gone(killed=True)
         for task in list(self._tasks):
             task.cancel()
 
-    def _gone(self) -> None:
+    def _gone(self, *, killed: bool = False) -> None:
         self.alive = False
+        if self._machine:
+            self._machine.ended(self, killed=killed)
         self.server.workers.remove(self)
         self.forget_all()
 
@@ -223,9 +238,10 @@ class SimulatedWorker:
             assert todo, f"run {run.id} has no task to do"
             before = cached.done
             cached.begin(todo, task.updates)
+            holds_until = self.server.loop.time() + HOLDS_SECONDS
             await self._work(self.server.latency(run.chance))
-            while cached.locals:
-                await self._run_locals(cached, run)
+            while cached.locals and await self._run_locals(cached, run, holds_until):
+                pass
         except (Nondeterminism, TaskFailure) as error:
             self.server.wrong(f"run {run.id} of {run.workflow_id!r}: its workflow task failed: {error}")
             self._forget(run)
@@ -235,9 +251,9 @@ class SimulatedWorker:
         await self.connected()
         if not self.alive:
             return
-        commands, speculative = cached.finished(), task.speculative
-        if workflow_tasks.complete(self.server, run, task, self, commands, cached.rejected):
-            if run.closed or (self.cached == 0 and _is_forgotten(run, task)):
+        commands, speculative, goes_on = cached.finished(), task.speculative, bool(cached.locals)
+        if workflow_tasks.complete(self.server, run, task, self, commands, cached.rejected, goes_on=goes_on):
+            if run.closed or (self.cached == 0 and not goes_on and _is_forgotten(run, task)):
                 self._forget(run)
         elif speculative and not commands and task.speculative:
             cached.not_written(before)
@@ -249,47 +265,35 @@ class SimulatedWorker:
         if seconds:
             await asyncio.sleep(seconds)
 
-    async def _run_locals(self, cached: CachedRun, run: Run) -> None:
-        """Runs local activities, as a part of their workflow task; the first that ends goes on with it."""
+    async def _run_locals(self, cached: CachedRun, run: Run, until: float) -> bool:
+        """Runs local activities, as a part of their workflow task; the first that ends goes on with it. False if the
+        task can't be held any longer."""
         for local in cached.locals.values():
-            local.task = local.task or self._spawn(self._local(local.asked.schedule_local_activity, cached, run))
+            asked = local.asked.schedule_local_activity
+            local.task = local.task or self._spawn(run_local(self, asked, cached, run))
         waiting = {local.task: seq for seq, local in cached.locals.items()}
-        ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        left = max(0.0, until - self.server.loop.time()) if self.clocks_locals else None
+        ended, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         for task in sorted(ended, key=lambda one: waiting[one]):
             if waiting[task] in cached.locals:  # else the first of them has made the others pointless
                 cached.resolve_local(waiting[task], *task.result())
+        return bool(ended)
 
-    async def _local(self, asked: Any, cached: CachedRun, run: Run) -> tuple[str, Any]:
-        """How it ended, and with what. Core tries again what failed, while the delays are short."""
-        attempt = 0
-        while True:
-            attempt += 1
-            self.server.count("local activities")
-            token = f"local/{run.id}/{asked.seq}/{attempt}/{cached.done}".encode()
-            start = Start(
-                workflow_namespace="default",
-                workflow_type="Conversation",
-                activity_id=asked.activity_id,
-                activity_type=asked.activity_type,
-                input=asked.arguments,
-                attempt=attempt,
-                schedule_to_close_timeout=asked.schedule_to_close_timeout,
-                start_to_close_timeout=asked.start_to_close_timeout,
-                retry_policy=asked.retry_policy,
-                is_local=True,
-            )
-            start.workflow_execution.workflow_id, start.workflow_execution.run_id = run.workflow_id, run.id
-            running = _RunningActivity()
-            self._running[token] = running
-            running.task = asyncio.current_task()
-            await self._activities._handle_start_activity_task(token, start, running)
-            result = self._locals_ended.pop(token)
-            if result.HasField("completed"):
-                return "completed", result.completed.result
-            failure = result.failed.failure
-            if not result.HasField("failed") or failure.application_failure_info.non_retryable or attempt > 5:
-                return "failed", failure
-            await asyncio.sleep(0.2)
+    def began(self, token: bytes, start: Start) -> _RunningActivity:
+        """A task of an activity, which is run from now on."""
+        self._running[token] = running = _RunningActivity()
+        running.task = self._spawn(self._activities._handle_start_activity_task(token, start, running))
+        return running
+
+    async def run_here(self, token: bytes, start: Start) -> None:
+        """The same, within the task at hand."""
+        self._running[token] = running = _RunningActivity()
+        running.task = asyncio.current_task()
+        await self._activities._handle_start_activity_task(token, start, running)
+
+    def cancel_activity(self, token: bytes, why: Cancel) -> None:
+        if token in self._running and not self._running[token].done:
+            self._activities._handle_cancel_activity_task(token, why)
 
     def _cached(self, run: Run) -> CachedRun:
         if run.id not in self.runs:
@@ -331,9 +335,7 @@ class SimulatedWorker:
         start.workflow_execution.workflow_id = activity.run.workflow_id
         start.workflow_execution.run_id = activity.run.id
         start.started_time.CopyFrom(now())
-        running = _RunningActivity()
-        self._running[activity.token] = running
-        running.task = self._spawn(self._activities._handle_start_activity_task(activity.token, start, running))
+        self.began(activity.token, start)
 
     async def complete_activity_task(self, completion: Any) -> None:
         """Called by the SDK when an activity is over."""
@@ -341,7 +343,7 @@ class SimulatedWorker:
 
     async def _say(self, token: bytes, result: ActivityExecutionResult) -> None:
         if token.startswith(b"local/"):
-            self._locals_ended[token] = result
+            self.locals_ended[token] = result
             return
         await self.connected()
         if not self.alive:
@@ -378,8 +380,8 @@ class SimulatedWorker:
             )
         except temporalio.service.RPCError:
             cancel = Cancel(details=ActivityCancellationDetails(is_not_found=True))
-        if cancel and token in self._running and not self._running[token].done:
-            self._activities._handle_cancel_activity_task(token, cancel)
+        if cancel:
+            self.cancel_activity(token, cancel)
 
 
 def _is_forgotten(run: Run, task: Task) -> bool:

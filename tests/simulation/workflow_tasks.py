@@ -35,9 +35,12 @@ def complete(
     worker: SimulatedWorker,
     commands: list[Command],
     rejected: list[tuple[str, Failure]],
+    *,
+    goes_on: bool = False,
 ) -> bool:
     """Whether the server took it, and wrote its events: not if the task was given to somebody else meanwhile, or if
-    something came that the conversation has to see before it ends."""
+    something came that the conversation has to see before it ends. `goes_on`: the worker asks for another task at once,
+    since local activities run."""
     if run.task is not task or run.closed:
         return False
     for update_id, why in rejected:
@@ -46,7 +49,7 @@ def complete(
         server.count("ends that came too early")
         server.task_failed(run, task, UNHANDLED)
         return False
-    if task.speculative and not commands:
+    if task.speculative and not commands and not goes_on:
         server.count("speculative tasks without a trace")
         server.task_done(run, task, worker=worker)
         return False
@@ -68,6 +71,9 @@ def complete(
         eager -= _carry_out(server, run, command, done, worker, task, eager=eager > 0)
     limits.check_events(server, run, run.history.events[before:])
     server.task_done(run, task, worker=worker)
+    if goes_on:
+        server.count("tasks held by local activities")
+        server.need_task(run)
     return True
 
 

@@ -20,13 +20,22 @@ from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.providers import background
-from tests.simulation import aimed_situations, cast, clock, more_situations, newest_situations, situations
+from tests.simulation import (
+    aimed_situations,
+    cast,
+    clock,
+    machine_situations,
+    more_situations,
+    newest_situations,
+    situations,
+)
 from tests.simulation.chance import Chances
 from tests.simulation.checks import Checks
 from tests.simulation.coincidences import Coincidences
 from tests.simulation.dispatch import QUEUE
 from tests.simulation.index import Index
 from tests.simulation.ledger import Ledger
+from tests.simulation.machines import Machine
 from tests.simulation.model import SimulatedModel
 from tests.simulation.people import Character, Person
 from tests.simulation.sealing import converter
@@ -70,6 +79,8 @@ GROUPS = (
     newest_situations.TURNS,
     more_situations.CLOCKS,
     aimed_situations.AIMED,
+    machine_situations.LOCALS,
+    machine_situations.JOURNALS,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -152,6 +163,10 @@ class Draw:
     """Conversations are started with a transcript."""
     clocks: float = 0.0
     """Seconds by which clocks of workers are wrong, at the most: each by another amount."""
+    clocks_locals: bool = False
+    """Local activities have the SDK's time-outs and delays: see local_activities.py."""
+    machine: bool = False
+    """All workers are on one machine, and have journals there."""
     outages: float = 0.0
     """How often the server can't be reached by anybody: so many times in a minute."""
 
@@ -292,6 +307,7 @@ class World:
         self.server.may_leave = bool(draw.outages)
         self.people.earlier = draw.earlier
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
+        self.machine = Machine(self.server) if draw.machine else None
         self.outcomes: dict[str, str] = {}
         self._names = 0
 
@@ -320,6 +336,8 @@ class World:
         """Ends the workflows that workers still have in memory, as the SDK does: nobody else would."""
         for worker in self.server.workers:
             worker.forget_all()
+        if self.machine:
+            self.machine.end()
 
     async def _conversations(self) -> None:
         draw, name = self.draw, f"talk-{self.draw.seed}"
@@ -383,6 +401,8 @@ class World:
             prefix_bytes=self.draw.prefix_bytes,
             sealed=self.draw.sealed,
             stored=self.draw.stored,
+            clocks_locals=self.draw.clocks_locals,
+            machine=self.machine,
             wrong_by=self.chances.of("clocks").uniform(-clocks, clocks) if clocks else 0.0,
         ).start()
 
