@@ -111,7 +111,7 @@ async def _followed(own: Rig, row: Row, conversation_id: str) -> int:
 
 async def actions(own: Rig) -> dict[str, float]:
     """All that the server has billed so far, by kind."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=LONGEST_SECONDS) as http:
         shown = (await http.get(own.metrics_url)).text
     found: dict[str, float] = {}
     for kind, count in _ACTIONS.findall(shown):
