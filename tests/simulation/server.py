@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.common.v1 import Memo, Payloads, SearchAttributes, WorkflowExecution, WorkflowType
@@ -97,10 +97,7 @@ class Server(Dispatch):
         """One that nobody knows of yet. Its id is drawn by its name, too: a workflow draws by it."""
         number = sum(run.workflow_id == workflow_id for run in self.runs.values())
         name = f"{workflow_id} {number}"
-        if self.chances.by_name:
-            run_id = str(UUID(int=self.chances.of(name, "id").getrandbits(128), version=4))
-        else:
-            run_id = str(uuid4())
+        run_id = str(UUID(int=self.chances.of(name, "id").getrandbits(128), version=4))
         return Run(run_id, workflow_id, first_run_id or run_id, chance=self.chances.of(name), name=name, **known)
 
     def arrive(self, run: Run, name: str, **values: Any) -> None:

@@ -90,7 +90,7 @@ def _is_start(event: HistoryEvent) -> bool:
 
 
 def test_who_draws_more_often_moves_nobody_else() -> None:
-    quiet, busy = (Chances("7/server", by_name=True) for _ in range(2))
+    quiet, busy = (Chances("7/server") for _ in range(2))
     drawn = [busy.of("a reader").random() for _ in range(100)]
     assert len({*drawn}) == 100
     assert [quiet.of("talk-7 0").random() for _ in range(3)] == [busy.of("talk-7 0").random() for _ in range(3)]

@@ -312,7 +312,7 @@ class World:
         self._names = 0
 
     def _chances(self, whose: str) -> Chances:
-        return Chances(f"{self.draw.seed}/{whose}", by_name=not WILD <= self.draw.seed < AIMED)
+        return Chances(f"{self.draw.seed}/{whose}")
 
     async def live(self) -> None:
         with (
