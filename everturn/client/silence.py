@@ -42,6 +42,15 @@ class Silence:
         self._heard_at = asyncio.get_running_loop().time()
         self._heard.set()
 
+    async def hearing(self, told: AsyncIterator[tuple[str, Step]]) -> AsyncGenerator[tuple[str, Step]]:
+        """Yields the steps that say something. More than half of them do not: they are heard, and left out here, since
+        whoever waits for a step needs a task for each."""
+        async for run_id, step in told:
+            if type(step) is Step:
+                self.heard()
+            else:
+                yield run_id, step
+
     async def unattended(self) -> Unattended:
         """Returns once the conversation waits for a worker and none polls its task queue. Returns once per silence,
         however often it is called."""

@@ -330,10 +330,10 @@ async def interleaved(
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
     said: asyncio.Task[list[Event]] | None = None
-    turn, first = 0, _FirstOf()
+    turn, first, heard = 0, _FirstOf(), silence.hearing(source)
     try:
         while True:
-            step = step or first.add(asyncio.ensure_future(anext(source)))
+            step = step or first.add(asyncio.ensure_future(anext(heard)))
             unattended = unattended or first.add(asyncio.create_task(silence.unattended()))
             due = live.due if live else None
             if live and look is None and due is not None and due <= live.clock():
@@ -346,9 +346,9 @@ async def interleaved(
                 if told := live.hear(running):
                     yield "", None, told
             elif said and said.done():
-                heard, said = said.result(), None
-                if heard:
-                    yield "", None, heard
+                written, said = said.result(), None
+                if written:
+                    yield "", None, written
             elif step.done():
                 try:
                     run_id, taken = step.result()

@@ -71,6 +71,8 @@ class EventReader:
 
     def read(self, step: steps.Step, *, run_id: str) -> list[Event]:
         """The events of a step, after `since`: none, one, or a reply and its calls."""
+        if type(step) is steps.Step:
+            return []  # more than half of them
         events = self._events(step)
         if isinstance(step, steps.RunClosed):
             self._alike = step.alike

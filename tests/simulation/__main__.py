@@ -20,26 +20,28 @@ from tests.simulation.shrink import shrunk
 from tests.simulation.speed import alone
 from tests.simulation.world import ALL_SITUATIONS, run, seeds_of
 
+CONVERSATIONS_AT_A_TIME = 2_000
 CONVERSATIONS = "so many conversations: each id that is begun counts, those of agents that are asked and forks as well"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seed", type=int, default=1, help="the first world's")
-    parser.add_argument("--count", type=int, default=2_000, help=CONVERSATIONS)
+    parser.add_argument("--count", type=int, help=CONVERSATIONS)
     parser.add_argument("--seeds", type=int, nargs="*", metavar="SEED", help="these worlds")
     situations = ", ".join(ALL_SITUATIONS)
     parser.add_argument("--situation", nargs="*", default=(), choices=ALL_SITUATIONS, metavar="NAME", help=situations)
-    parser.add_argument("--minutes", type=float, help="for so long, in place of --count")
+    parser.add_argument("--minutes", type=float, help="for so long at the most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--fail-fast", action="store_true", help="end with the first broken invariant")
     parser.add_argument("--show", type=int, metavar="SEED", help="one world, step by step, made as small as it gets")
     asked = parser.parse_args(arguments)
     if asked.show is not None:
         return show(asked.show)
-    chosen = tuple(asked.seeds or islice(seeds_of(asked.situation), asked.count))  # a world has at least one
+    count = asked.count or (sys.maxsize if asked.seeds or asked.minutes else CONVERSATIONS_AT_A_TIME)
+    chosen = tuple(asked.seeds or islice(seeds_of(asked.situation), count))  # a world has at least one
     options = {"minutes": asked.minutes, "jobs": asked.jobs, "fail_fast": asked.fail_fast, "chosen": chosen}
-    batch = Batch(seed=asked.seed, count=sys.maxsize if asked.seeds else asked.count, **options)
+    batch = Batch(seed=asked.seed, count=count, **options)
     progress = sys.stderr if sys.stderr.isatty() else None
     report = live_through(batch, progress=progress, found=lambda what: print(f"\n{what}", flush=True))
     print(report)

@@ -83,6 +83,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._due: list[_Due] = []
         self._cancelled = 0
         """So many of those that are due are not wanted any more."""
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Those of this world alone. The process has those of all worlds whose garbage is not collected yet."""
         super().__init__(_Waiting(self))
         self._clock_resolution = 1e-6
 
@@ -103,6 +105,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(coro, loop=self, **options)
+        self.tasks.append(task)
+        return task
+
+    def unfinished(self) -> list[asyncio.Task[Any]]:
+        self.tasks = [task for task in self.tasks if not task.done()]
+        return self.tasks
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if handle._scheduled:
@@ -186,7 +197,7 @@ def _clear(loop: VirtualLoop) -> None:
     """Ends what is left: it belongs to a world that is over."""
     loop.set_exception_handler(lambda *_: None)
     for _ in range(5):
-        left = asyncio.all_tasks(loop)
+        left = loop.unfinished()
         if not left:
             return
         for task in left:
@@ -196,5 +207,5 @@ def _clear(loop: VirtualLoop) -> None:
         for _ in range(20):
             loop.call_soon(loop.stop)
             loop.run_forever()
-    for task in asyncio.all_tasks(loop):
+    for task in loop.unfinished():
         task._log_destroy_pending = False  # type: ignore[attr-defined]

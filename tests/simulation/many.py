@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import threading
 import time
 from collections import Counter
@@ -24,9 +25,10 @@ BAR = 40
 @dataclass(frozen=True)
 class Batch:
     seed: int
-    count: int
+    count: int = sys.maxsize
     """So many conversations, or a few more: the last world is lived through to its end."""
     minutes: float | None = None
+    """No longer than this, or hardly, whether there were so many or not."""
     jobs: int | None = None
     fail_fast: bool = False
     chosen: tuple[int, ...] = ()
@@ -92,8 +94,8 @@ def live_through(
         report.seconds = time.monotonic() - began
         if progress:
             _draw(report, batch, progress)
-        enough = time.monotonic() > until if until else report.conversations >= batch.count
-        if enough or (batch.fail_fast and report.broken):
+        over = until is not None and time.monotonic() > until
+        if over or report.conversations >= batch.count or (batch.fail_fast and report.broken):
             break
     if progress:
         print(file=progress)

@@ -23,17 +23,25 @@ from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
 from tests.simulation.world import Draw, Result, bounds, run
 
-WORLDS = int(os.environ.get("SIMULATED_WORLDS", "200"))
+SOME, FIRST_OF_MANY = 40, 101
+MOST, MINUTES = int(os.environ.get("SIMULATED_CONVERSATIONS", "2000")), 1.0
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [40, pytest.param(WORLDS, marks=pytest.mark.long)], ids=["some", "many"])
-def test_every_invariant_holds_in_every_world(count: int) -> None:
-    report = live_through(Batch(seed=1, count=count, jobs=2))
+def test_every_invariant_holds_in_some_worlds() -> None:
+    report = live_through(Batch(seed=1, count=SOME, jobs=2))
     assert not report.broken, str(report)
-    assert report.conversations >= count >= report.worlds - 2 * WORLDS_AT_A_TIME
+    assert report.conversations >= SOME >= report.worlds - 2 * WORLDS_AT_A_TIME
     for what in ("kills", "network cuts", "drains", "activity retries", "local activities", "sticky timeouts"):
         assert report.counts[what], f"no world had {what}"
+
+
+@pytest.mark.timeout(600)
+def test_every_invariant_holds_in_as_many_worlds_as_there_is_time_for() -> None:
+    """A machine that is busy gets through fewer of them in a minute; the seeds are always the same."""
+    report = live_through(Batch(seed=FIRST_OF_MANY, count=MOST, minutes=MINUTES, jobs=2))
+    print(report)
+    assert not report.broken, str(report)
 
 
 async def test_temporals_own_replayer_takes_the_histories() -> None:
