@@ -68,9 +68,6 @@ WILD = 1_000_000
 NEWER = 2_000_000
 """Those of this seed and above are about what stands in more_situations.py."""
 
-AIMED = 7_000_000
-"""Those of this seed and above draw by name, as those below WILD do."""
-
 GROUPS = (
     situations.SITUATIONS,
     more_situations.MORE,
