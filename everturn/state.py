@@ -28,20 +28,16 @@ MAX_REPAIRS = 2
 
 Observer = Callable[[Sequence[Message]], None]
 
-_NO_CARRY, _NOTHING_OPEN, _NO_LIMITS = CarryOver(), OpenReply(), Limits()
-"""Frozen: made once, for many states."""
-
 
 class State:
     """`run_began`: when the run did, in seconds since 1970. `on_prefix` is told of messages that become a part of the
     prefix."""
 
     def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
-        carry = start.carry or _NO_CARRY
+        carry = start.carry or CarryOver()
         # The carry-over may be large, and the state lives as long as the run.
-        held = start.carry or start.policy
-        self.start = start.model_copy(update={"carry": None, "policy": ()}) if held else start
-        self.limits = start.limits or _NO_LIMITS
+        self.start = start.model_copy(update={"carry": None, "policy": ()})
+        self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
         self._on_prefix = on_prefix
         self.in_charge = InCharge(start.agent, start.model, carry)
@@ -102,7 +98,7 @@ class State:
         """True from a message until its final reply. A run may begin in the middle of an answer."""
         self.final = carry.origin is not None and not carry.owed
         """The model's last reply has no calls."""
-        left = carry.open or _NOTHING_OPEN
+        left = carry.open or OpenReply()
         self.pending = {one.call_id: PendingCall(*left.planned[one.call_id], one) for one in left.waits}
         """What people are asked about calls, by call_id."""
         self.stall: Stall | None = None
