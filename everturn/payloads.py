@@ -360,6 +360,8 @@ class ToolRequest(Labelled):
     """The run that the last reset of the conversation made, this one or one before; empty if there was none."""
     again: bool = False
     """A person said to run it, though it may have run before."""
+    once: bool = False
+    """By its plan, its effect is `once`. An MCP server's list may say something else by now."""
     answer: PersonsAnswer | None = None
     """The answer to the tool's last question."""
     trace: TraceContext | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from temporalio import activity
 
 from everturn.activities.lost_tries import leave_for_certain, left
@@ -9,7 +11,23 @@ from everturn.activities.lost_tries import leave_for_certain, left
 TASK, SENT = "everturn_task", "everturn_sent"
 
 
+_planned: ContextVar[tuple[bool, bool]] = ContextVar("planned", default=(False, False))
+
+
+def set_planned(*, once: bool, again: bool) -> None:
+    """What the call's request says, for the rest of this activity."""
+    _planned.set((once, again))
+
+
 class ThisTry:
+    @property
+    def once(self) -> bool:
+        return _planned.get()[0]
+
+    @property
+    def again(self) -> bool:
+        return _planned.get()[1]
+
     @property
     def task(self) -> str | None:
         found = left().get(TASK)

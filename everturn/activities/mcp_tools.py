@@ -46,9 +46,9 @@ async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
         ) from None
 
 
-async def for_call(toolsets: Toolsets, agent: Agent, name: str) -> Agent:
+async def for_call(toolsets: Toolsets, agent: Agent, name: str, *, again: bool = False) -> Agent:
     """The agent with the tool of this name, if any of its servers has it. Raises ApplicationError to be tried again,
-    and NeverListed when patience is over."""
+    and NeverListed when patience is over. `again`: it may have run before this activity."""
     info = activity.info()
     once = info.retry_policy is not None and info.retry_policy.maximum_attempts == 1
     for attempt in range(ONCE_TRIES if once else 1):
@@ -66,4 +66,6 @@ async def for_call(toolsets: Toolsets, agent: Agent, name: str) -> Agent:
             next_retry_delay=delay,
             category=ApplicationErrorCategory.BENIGN,
         )
+    if again or info.attempt > 1:
+        raise NeverListed(f"{name} could not be run again: {away} It may have run before.")
     raise NeverListed(f"{name} did not run: {away}")

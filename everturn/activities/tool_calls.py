@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
 from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
+from everturn.activities.mcp_memory import set_planned
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
@@ -186,10 +188,13 @@ class ToolCalls:
             return agent, tool_of(agent, name, request)
         with self._heartbeats.beating():  # its server may have to be started first
             if agent.mcp_servers:
-                agent = await for_call(self._toolsets, agent, name)
+                set_planned(once=request.once, again=request.again)
+                agent = await for_call(self._toolsets, agent, name, again=request.again)
             if agent.tool(name) is None:
                 agent = await with_its_tools(agent, self._contexts.of_turn(request))
-        return agent, tool_of(agent, name, request)
+        tool = tool_of(agent, name, request)
+        # Its server's list may have changed since it was planned: Temporal tries it again as the plan says.
+        return agent, replace(tool, effect="once") if request.once and tool.attaches else tool
 
     async def _outcome(
         self, tool: Tool, request: ToolRequest, context: ToolContext, beat: Heartbeat, questions: Questions

@@ -320,6 +320,7 @@ class OpenCalls:
             chain_id=self._chain_ids.setdefault(call.call_id, self.chain.id),
             reset_run=self.chain.reset_run if plan.effect == "once" else "",
             again=again,
+            once=plan.effect == "once",
             answer=answer,
             trace=self._tracing.of_call(),
             **self._state.start.labels,

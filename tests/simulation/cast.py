@@ -14,7 +14,7 @@ from everturn.models import Approvals, Compaction
 from everturn.records import Decision, ToolCall
 from everturn.tools.asking import OutcomeUnknown
 from everturn.tools.context import TurnContext
-from tests.simulation import near_tools, newer_agents, newer_tools
+from tests.simulation import mcp_agents, near_tools, newer_agents, newer_tools
 from tests.simulation.ledger import chance_at_hand, leave, take
 
 
@@ -127,9 +127,9 @@ OUTSIDE = {
 }
 
 TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE, wire, ship, peep)
-ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire", "extra"}
+ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire", "extra", *mcp_agents.MCP_ONCE}
 LOCAL = {"peek", "peep", "linger", "waver", "glance"}
-APPROVED = {"refund", "ship", "peep"}
+APPROVED = {"refund", "ship", "peep", *mcp_agents.MCP_APPROVED}
 """These always need a person's word."""
 
 
@@ -208,6 +208,7 @@ AGENTS: dict[str, Agent] = {
         _agent("told", **newer_agents.NEWER_AGENTS["told"]),
         _agent("forced", **newer_agents.NEWER_AGENTS["forced"]),
         _agent("near", tools=(*TOOLS, *near_tools.NEAR_TOOLS)),
+        _agent(mcp_agents.PLUGGED, tools=(look, *mcp_agents.SERVERS)),
         _agent("shell", tools=(*TOOLS, *newer_agents.PROVIDERS_TOOLS), **newer_agents.NEWER_AGENTS["shell"]),
     )
 }
@@ -216,7 +217,7 @@ HANDING = ("triage", "expert", "guard")
 """These hand their conversations on to each other."""
 
 WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
-    ("watched", "hooked", "asking", "prepared", "near", *HANDING, *newer_agents.NEWER_AGENTS), 0
+    ("watched", "hooked", "asking", "prepared", "near", mcp_agents.PLUGGED, *HANDING, *newer_agents.NEWER_AGENTS), 0
 )
 
 

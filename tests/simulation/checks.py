@@ -33,6 +33,8 @@ from tests.simulation.hook_rules import HOOK_RULES
 from tests.simulation.instances import at_once
 from tests.simulation.ledger import Ledger
 from tests.simulation.local_rules import LOCAL_RULES
+from tests.simulation.mcp_rules import MCP_RULES
+from tests.simulation.mcp_servers import Called
 from tests.simulation.rules import AFTER_RESETS, AFTER_TERMINATION, RULES, Evidence
 from tests.simulation.runs import Run
 from tests.simulation.sdk_core import CachedRun
@@ -61,7 +63,7 @@ LAST_MESSAGES = 3
 LONGEST_LOCAL_SECONDS = 60.0
 """A workflow's clock goes on by what its local tools take; its history has only when its tasks began."""
 
-ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES, *TURN_RULES, *LOCAL_RULES)
+ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES, *TURN_RULES, *LOCAL_RULES, *MCP_RULES)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
 
@@ -97,6 +99,7 @@ class ReadRun:
 class Checks:
     def __init__(self, server: Server, ledger: Ledger, *, deploys: bool, loses_workers: bool) -> None:
         self.sealed = False
+        self.mcp_calls: list[Called] = []
         """What is in histories is encrypted."""
         self.number = 0
         """The world's: which runs are replayed at the end depends on it."""
@@ -296,6 +299,7 @@ class Checks:
             begun=frozenset(call_id for known, call_id in self.ledger.begun if known == conversation_id),
             labelled=people.labelled,
             sealed=self.sealed,
+            mcp_calls=[called for called in self.mcp_calls if called.conversation_id == conversation_id],
         )
 
     def _replays(self) -> Iterator[str]:

@@ -53,6 +53,8 @@ class Dispatch:
         self.may_leave = False
         self.away: asyncio.Future[None] = loop.create_future()
         """Done while nobody reaches the server, in a world in which it `may_leave`."""
+        self.drop_mcp: Callable[[SimulatedWorker], None] = lambda _: None
+        """Called when a worker is gone, which ends its connections to MCP servers."""
         self.on_task: Callable[[Run], None] = lambda _: None
         """Called after every workflow task."""
 

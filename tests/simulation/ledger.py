@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,13 @@ class Ledger:
 
     def of(self, conversation_id: str) -> list[Effect]:
         return [one for one in self.effects if one.conversation_id == conversation_id]
+
+
+_worker: ContextVar[Any] = ContextVar("worker", default=None)
+"""The simulated worker that a task is one of."""
+
+set_worker = _worker.set
+worker_of_this_task = _worker.get
 
 
 def worker_at_hand() -> Any:

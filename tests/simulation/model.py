@@ -15,6 +15,7 @@ from everturn.providers.base import Delta, Request
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
 from tests.simulation.cast import HANDING
 from tests.simulation.chance import Chances
+from tests.simulation.mcp_agents import MCP_TOOLS
 from tests.simulation.near_tools import LINGERS
 
 FAILURES: dict[str, Callable[[], Exception]] = {
@@ -149,6 +150,7 @@ class SimulatedModel:
                 ("glance", {"number": number}),
             )
             more += tuple((f"transfer_to_{name}", {"message": f"take over {number}"}) for name in HANDING)
+            more += tuple((name, {"number": number}) for name in MCP_TOOLS)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)
         checks = [{"message": "odd"}] if name == "shell" and number % 3 == 0 else []

@@ -1,7 +1,12 @@
-"""What wild worlds are about from 5,000,000 on: what a turn is asked with, what it begins with, who runs its calls."""
+"""What wild worlds are about from 5,000,000 on: what a turn is asked with, what it begins with, who runs its calls.
+
+And from 10,000,000 on: tools of MCP servers."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from tests.simulation.mcp_agents import MCP_TOOLS
 from tests.simulation.situations import CALM, SHORT, Habits, Situation
 
 _TALK = Habits(unasked=("say", "say", "cancel_turn", "pause", "resume"))
@@ -71,3 +76,35 @@ TURNS: dict[str, Situation] = {
         habits=_TALK,
     ),
 }
+
+_SERVERS: dict[str, tuple[Any, ...]] = {
+    **CALM,
+    "agent": ("plugged",),
+    "keep_open": (None, 20.0),
+    "labelled": (True,),
+    "bounds": ((), *SHORT),
+    "mcp_trouble": (0.0, 0.1, 0.3),
+    "mcp_changes": (0.0, 2.0, 8.0),
+}
+
+MCP: dict[str, Situation] = {
+    "MCP servers": Situation(
+        {**_SERVERS, "kills": (0.0, 0.0, 2.0), "revivals": (0, 1), "workers": (1, 2)},
+        tools=MCP_TOOLS,
+        failures=("key", "unavailable"),
+        habits=_TALK,
+    ),
+    "MCP tasks": Situation(
+        {**_SERVERS, "kills": (2.0, 6.0), "workers": (1, 2), "deploys": (False, False, True)},
+        tools=tuple(name for name in MCP_TOOLS if name.endswith(("build", "ask"))),
+        failures=("unavailable",),
+        habits=_TALK,
+    ),
+    "MCP lists that change": Situation(
+        {**_SERVERS, "mcp_changes": (8.0, 20.0), "kills": (0.0, 0.0, 2.0), "forks": (0, 1)},
+        tools=tuple(name for name in MCP_TOOLS if name.endswith(("odd", "mood", "sell", "put"))),
+        failures=("unavailable",),
+        habits=_TALK,
+    ),
+}
+"""Each part of these worlds draws by its own name."""

@@ -27,10 +27,12 @@ from everturn.streamed import SeenReply, longer
 from tests.simulation import newer_agents, newer_tools
 from tests.simulation.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
 from tests.simulation.ledger import Effect
+from tests.simulation.mcp_agents import MCP_ERRORS
 from tests.simulation.model import Asked
 from tests.simulation.runs import Run
 
 if TYPE_CHECKING:
+    from tests.simulation.mcp_servers import Called
     from tests.simulation.people import Told
 
 AGENTS_BY_NAME = {**AGENTS, HELPER.name: HELPER}
@@ -61,6 +63,8 @@ class Evidence:
     """It was started for a tenant, and with metadata."""
     sealed: bool = False
     """What is in its history is encrypted."""
+    mcp_calls: Sequence[Called] = ()
+    """What MCP servers have taken up for it."""
 
     @property
     def life(self) -> Sequence[tuple[Run, Sequence[steps.Step]]]:
@@ -137,6 +141,7 @@ _OWN = {
     "no_such_tool": r"^There is no tool 'no_such_tool'",
     "outside": r"^There is no tool",
     "flaky": r"^There is no tool",
+    **MCP_ERRORS,
     **{f"transfer_to_{name}": r"^Not handed over|^There is no tool" for name in HANDING},
 }
 
@@ -281,8 +286,9 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
     chains: dict[str, set[str]] = {}
     for run, taken in one.runs:
         for step in taken:
-            if isinstance(step, steps.ToolRunFailed) and step.awaited:
-                approvals[step.request.call_id] -= step.request.decision is not None  # nobody had it: it is sent again
+            if isinstance(step, steps.ToolRunFailed) and (step.awaited or step.kind == names.ASKS):
+                # Nobody had it, or it has asked a question first: it is sent again, as it was approved.
+                approvals[step.request.call_id] -= step.request.decision is not None
             if isinstance(step, steps.ToolScheduled):
                 approvals[step.request.call_id] += step.request.decision is not None
                 chains.setdefault(step.request.call_id, set()).add(run.first_run_id)

@@ -9,6 +9,7 @@ from everturn import names
 from everturn.history import steps
 from everturn.records import Outcome
 from tests.simulation.cast import LOCAL, ONCE
+from tests.simulation.mcp_agents import MCP_MOODS, MCP_ONCE
 from tests.simulation.rules import Evidence
 
 
@@ -21,7 +22,12 @@ def what_was_cut_short_may_have_run(one: Evidence) -> Iterator[str]:
                 result.text.startswith("This call was cut short")
                 and "may or may not have taken effect" not in result.text
             )
-            if cut and done[result.call_id] and result.call_id in own and result.name not in (*ONCE, *LOCAL):
+            if (
+                cut
+                and done[result.call_id]
+                and result.call_id in own
+                and result.name not in (*ONCE, *LOCAL, *MCP_MOODS)
+            ):
                 yield f"{result.name} {result.call_id} is said to be cut short, without a doubt, and took effect"
 
 
@@ -90,7 +96,7 @@ def what_was_approved_is_what_runs(one: Evidence) -> Iterator[str]:
         if edited is not None and step.request.arguments != edited:
             yield f"{step.request.call_id} runs with {step.request.arguments}, not with {edited}"
     for effect in one.effects:
-        if effect.tool in ONCE and effect.attempt > 1:
+        if effect.tool in ONCE - MCP_ONCE and effect.attempt > 1:  # those of MCP attach to what is there
             yield f"{effect.tool} {effect.call_id} took effect in try {effect.attempt}, by itself"
 
 

@@ -30,6 +30,7 @@ from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.lost_tries import LostTries
+from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.streaming import Streaming
@@ -42,6 +43,7 @@ from tests.simulation.activities import Activity
 from tests.simulation.clock import wrong_by
 from tests.simulation.dispatch import QUEUE
 from tests.simulation.history import now
+from tests.simulation.ledger import set_worker
 from tests.simulation.local_activities import HOLDS_SECONDS, run_local
 from tests.simulation.machines import Machine, SimulatedJournal
 from tests.simulation.runs import Run, Task
@@ -77,6 +79,7 @@ class SimulatedWorker:
         """Local activities have time-outs and delays, and hold their workflow task for as long as they take."""
         self.server = server
         self.name = name
+        self._agents = agents
         self.alive = True
         self.draining = False
         self.cached = cached
@@ -101,16 +104,19 @@ class SimulatedWorker:
         self._machine = machine
         self._journal = machine.journal() if machine else Journal(Path("nowhere"), scope={})
         heartbeats = Heartbeats(temporal, self._journal)
+        self._toolsets = toolsets = Toolsets(agents)
         turns = ModelTurns(
             hosted,
             prefixes=self.prefixes,
             heartbeats=heartbeats,
             namespace=client.namespace,
             streaming=Streaming(0.2),
+            toolsets=toolsets,
             contexts=contexts,
             times=times,
         )
         options: dict[str, Any] = {"prefixes": self.prefixes, "heartbeats": heartbeats, "contexts": contexts}
+        options["toolsets"] = toolsets
         calls = ToolCalls(hosted, threads=user_code._threads, times=times, **options)
         self._activities = _ActivityWorker(
             bridge_worker=lambda: self,  # type: ignore[arg-type, return-value]
@@ -149,6 +155,8 @@ class SimulatedWorker:
 
     def start(self) -> None:
         self.server.workers.append(self)
+        if any(agent.mcp_servers for agent in self._agents):
+            self._spawn(self._toolsets.__aenter__())
         self.server.polls(self)
         if self._machine and isinstance(self._journal, SimulatedJournal):
             self._machine.began(self, self._journal)
@@ -167,6 +175,7 @@ class SimulatedWorker:
         if self._machine:
             self._machine.ended(self, killed=killed)
         self.server.workers.remove(self)
+        self.server.drop_mcp(self)
         self.forget_all()
 
     def forget_all(self) -> None:
@@ -229,6 +238,7 @@ class SimulatedWorker:
         """In which it is as late as this machine's clock says."""
         context = copy_context()
         context.run(wrong_by.set, self._wrong_by)
+        context.run(set_worker, self)
         return context
 
     async def _workflow_task(self, run: Run, task: Task, events: list[HistoryEvent]) -> None:

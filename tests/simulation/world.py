@@ -20,6 +20,7 @@ from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.providers import background
+from everturn.tools.mcp import transports
 from tests.simulation import (
     aimed_situations,
     cast,
@@ -36,6 +37,7 @@ from tests.simulation.dispatch import QUEUE
 from tests.simulation.index import Index
 from tests.simulation.ledger import Ledger
 from tests.simulation.machines import Machine
+from tests.simulation.mcp_servers import McpServers
 from tests.simulation.model import SimulatedModel
 from tests.simulation.people import Character, Person
 from tests.simulation.sealing import converter
@@ -78,6 +80,7 @@ GROUPS = (
     aimed_situations.AIMED,
     machine_situations.LOCALS,
     machine_situations.JOURNALS,
+    newest_situations.MCP,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -166,6 +169,10 @@ class Draw:
     """All workers are on one machine, and have journals there."""
     outages: float = 0.0
     """How often the server can't be reached by anybody: so many times in a minute."""
+    mcp_trouble: float = 0.0
+    """How often something goes wrong with a request to an MCP server."""
+    mcp_changes: float = 0.0
+    """How often an MCP server goes away, or changes its list: so many times in a minute."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -305,6 +312,9 @@ class World:
         self.people.earlier = draw.earlier
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.machine = Machine(self.server) if draw.machine else None
+        self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes)
+        self.server.drop_mcp = self.mcp.drop
+        self.checks.mcp_calls = self.mcp.calls
         self.outcomes: dict[str, str] = {}
         self._names = 0
 
@@ -315,17 +325,20 @@ class World:
         with (
             patch.object(model_turns, "ask", self.model),
             patch.object(background, "cancel", self.model.cancel),
+            patch.object(transports, "streams", self.mcp.streams),
         ):
             for _ in range(self.draw.workers):
                 self._new_worker()
             faults = self.loop.create_task(self._faults()) if self.draw.kills else None
             life = self.loop.create_task(self._conversations())
+            plugs = self.loop.create_task(self.mcp.live())
             try:
                 await asyncio.wait({life, self.server.broken}, return_when=asyncio.FIRST_COMPLETED)
                 if not self.server.violations:
                     await life
             finally:
                 life.cancel()
+                plugs.cancel()
                 if faults:
                     faults.cancel()
 
@@ -335,6 +348,7 @@ class World:
             worker.forget_all()
         if self.machine:
             self.machine.end()
+        self.mcp.forget()
 
     async def _conversations(self) -> None:
         draw, name = self.draw, f"talk-{self.draw.seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from everturn import Image, McpServer, McpTool, Text
 from everturn.errors import ToolFailed
 from everturn.payloads import PersonsAnswer
 from everturn.tools.asking import MAX_LEFT_BYTES, AsksPerson
+from everturn.tools.mcp.connections import Running, ServerConnection
 from everturn.tools.mcp.listing import known_as, tools_of
 from everturn.tools.mcp.questions import MAX_QUESTIONS, Answers, AsksTooMuch, DoesNotFit, Elicitation
 from everturn.tools.mcp.results import parts_of
@@ -204,3 +206,19 @@ def test_what_an_answer_leaves_out_has_the_forms_default() -> None:
     asked = Elicitation("Who?", form)
     assert asked.content("{}") == {"name": "Ann"}
     assert asked.content('{"name": "Bo", "age": 3}') == {"name": "Bo", "age": 3}
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "given-up"])
+async def test_a_question_is_asked_of_the_only_call_that_may_have_asked_it(*, answered: bool) -> None:
+    """The protocol of before 2026 does not say whose it is: that of a call that timed out is not the other one's."""
+    connection = ServerConnection(server(), on_change=lambda: None)
+    one, other = Running(), Running()
+    connection._running = {one: None, other: None}
+    asked = asyncio.create_task(connection._only_one())
+    await asyncio.sleep(0)
+    one.answered = answered
+    del connection._running[one]
+    async with connection._fewer:
+        connection._fewer.notify_all()
+    assert await asked is (other if answered else None)
+    await connection.close()

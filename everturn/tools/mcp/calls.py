@@ -66,6 +66,7 @@ class ServerCall:
         self._context = context
         self._memory = memory
         self._begun_anew = False
+        self._once = tool.effect == "once" or memory.once
 
     async def result(self, arguments: dict[str, Any]) -> list[Text | Image | Document]:
         """Raises AsksPerson, Retry, OutcomeUnknown and ToolFailed."""
@@ -98,7 +99,7 @@ class ServerCall:
 
         if self._tool.tasks != "never":
             await self._keep()
-        failed, most = 0, CONNECT_TRIES if self._tool.effect == "once" else 1
+        failed, most = 0, CONNECT_TRIES if self._once else 1
         while True:
             connection = self._connections.to(self._server)
             try:
@@ -120,7 +121,10 @@ class ServerCall:
 
     def _unreachable(self, why: str) -> Exception:
         text = f"{self._server.label} can't be reached: {why}."
-        return ToolFailed(f"{text} The call was not made.") if self._tool.effect == "once" else Retry(text)
+        if not self._once:
+            return Retry(text)
+        again = " again. It may have run before" if self._memory.again else ""
+        return ToolFailed(f"{text} The call was not made{again}.")
 
     async def _request(self, connection: ServerConnection, arguments: dict[str, Any], answers: Answers) -> Any:
         from mcp import types
@@ -166,6 +170,7 @@ class ServerCall:
         try:
             await asyncio.wait({sending, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if asked.is_set():
+                call.answered = True
                 raise answers.asks()
             return await sending
         finally:
@@ -227,11 +232,11 @@ class ServerCall:
 
     def _lost(self, why: str) -> Exception:
         text = f"{self._server.label} lost its connection in the middle of the call: {why}."
-        return OutcomeUnknown(text) if self._tool.effect == "once" else Retry(text)
+        return OutcomeUnknown(text) if self._once else Retry(text)
 
     def _check_not_sent(self, why: str) -> None:
         """Raises OutcomeUnknown for a run-once call that an earlier try has sent."""
-        if self._tool.effect == "once":
+        if self._once:
             raise OutcomeUnknown(f"{self._server.label} may have run the call: {why}.")
 
     # ------------------------------------------------------------ tasks

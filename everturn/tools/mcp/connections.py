@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 LISTEN_AGAIN_SECONDS = 30.0
+
+LATE_QUESTION_SECONDS = 5.0
+"""How long after a call was given up its question may come: the server may have sent it before it knew."""
 
 CLOSE_SECONDS = 8.0
 """How long a server may take to go: the SDK closes its input, then asks it to end, then kills it."""
@@ -39,6 +43,8 @@ class Running:
     """One call that is under way on a connection."""
 
     def __init__(self) -> None:
+        self.answered = False
+        """The server has said what it came to, or its question has reached it: it asks nothing more."""
         self.elicits: Callable[[types.ElicitRequestParams], types.ElicitResult | types.ErrorData] | None = None
 
 
@@ -54,6 +60,8 @@ class ServerConnection:
         self._opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._running: dict[Running, None] = {}
+        self._given_up: dict[Running, float] = {}
+        """Calls that ended without an answer, and when: what they ask may still be on its way."""
         self._waiting = 0
         """How many questions may belong to more than one call."""
         self._fewer = asyncio.Condition()
@@ -83,6 +91,7 @@ class ServerConnection:
             await asyncio.wait({sending, self._owner}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 raise ConnectionLost(self._why or "it was closed")
+            call.answered = True
             return sending.result()
         finally:
             if not sending.done():
@@ -90,6 +99,9 @@ class ServerConnection:
                 with suppress(asyncio.CancelledError, Exception):
                     await sending
             del self._running[call]
+            if not call.answered:
+                self._forget_given_up()
+                self._given_up[call] = time.monotonic()
             async with self._fewer:
                 self._fewer.notify_all()
 
@@ -176,20 +188,32 @@ class ServerConnection:
         if call is None or call.elicits is None:
             return types.ErrorData(
                 code=types.INVALID_REQUEST,
-                message="Two calls ask a question at the same time, and the server doesn't say "
-                "which question belongs to which call.",
+                message="The server doesn't say which call asks this question, and more than one may have asked it.",
             )
         return call.elicits(params)
 
     async def _only_one(self) -> Running | None:
-        """The call that asks. Waits until the others have ended: the one that asks can't end without its answer."""
+        """The call that asks; None if that can't be told. Waits until the server has answered the others: the one that
+        asks can't be answered before. If one was given up, such as by its time-out, it may be the one that asked."""
+        self._forget_given_up()
+        asking = [*self._running, *self._given_up]
+        left: list[Running] = []
+
+        def clear() -> bool:
+            left[:] = [one for one in asking if not one.answered]
+            return len(left) <= self._waiting or any(one not in self._running for one in left)
+
         self._waiting += 1
         try:
             async with self._fewer:
-                await self._fewer.wait_for(lambda: len(self._running) <= self._waiting)
-                return next(iter(self._running)) if len(self._running) == 1 else None
+                await self._fewer.wait_for(clear)
         finally:
             self._waiting -= 1
+        return left[0] if len(left) == 1 and left[0] in self._running else None
+
+    def _forget_given_up(self) -> None:
+        now = time.monotonic()
+        self._given_up = {call: at for call, at in self._given_up.items() if now < at + LATE_QUESTION_SECONDS}
 
 
 class ServerConnections:

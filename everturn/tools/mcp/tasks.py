@@ -35,6 +35,14 @@ class Memory(Protocol):
     """What one try of a call keeps for the next, even if the worker is killed in between."""
 
     @property
+    def once(self) -> bool:
+        """The call was planned to run once, whatever the server's list says by now."""
+
+    @property
+    def again(self) -> bool:
+        """A person said to run it, though it may have run before."""
+
+    @property
     def task(self) -> str | None:
         """The id of the task that the call has become."""
 
