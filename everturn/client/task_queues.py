@@ -23,7 +23,7 @@ from everturn.roles import ROLES, Role, own_queue
 
 ACTIVITIES: Final = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 
-NO_LIMITS: Final = "Limits of task queues need Temporal server 1.29 or later, or Temporal Cloud."
+NO_LIMITS: Final = "Limits of task queues need a newer Temporal server: one that has UpdateTaskQueueConfig (1.32 does)."
 
 
 @dataclass(frozen=True, kw_only=True)
