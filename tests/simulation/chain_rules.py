@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from everturn import names
 from everturn.activities.compaction import ASK
+from everturn.carryover import Packed
 from everturn.events import ApprovalRequested
 from everturn.history import steps
 from everturn.sizes import size_of
@@ -137,6 +138,9 @@ def what_is_handed_on_is_little(one: Evidence) -> Iterator[str]:
                 size = size_of(carry.unseen) + size_of(carry.told)
                 if size > most and not carry.open:
                     yield f"run {run.id} was handed {size} bytes that no model has seen"
+                packed = len(carry.earlier.data) if isinstance(carry.earlier, Packed) else 0
+                if packed > getattr(*CONSTANTS["packed_bytes"]):
+                    yield f"run {run.id} was handed the messages of earlier runs, in {packed} bytes"
 
 
 def policies_are_asked_about_people(one: Evidence) -> Iterator[str]:
