@@ -138,6 +138,14 @@ def stuck() -> Iterator[Callable[[], Any]]:
     released.set()
 
 
+@pytest.fixture
+def go_on() -> Iterator[threading.Event]:
+    """Model streams wait for it in their middle."""
+    held = threading.Event()
+    yield held
+    held.set()
+
+
 @pytest.fixture(params=[pytest.param(1000, id="cached", marks=pytest.mark.long), pytest.param(0, id="replaying")])
 def cached_conversations(request: pytest.FixtureRequest) -> int:
     """With 0, a worker keeps no conversation in memory: every workflow task replays the history. A test that does not

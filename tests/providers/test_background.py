@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -27,13 +26,6 @@ def quick(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     bounds(broken_seconds=0.01, poll_seconds=0.01)
-
-
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    held = threading.Event()
-    yield held
-    held.set()
 
 
 @dataclass

@@ -23,19 +23,26 @@ BUSY_SECONDS = 1.2
 """Longer than what is sent meanwhile takes; shorter than the time-out of a workflow task."""
 
 
+def pause_after(waited: float) -> float:
+    """Seconds until a condition is looked at again: seldom if it takes long. A look is often a query, and each query
+    makes a worker without a cache replay the whole conversation."""
+    return min(max(0.02, waited / 5), 0.25)
+
+
 async def eventually(
     condition: Callable[[], Any | Awaitable[Any]], *, seconds: float = WAIT_SECONDS, what: str = ""
 ) -> Any:
     """The condition's value as soon as it is true; fails where it does not become so in time."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         value = condition()
         if inspect.isawaitable(value):
             value = await value
         if value:
             return value
-        assert time.monotonic() < deadline, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
-        await asyncio.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
+        await asyncio.sleep(pause_after(waited))
 
 
 async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
@@ -98,8 +105,9 @@ def busy_in(
 
 def until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS) -> Any:
     """The same, for tests without an event loop."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not so within {seconds} s: {inspect.getsource(condition)}"
-        time.sleep(0.05)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not so within {seconds} s: {inspect.getsource(condition)}"
+        time.sleep(pause_after(waited))
     return value

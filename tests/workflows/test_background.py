@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -47,13 +46,6 @@ def agent_at(address: str, **options: object) -> Agent:
 def key(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     bounds(broken_seconds=0.01)
-
-
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    held = threading.Event()
-    yield held
-    held.set()
 
 
 async def test_a_worker_that_is_killed_in_the_middle_leaves_a_response_that_the_next_one_picks_up(

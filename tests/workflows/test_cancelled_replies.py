@@ -84,14 +84,6 @@ async def killed_in_its_middle(
     yield conversation
 
 
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    """Model streams wait for it in their middle."""
-    held = threading.Event()
-    yield held
-    held.set()
-
-
 async def test_what_was_seen_stays_and_goes_to_the_model_with_the_next_turn(
     client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -38,13 +38,6 @@ Scripted = Callable[..., ScriptedModel]
 @pytest.fixture(autouse=True)
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVERTURN_LIVE", "http")
-
-
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    held = threading.Event()
-    yield held
-    held.set()
 
 
 async def turn_of(client: Client, conversation_id: str) -> tuple[TurnKey, LiveAt]:

@@ -51,13 +51,6 @@ def live(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         yield request.param
 
 
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    held = threading.Event()
-    yield held
-    held.set()
-
-
 async def test_text_comes_while_it_is_written_and_no_heartbeat_carries_it(
     client: Client, scripted: Scripted, live: str, go_on: threading.Event
 ) -> None:

@@ -35,13 +35,6 @@ def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServ
         yield server
 
 
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    held = threading.Event()
-    yield held
-    held.set()
-
-
 async def test_without_redis_the_text_comes_with_heartbeats_and_with_it_again_beside_them(
     client: Client,
     scripted: Scripted,

@@ -37,12 +37,6 @@ Scripted = Callable[..., ScriptedModel]
 LIVE = {"text_delta", "thinking_delta", "tool_progress", "turn_retried", "turn_limited"}
 
 
-@pytest.fixture
-def go_on() -> threading.Event:
-    """Model streams wait for it in their middle."""
-    return threading.Event()
-
-
 async def told(events: AsyncIterator[Event]) -> list[Event]:
     async with asyncio.timeout(WAIT_SECONDS):
         return [event async for event in events]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -19,13 +19,6 @@ from tests.support.half_told import HALF, half_told, until_told
 from tests.support.waiting import WAIT_SECONDS, eventually, reaches
 
 Scripted = Callable[..., ScriptedModel]
-
-
-@pytest.fixture
-def go_on() -> Iterator[threading.Event]:
-    held = threading.Event()
-    yield held
-    held.set()
 
 
 class Slow:
