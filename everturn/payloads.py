@@ -364,6 +364,9 @@ class ToolRequest(Labelled):
     """By its plan, its effect is `once`. An MCP server's list may say something else by now."""
     answer: PersonsAnswer | None = None
     """The answer to the tool's last question."""
+    left: dict[str, JsonValue] = Field(default_factory=dict)
+    """What an activity of this call, which was handed back, had left for its next try: that its MCP server has it, and
+    the id of the task that it is there."""
     trace: TraceContext | None = None
     """The parent of its span; None if there is to be none."""
     tool: str = ""

@@ -18,6 +18,7 @@ from everturn import names
 from everturn.activities import patience
 from everturn.activities.agent_store import AgentStore, HostedAgents, StoreFailed
 from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.mcp_memory import left_so_far
 from everturn.agent import Agent
 from everturn.errors import ConfigError
 from everturn.logs import get_logger
@@ -136,7 +137,7 @@ def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> A
         say("activity.handed_back", activity=info.activity_type, **facts)
     return ApplicationError(
         cause,
-        {"cure": cure},
+        {"cure": cure, "left": left_so_far() or None},
         type=names.NOT_HOSTED,
         non_retryable=not again,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
+from typing import Any
 
 from temporalio import activity
 
@@ -17,6 +19,17 @@ _planned: ContextVar[tuple[bool, bool]] = ContextVar("planned", default=(False, 
 def set_planned(*, once: bool, again: bool) -> None:
     """What the call's request says, for the rest of this activity."""
     _planned.set((once, again))
+
+
+def take_left(before: Mapping[str, Any]) -> None:
+    """What an earlier activity of the call left, unless a try of this one has left something since."""
+    for name in before.keys() & {TASK, SENT}:
+        left().setdefault(name, before[name])
+
+
+def left_so_far() -> dict[str, Any]:
+    """For the next activity of the call, if this one is handed back."""
+    return {name: value for name, value in left().items() if name in (TASK, SENT)}
 
 
 class ThisTry:

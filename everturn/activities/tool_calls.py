@@ -20,7 +20,7 @@ from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
 from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
-from everturn.activities.mcp_memory import set_planned
+from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
@@ -144,6 +144,7 @@ class ToolCalls:
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
         if not await self._heartbeats.still_ours():
             raise ApplicationError("This try came too late: another worker has the call.", type=names.TOO_LATE)
+        take_left(request.left)
         started = time.monotonic()
         try:
             agent, tool = await self._tool(name, request)

@@ -34,6 +34,22 @@ def handed_back_for(seconds: float | None, request: Q) -> Q:
     return request if seconds is None else request.model_copy(update={"hand_back_for": seconds})
 
 
+def with_what_is_left(request: ToolRequest, begin: Callable[[ToolRequest], Awaitable[R]]) -> Schedule[R]:
+    """Begins the call's activity. After one was handed back, the next one gets what its tries had left: a worker may
+    have been lost in the middle of the call before one that lacks its tool had it."""
+
+    async def start(seconds: float | None) -> R:
+        nonlocal request
+        try:
+            return await begin(handed_back_for(seconds, request))
+        except ActivityError as error:
+            if tool_results.not_hosted(error) and (left := tool_results.left_by(error)):
+                request = request.model_copy(update={"left": left})
+            raise
+
+    return start
+
+
 class AwaitedWorker:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._awaited: dict[str, tuple[str, str | None]] = {}

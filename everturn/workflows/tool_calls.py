@@ -30,7 +30,7 @@ from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_calls import ActivityCalls
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for
+from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for, with_what_is_left
 from everturn.workflows.cancellation import stop_if_cancelled, together
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_budget import HistoryBudget
@@ -336,10 +336,7 @@ class OpenCalls:
             room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
-
-            def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
-                return self._started(call, handed_back_for(hand_back_for, request), plan)
-
+            start = with_what_is_left(request, lambda asked: self._started(call, asked, plan))
             with self._budget.promised(call.call_id, room):
                 return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.retried)
 
