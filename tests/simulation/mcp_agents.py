@@ -32,14 +32,18 @@ SERVERS = (
 
 MCP_TOOLS = tuple(f"{server}_{tool}" for server in (STAND, PRESS) for tool in HINTS)
 MCP_ONCE = {f"{server}_{tool}" for server in (STAND, PRESS) for tool in ("sell", "burn", "ask", "build")}
+MCP_FOLLOWED = {f"{STAND}_build", *(f"{PRESS}_{tool}" for tool in ("sell", "burn", "ask", "build"))}
+"""Of those that run once, the ones that their server may make tasks of: a try may end before it has sent the call."""
+MCP_ASKS = (f"{STAND}_ask", f"{PRESS}_ask", f"{PRESS}_build")
 MCP_MOODS = (f"{STAND}_mood", f"{PRESS}_mood")
 """They are planned to run once, now and then."""
 MCP_APPROVED = {f"{server}_burn" for server in (STAND, PRESS)}
 
 _ERRORS = (
     r"^(stand|press) (can't be reached|refused the call|lost its connection|gave an answer that is not MCP)",
-    r"(stand|press)_\w+ (did not (run|finish)|could not be run again)",
-    r"may have run the call|can't be done|^There is no tool|^The tool \w+ is no longer available",
+    r"^(stand|press)_\w+ (did not (run|finish)|could not be run again)",
+    r"^The outcome of this call is unknown: (stand|press) may have run the call",
+    r"can't be done|^There is no tool|^The tool \w+ is no longer available",
 )
 MCP_ERRORS = dict.fromkeys(MCP_TOOLS, "|".join(_ERRORS))
 """What a model may be told in place of a result: whoever it was, and why."""

@@ -47,6 +47,21 @@ def what_is_planned_to_run_once_does(one: Evidence) -> Iterator[str]:
                     yield f"{planned.call_id} took effect {times} times, and {most} times were allowed"
 
 
+def what_runs_once_is_sent_in_one_try(one: Evidence) -> Iterator[str]:
+    """Its server has it from then on: the next try follows the task that it has become, or is in doubt."""
+    once, sent = planned_once(one), dict[tuple[str, tuple[str, str]], int]()
+    for called in one.mcp_calls:
+        first = sent.setdefault((called.call_id, called.activity), called.attempt)
+        if called.call_id in once and called.attempt != first:
+            yield f"{called.tool} {called.call_id} was sent in try {first}, and again in try {called.attempt}"
+
+
+def planned_once(one: Evidence) -> set[str]:
+    """The calls that were planned so, whatever their servers say of them before and after."""
+    plans = (planned for step in one.steps if isinstance(step, steps.TurnCompleted) for planned in step.reply.plan)
+    return {planned.call_id for planned in plans if isinstance(planned, RunTool) and planned.effect == "once"}
+
+
 def what_was_not_made_was_not(one: Evidence) -> Iterator[str]:
     """A result that says so is true."""
     done = {effect.call_id for effect in one.effects}
@@ -89,6 +104,7 @@ MCP_RULES = (
     no_tool_is_called_blindly,
     a_call_keeps_its_key,
     what_is_planned_to_run_once_does,
+    what_runs_once_is_sent_in_one_try,
     what_was_not_made_was_not,
     a_person_is_asked_once,
 )

@@ -78,6 +78,9 @@ class Called:
     at: float
     listed: bool
     """The tool is on one of the last lists that its worker was given."""
+    activity: tuple[str, str]
+    """Its run's id, and its own."""
+    attempt: int
 
 
 @dataclass
@@ -250,7 +253,8 @@ class SimulatedMcp:
         self._refuse(chance)
         listed = any(name in one for one in self._given.get(line.worker, ()))
         key = params["_meta"][IDEMPOTENCY_KEY]
-        self.world.calls.append(Called(told["conversation_id"], told["call_id"], name, key, self.now, listed))
+        whose, tried = (told["conversation_id"], told["call_id"]), (tuple(told["activity"]), told["attempt"])
+        self.world.calls.append(Called(*whose, name, key, self.now, listed, *tried))
         self.world.temporal.count("MCP calls")
         self.world.temporal.ledger.begun.add((told["conversation_id"], told["call_id"]))
         if name == "ask":

@@ -101,7 +101,7 @@ MCP: dict[str, Situation] = {
         habits=_TALK,
     ),
     "MCP lists that change": Situation(
-        {**_SERVERS, "mcp_changes": (8.0, 20.0), "kills": (0.0, 0.0, 2.0), "forks": (0, 1)},
+        {**_SERVERS, "mcp_trouble": (0.1, 0.4), "mcp_changes": (8.0, 20.0), "kills": (0.0, 0.0, 2.0), "forks": (0, 1)},
         tools=tuple(name for name in MCP_TOOLS if name.endswith(("odd", "mood", "sell", "put"))),
         failures=("unavailable",),
         habits=_TALK,

@@ -9,13 +9,15 @@ from everturn import names
 from everturn.history import steps
 from everturn.records import Outcome
 from tests.simulation.cast import LOCAL, ONCE
-from tests.simulation.mcp_agents import MCP_MOODS, MCP_ONCE
+from tests.simulation.mcp_agents import MCP_FOLLOWED, MCP_MOODS
+from tests.simulation.mcp_rules import planned_once
 from tests.simulation.rules import Evidence
 
 
 def what_was_cut_short_may_have_run(one: Evidence) -> Iterator[str]:
     """The model is told so of a call that took effect. What a once call has done is the question that it waits with."""
     done, own = Counter(effect.call_id for effect in one.effects), one.own_calls
+    moods = planned_once(one)
     for message in one.transcript:
         for result in message.tool_results:
             cut = (
@@ -26,7 +28,8 @@ def what_was_cut_short_may_have_run(one: Evidence) -> Iterator[str]:
                 cut
                 and done[result.call_id]
                 and result.call_id in own
-                and result.name not in (*ONCE, *LOCAL, *MCP_MOODS)
+                and result.name not in (*ONCE, *LOCAL)
+                and not (result.name in MCP_MOODS and result.call_id in moods)
             ):
                 yield f"{result.name} {result.call_id} is said to be cut short, without a doubt, and took effect"
 
@@ -96,7 +99,7 @@ def what_was_approved_is_what_runs(one: Evidence) -> Iterator[str]:
         if edited is not None and step.request.arguments != edited:
             yield f"{step.request.call_id} runs with {step.request.arguments}, not with {edited}"
     for effect in one.effects:
-        if effect.tool in ONCE - MCP_ONCE and effect.attempt > 1:  # those of MCP attach to what is there
+        if effect.tool in ONCE - MCP_FOLLOWED and effect.attempt > 1:
             yield f"{effect.tool} {effect.call_id} took effect in try {effect.attempt}, by itself"
 
 
