@@ -177,7 +177,7 @@ class Conversation(Forks):
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         live = LiveActivities(self._temporal, self.id, lane=self._client.live) if deltas else None
         silence = Silence(self._temporal, self.id)
-        async with aclosing(interleaved(steps, live, silence)) as told:
+        async with aclosing(interleaved(silence.hearing(steps), live, silence)) as told:
             async for run, step, between in told:
                 for event in between:
                     yield event.model_copy(update={"cursor": cursor})

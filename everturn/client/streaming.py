@@ -330,10 +330,10 @@ async def interleaved(
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
     said: asyncio.Task[list[Event]] | None = None
-    turn, first, heard = 0, _FirstOf(), silence.hearing(source)
+    turn, first = 0, _FirstOf()
     try:
         while True:
-            step = step or first.add(asyncio.ensure_future(anext(heard)))
+            step = step or first.add(asyncio.ensure_future(anext(source)))
             unattended = unattended or first.add(asyncio.create_task(silence.unattended()))
             due = live.due if live else None
             if live and look is None and due is not None and due <= live.clock():

@@ -11,6 +11,7 @@ from everturn.records import ToolCall
 from everturn.sizes import size_of
 from everturn.state import State
 from everturn.workflows import continue_as_new, tool_results
+from tests.support.bounds import Bounds
 
 
 @pytest.mark.parametrize(("most", "made", "left"), [(None, 3, None), (7, 0, 7), (7, 2, 5), (7, 7, 0), (7, 9, 0)])
@@ -21,11 +22,9 @@ def test_as_many_calls_are_left_as_were_not_made(most: int | None, made: int, le
 
 
 @pytest.mark.parametrize(("beside", "fits"), [(-1, False), (0, True), (1, True)])
-def test_what_is_larger_than_the_bound_is_not_handed_over(
-    beside: int, fits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_larger_than_the_bound_is_not_handed_over(beside: int, fits: bool, bounds: Bounds) -> None:
     handed = Start(agent="clerk", message="Hello")
-    monkeypatch.setattr(continue_as_new, "MAX_OPEN_BYTES", size_of(handed) + beside)
+    bounds(open_bytes=size_of(handed) + beside)
     assert continue_as_new.may_be_open(handed) is fits
 
 

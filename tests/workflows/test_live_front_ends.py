@@ -73,6 +73,15 @@ async def http(client: Client) -> AsyncIterator[httpx.AsyncClient]:
         inbox.end_streams()
 
 
+async def lines_of(answer: httpx.Response) -> AsyncIterator[str]:
+    """The lines of a stream of events. httpx's own end at U+2028 and others, too, which may be in a line of data."""
+    rest = b""
+    async for piece in answer.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode().rstrip("\r")
+
+
 @dataclass
 class Shown:
     """What a page has been told, while it reads."""
@@ -82,7 +91,7 @@ class Shown:
     async def read(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> None:
         async with http.stream(method, path, json=body) as answer:
             assert answer.status_code == 200, await answer.aread()
-            async for line in answer.aiter_lines():
+            async for line in lines_of(answer):
                 if line == "event: ended":
                     return  # the inbox's stream stays open
                 if line.startswith("data: ") and line != "data: [DONE]":
