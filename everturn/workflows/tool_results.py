@@ -91,7 +91,7 @@ def kind_of(error: ActivityError | Unreadable) -> str:
 
 
 def could_not_run(call: ToolCall, error: ActivityError | Unreadable) -> ToolResult:
-    if kind_of(error) == names.OUTCOME_UNKNOWN:
+    if kind_of(error) in (names.OUTCOME_UNKNOWN, names.TIMED_OUT, names.CUT_SHORT):
         return answered(call, f"The outcome of this call is unknown: {cause_of(error)}")
     doubt = " It may or may not have taken effect." if isinstance(error.__cause__, exceptions.TimeoutError) else ""
     return answered(call, f"The tool could not be run: {cause_of(error)}{doubt and f'.{doubt}'}")

@@ -41,8 +41,8 @@ MCP_APPROVED = {f"{server}_burn" for server in (STAND, PRESS)}
 
 _ERRORS = (
     r"^(stand|press) (can't be reached|refused the call|lost its connection|gave an answer that is not MCP)",
-    r"^(stand|press)_\w+ (did not (run|finish)|could not be run again)",
-    r"^The outcome of this call is unknown: (stand|press) may have run the call",
+    r"^(The outcome of this call is unknown: )?(stand|press)_\w+ (did not (run|finish)|could not be run again)",
+    r"^The outcome of this call is unknown: (stand|press) (may have run the call|lost its connection)",
     r"can't be done|^There is no tool|^The tool \w+ is no longer available",
 )
 MCP_ERRORS = dict.fromkeys(MCP_TOOLS, "|".join(_ERRORS))
