@@ -23,9 +23,11 @@ from starlette.routing import Mount
 
 from everturn import Agent, Client, Conversation, ui
 from everturn.devserver import DevServer
+from everturn.heartbeat_profiles import PROFILES
 from everturn.testing import ScriptedModel, slow
 from everturn.web.app import Inbox
 from tests.support.agents import agent_on, hosting
+from tests.support.live_text import UNHEARD
 from tests.support.pages import serving
 from tests.support.waiting import WAIT_SECONDS, eventually
 from tests.ui.inbox import address_of, everturn_web
@@ -52,6 +54,12 @@ asyncio.run(main())
 @pytest.fixture(autouse=True)
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVERTURN_LIVE", "http")
+
+
+@pytest.fixture
+def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker of this process sends a heartbeat by itself."""
+    monkeypatch.setitem(PROFILES, "thrifty", UNHEARD)
 
 
 @pytest.fixture
@@ -162,6 +170,7 @@ async def heartbeats(conversation: Conversation, client: Client) -> int:
     return len(turn.heartbeat_details.payloads)
 
 
+@pytest.mark.usefixtures("unheard")
 @DOORS
 async def test_a_page_shows_text_while_it_is_written_and_no_heartbeat_carried_it(
     client: Client, scripted: Scripted, http: httpx.AsyncClient, go_on: threading.Event, door: Door, again: Door
@@ -223,6 +232,7 @@ async def test_a_page_sees_all_of_the_text_once_though_the_worker_that_wrote_it_
     assert shown.retried == (door is inbox)
 
 
+@pytest.mark.usefixtures("unheard")
 async def test_everturn_web_as_a_process_of_its_own_shows_it_too(
     server: DevServer, client: Client, scripted: Scripted, go_on: threading.Event
 ) -> None:

@@ -16,10 +16,11 @@ from redis import Redis
 
 from everturn import Client, events
 from everturn.devserver import DevServer
+from everturn.heartbeat_profiles import PROFILES
 from everturn.streamed import Streamed, whole
 from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting
-from tests.support.live_text import STORY, text_until
+from tests.support.live_text import STORY, UNHEARD, text_until
 from tests.support.redis_server import RedisServer, needs_redis
 
 Scripted = Callable[..., ScriptedModel]
@@ -51,6 +52,13 @@ def live(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         yield request.param
 
 
+@pytest.fixture
+def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker of this process sends a heartbeat by itself."""
+    monkeypatch.setitem(PROFILES, "thrifty", UNHEARD)
+
+
+@pytest.mark.usefixtures("unheard")
 async def test_text_comes_while_it_is_written_and_no_heartbeat_carries_it(
     client: Client, scripted: Scripted, live: str, go_on: threading.Event
 ) -> None:
