@@ -217,6 +217,7 @@ def test_the_command_sets_shows_and_takes_away(shell: Shell, model: Callable[[An
         try:
             said = shell.run("budget", name, "--tokens-per-day", "1000", "--conversations", "2", "--lease-minutes", "5")
             assert "1,000" in said.stdout, said.stderr
+            until(lambda: shell.run("doctor").returncode == 0)  # the worker polls
             assert shell.run("run", "Hi", "--agent", "desk", "--tenant", name).returncode == 0
             found = shell.json("budget", name, "--usd-per-day", "2.5", "--conversations", "0")
             assert found["turns"] == 1
