@@ -11,7 +11,7 @@ from tests.simulation.mutants.patch import all_patches
 
 SOME = (
     "one-cancelled-call-cuts-short-its-siblings-whose-results-are-there",
-    "closed-twice-it-opens-again",
+    "reply-hangs-after-a-cancelled-turn",
 )
 WORLDS = 300
 """The seed that is known finds it at once; if worlds have changed since, another one does."""
