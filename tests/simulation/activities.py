@@ -26,6 +26,9 @@ NEXT = {
     TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE: "activity ScheduleToClose timeout",
 }
 
+CUT = ("activity_task_canceled", "activity_task_timed_out")
+"""How an activity that was cancelled ends without a result."""
+
 
 @dataclass(eq=False)
 class Activity:
@@ -181,6 +184,11 @@ class Activity:
     def _close(self, name: str, **values: Any) -> None:
         """Writes the end, and before that its start, which no try has written."""
         ran = self.worker is not None or self.attempt > 1
+        # A whole reply that comes all the same counts: what an earlier try had said is withdrawn.
+        brings = values.get("result", Payloads()).SerializeToString()
+        cut = name in CUT or (name == "activity_task_completed" and b'"cut_short":true' in brings)
+        if self.cancel_requested and self.worker and cut:
+            self.server.was_seen(self.run, self.name, self.details)
         self.forget()
         self.run.activities.pop(self.scheduled.event_id, None)
         scheduled, identity = self.scheduled.event_id, self.worker.name if self.worker else ""

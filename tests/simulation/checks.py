@@ -28,6 +28,7 @@ from tests.simulation.chain_rules import (
     what_activities_brought_is_told,
 )
 from tests.simulation.clock import EPOCH
+from tests.simulation.cut_rules import CUT_RULES, what_was_told_live_is_replied
 from tests.simulation.event_rules import EVENT_RULES, Returning, commands_are_told_by_name
 from tests.simulation.hook_rules import HOOK_RULES
 from tests.simulation.instances import at_once
@@ -63,7 +64,7 @@ LAST_MESSAGES = 3
 LONGEST_LOCAL_SECONDS = 60.0
 """A workflow's clock goes on by what its local tools take; its history has only when its tasks began."""
 
-ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES, *TURN_RULES, *LOCAL_RULES, *MCP_RULES)
+ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES, *TURN_RULES, *LOCAL_RULES, *MCP_RULES, *CUT_RULES)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
 
@@ -182,7 +183,7 @@ class Checks:
         broke = True
         while broke:
             since = next((one.cursor for one in reversed(seen) if not _is_live(one)), None)
-            broke = False
+            broke, before = False, len(seen)
             try:
                 async with aclosing(conversation.events(since=since, deltas=deltas)) as events:
                     async for event in events:
@@ -192,6 +193,8 @@ class Checks:
             except Unreachable:  # they come back
                 broke = True
                 await asyncio.sleep(1.0)
+            for what in () if self.was_reset else what_was_told_live_is_replied(seen[before:]):
+                self.server.wrong(f"{conversation.id}: {what}")
 
     async def read(self, conversation: Conversation, chance: random.Random) -> None:
         """Reads a conversation that is over, with all that its readers have."""
@@ -296,6 +299,7 @@ class Checks:
             told=people.of(conversation_id),
             deploys=self.deploys,
             events=self.events[conversation_id],
+            seen=self.server.seen.get(conversation_id, ()),
             begun=frozenset(call_id for known, call_id in self.ledger.begun if known == conversation_id),
             labelled=people.labelled,
             sealed=self.sealed,

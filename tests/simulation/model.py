@@ -17,6 +17,7 @@ from tests.simulation.cast import HANDING
 from tests.simulation.chance import Chances
 from tests.simulation.mcp_agents import MCP_TOOLS
 from tests.simulation.near_tools import LINGERS
+from tests.simulation.words import words_of
 
 FAILURES: dict[str, Callable[[], Exception]] = {
     "rate": lambda: errors.RateLimited("429", status=429, retry_after=3.0),
@@ -59,6 +60,8 @@ class SimulatedModel:
     """Those that it asks for; empty: any."""
     failures: tuple[str, ...] = tuple(FAILURES)
     """The ways in which it fails."""
+    words: float = 0.0
+    """Seconds that it takes for a word, at the most. Then it says a lot, and breaks off now and then; 0: all at once."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
     _responses: dict[str, Reply] = field(default_factory=dict)
@@ -81,10 +84,21 @@ class SimulatedModel:
             on_start(lambda: Usage(input_tokens=reply.usage.input_tokens))
         if on_delta:
             for part in reply.message.parts:
-                if isinstance(part, Text | Thinking):
+                if self.words and isinstance(part, Text):
+                    await self._say(part.text, on_delta, chance)
+                elif isinstance(part, Text | Thinking):
                     on_delta(Delta("text" if isinstance(part, Text) else "thinking", part.text))
                     await asyncio.sleep(0.3)
         return reply
+
+    async def _say(self, text: str, on_delta: Any, chance: random.Random) -> None:
+        seconds, breaks = chance.uniform(0.0, self.words), chance.random() < self.trouble
+        words = text.split(" ")
+        for place, word in enumerate(words):
+            on_delta(Delta("text", f" {word}" if place else word))
+            await asyncio.sleep(seconds)
+            if breaks and place > len(words) // 2:
+                raise FAILURES[chance.choice(self.failures)]()
 
     async def _in_background(self, request: Request, kept: Any, worker: Any) -> Reply:
         """The provider works on it by itself: whoever knows its id waits for it."""
@@ -112,11 +126,15 @@ class SimulatedModel:
         usage = Usage(input_tokens=10 * len(request.messages), output_tokens=5)
         if request.conclude or not wants:
             text = chance.choice((f"said {number}", f"{number}", "", "long " * 300))
+            if self.words:
+                text = words_of(number)
             stop = chance.choice(("end", "end", "end", "end", "length", "paused")) if not request.conclude else "end"
             message = Message(role="assistant", parts=(Text(text=text),) if text else ())
             return Reply(message=message, stop=stop, usage=usage, model=request.model.name)  # type: ignore[arg-type]
         calls = tuple(self._call(chance, number, place) for place in range(chance.choice((1, 1, 1, 2, 3, 5))))
         said = (Text(text=f"so I call {number}"),) if chance.random() < 0.3 else ()
+        if self.words:
+            said = (Text(text=words_of(number)),)
         message = Message(role="assistant", parts=(*said, *calls))
         return Reply(message=message, stop="tool_calls", usage=usage, model=request.model.name)
 

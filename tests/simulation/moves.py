@@ -121,6 +121,12 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
                 at_once(person.server, conversation.id, (names.CLOSE, {}))
         case "cancel_turn":
             await person._try(conversation, conversation.cancel_turn)
+        case "cancel by signal":
+            at_once(person.server, conversation.id, (names.CANCEL_TURN, {}))
+        case "cancel and go on":
+            at_once(person.server, conversation.id, (names.CANCEL_TURN, {}))
+            await asyncio.sleep(person.chance.choice((0.0, 0.2, 1.0)))
+            await _while_it_ends(person, conversation, agent, keep_open)
         case "cancel both":
             told.ended = True
             both: Sequence[Sent] = ((names.CANCEL_TURN, {}), (CANCEL, {}))
@@ -151,6 +157,20 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
             pass
         case _:
             raise AssertionError(f"nobody knows how to {what}")
+
+
+async def _while_it_ends(person: Person, conversation: Conversation, agent: str, keep_open: timedelta | None) -> None:
+    """What comes while a cancelled turn has not ended yet."""
+    match person.chance.choice(("pause", "say", "say", "close", "cancel_turn")):
+        case "pause":
+            at_once(person.server, conversation.id, (names.PAUSE, {}))
+        case "say":
+            await person.say(agent, conversation.id, keep_open=keep_open)
+        case "close":
+            person.of(conversation.id).ended = True
+            at_once(person.server, conversation.id, (names.CLOSE, {}))
+        case _:
+            await person._try(conversation, conversation.cancel_turn)
 
 
 async def _say_again(person: Person, conversation: Conversation, agent: str, keep_open: timedelta | None) -> None:

@@ -63,6 +63,8 @@ class Evidence:
     """It was started for a tenant, and with metadata."""
     sealed: bool = False
     """What is in its history is encrypted."""
+    seen: Sequence[Sequence[str]] = ()
+    """The words of each turn that was cancelled, as far as the server knew them by its end."""
     mcp_calls: Sequence[Called] = ()
     """What MCP servers have taken up for it."""
 

@@ -13,9 +13,11 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn import names
 from tests.simulation.chance import Chances
 from tests.simulation.dispatch import QUEUE, TASK_SECONDS, Dispatch, fail
 from tests.simulation.runs import Run, Update
+from tests.simulation.words import beaten
 
 
 class Server(Dispatch):
@@ -25,6 +27,8 @@ class Server(Dispatch):
         """Seconds for which it keeps what is over; 0: for ever."""
         self.runs: dict[str, Run] = {}
         self.latest: dict[str, str] = {}
+        self.seen: dict[str, list[list[str]]] = {}
+        """By conversation: the words of each model turn that was cancelled, as far as its heartbeats had them."""
 
     # ------------------------------------------------------------ runs
 
@@ -33,6 +37,12 @@ class Server(Dispatch):
         if run is None or run.deleted or run.workflow_id != workflow_id:
             raise RPCError(f"workflow not found for ID: {workflow_id}", RPCStatusCode.NOT_FOUND, b"")
         return run
+
+    def was_seen(self, run: Run, activity: str, details: Payloads) -> None:
+        """A worker ran this activity when it was cancelled, and had said so much."""
+        if activity == names.CALL_MODEL and not run.closed and (words := beaten(details)):
+            self.count("turns cut short")
+            self.seen.setdefault(run.workflow_id, []).append(words)
 
     def moment(self, workflow_id: str) -> tuple[str, int]:
         """As long as this is the same, nothing has happened in it."""

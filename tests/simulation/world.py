@@ -81,6 +81,7 @@ GROUPS = (
     machine_situations.LOCALS,
     machine_situations.JOURNALS,
     newest_situations.MCP,
+    newest_situations.CUT_SHORT,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -169,6 +170,8 @@ class Draw:
     """All workers are on one machine, and have journals there."""
     outages: float = 0.0
     """How often the server can't be reached by anybody: so many times in a minute."""
+    words: float = 0.0
+    """Seconds that the model takes for a word, at the most; 0: it says all at once."""
     mcp_trouble: float = 0.0
     """How often something goes wrong with a request to an MCP server."""
     mcp_changes: float = 0.0
@@ -289,6 +292,7 @@ class World:
         self.ledger = self.server.ledger = Ledger()
         about = ALL_SITUATIONS.get(draw.situation, situations.Situation())
         self.model = SimulatedModel(self._chances("model"), draw.trouble, draw.calls, draw.turns, about.tools)
+        self.model.words = draw.words
         self.model.failures = about.failures or self.model.failures
         self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
         self.checks.sealed, self.checks.number = draw.sealed, draw.seed
