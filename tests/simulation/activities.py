@@ -12,6 +12,7 @@ from temporalio.api.failure.v1 import Failure, TimeoutFailureInfo
 from temporalio.api.history.v1 import HistoryEvent
 
 from tests.simulation.history import attributes
+from tests.simulation.words import beaten
 
 if TYPE_CHECKING:
     from random import Random
@@ -43,6 +44,8 @@ class Activity:
     started_at: float = 0.0
     details: Payloads = field(default_factory=Payloads)
     """Of the last heartbeat, of this try or of one before."""
+    words: list[str] = field(default_factory=list)
+    """What its heartbeats have said of its text: those of this try, or what the try before has left."""
     beaten_at: float = 0.0
     last_failure: Failure | None = None
     cancel_requested: bool = False
@@ -84,7 +87,7 @@ class Activity:
             self._queue()
             return
         self.worker, self.started_at = worker, self.server.loop.time()
-        self.beaten_at = self.started_at
+        self.beaten_at, self.words = self.started_at, beaten(self.details)
         self._clock(TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE, _seconds(self.asked.start_to_close_timeout))
         self._await_heartbeat()
         self.server.count("activity tries")
@@ -113,6 +116,7 @@ class Activity:
 
     def heartbeat(self, details: Payloads) -> None:
         self.details, self.beaten_at = details, self.server.loop.time()
+        self.words = beaten(details) or self.words
         self._await_heartbeat()
 
     def complete(self, result: Payloads) -> None:
@@ -188,7 +192,8 @@ class Activity:
         brings = values.get("result", Payloads()).SerializeToString()
         cut = name in CUT or (name == "activity_task_completed" and b'"cut_short":true' in brings)
         if self.cancel_requested and self.worker and cut:
-            self.server.was_seen(self.run, self.name, self.details)
+            late = name == "activity_task_timed_out"  # then the server has its last heartbeat, and nothing else
+            self.server.was_seen(self.run, self.name, beaten(self.details) if late else self.words)
         self.forget()
         self.run.activities.pop(self.scheduled.event_id, None)
         scheduled, identity = self.scheduled.event_id, self.worker.name if self.worker else ""

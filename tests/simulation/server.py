@@ -17,7 +17,6 @@ from everturn import names
 from tests.simulation.chance import Chances
 from tests.simulation.dispatch import QUEUE, TASK_SECONDS, Dispatch, fail
 from tests.simulation.runs import Run, Update
-from tests.simulation.words import beaten
 
 
 class Server(Dispatch):
@@ -38,9 +37,9 @@ class Server(Dispatch):
             raise RPCError(f"workflow not found for ID: {workflow_id}", RPCStatusCode.NOT_FOUND, b"")
         return run
 
-    def was_seen(self, run: Run, activity: str, details: Payloads) -> None:
+    def was_seen(self, run: Run, activity: str, words: list[str]) -> None:
         """A worker ran this activity when it was cancelled, and had said so much."""
-        if activity == names.CALL_MODEL and not run.closed and (words := beaten(details)):
+        if activity == names.CALL_MODEL and words and not run.closed:
             self.count("turns cut short")
             self.seen.setdefault(run.workflow_id, []).append(words)
 

@@ -22,7 +22,8 @@ def beaten(details: Payloads) -> list[str]:
     """The words in a heartbeat of a model turn."""
     if len(details.payloads) < 2:
         return []
-    pieces = (json.loads(details.payloads[1].data) or {}).get("pieces") or ()
+    said = json.loads(details.payloads[1].data)
+    pieces = said.get("pieces") or () if isinstance(said, dict) else ()
     return words_in("".join(text for _, text in pieces))
 
 
