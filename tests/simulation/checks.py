@@ -64,7 +64,17 @@ LAST_MESSAGES = 3
 LONGEST_LOCAL_SECONDS = 60.0
 """A workflow's clock goes on by what its local tools take; its history has only when its tasks began."""
 
-ALL_RULES = (*RULES, *STEERING_RULES, *CHAIN_RULES, *EVENT_RULES, *HOOK_RULES, *TURN_RULES, *LOCAL_RULES, *MCP_RULES, *CUT_RULES)
+ALL_RULES = (
+    *RULES,
+    *STEERING_RULES,
+    *CHAIN_RULES,
+    *EVENT_RULES,
+    *HOOK_RULES,
+    *TURN_RULES,
+    *LOCAL_RULES,
+    *MCP_RULES,
+    *CUT_RULES,
+)
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
 

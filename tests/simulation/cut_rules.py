@@ -10,6 +10,7 @@ from everturn.history import steps
 from tests.simulation.rules import Evidence
 from tests.simulation.words import WORDS, words_in
 
+
 def what_was_seen_is_kept(one: Evidence) -> Iterator[str]:
     """What the server knew of a turn when it was over, after somebody had cancelled it."""
     kept = set(words_in("".join(message.text for message in one.transcript)))
