@@ -46,7 +46,8 @@ def what_is_cut_short_is_counted(one: Evidence) -> Iterator[str]:
     """The model says what it counts before its first word."""
     for step in one.steps:
         if isinstance(step, steps.TurnCompleted) and step.reply.message.cut_short and step.reply.message.text:
-            if not step.reply.usage.input_tokens:
+            counted = step.reply.usage.input_tokens
+            if not counted:
                 yield f"turn {step.request.turn} was cut short, and nothing of it is counted"
 
 

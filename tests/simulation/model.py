@@ -61,7 +61,7 @@ class SimulatedModel:
     failures: tuple[str, ...] = tuple(FAILURES)
     """The ways in which it fails."""
     words: float = 0.0
-    """Seconds that it takes for a word, at the most. Then it says a lot, and breaks off now and then; 0: all at once."""
+    """Seconds that it takes for a word, at the most. Then it says a lot, and may break off; 0: all at once."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
     _responses: dict[str, Reply] = field(default_factory=dict)
