@@ -36,6 +36,7 @@ def test_every_command_comes_up_by_itself(
         (["models"], 0, "anthropic:"),
         (["replay", "--id", name], 0, "OK"),
         (["doctor"], 1, "workers"),
+        (["queues"], 0, "ROLES"),
         (["fork", name, "--at-turn", "1", "--id", f"{name}-2"], 0, ""),
         *((["approve", name], 1, over), (["deny", name], 1, over), (["answer", name, "call_0_0", "42"], 1, over)),
         *((["pause", name], 1, over), (["resume", name], 1, over), (["close", name], 1, over)),
