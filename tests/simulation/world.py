@@ -28,6 +28,7 @@ from tests.simulation import (
     machine_situations,
     more_situations,
     newest_situations,
+    revived_situations,
     situations,
 )
 from tests.simulation.chance import Chances
@@ -82,6 +83,7 @@ GROUPS = (
     machine_situations.JOURNALS,
     newest_situations.MCP,
     newest_situations.CUT_SHORT,
+    revived_situations.AIMED_REVIVED,
 )
 """Of situations, each for a million seeds from WILD on."""
 

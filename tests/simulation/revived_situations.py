@@ -1,0 +1,43 @@
+"""What wild worlds are about for the sake of more bugs of before: second lives, summaries, closing."""
+
+from __future__ import annotations
+
+from tests.simulation.more_situations import ALONE
+from tests.simulation.situations import Habits, Situation
+
+AIMED_REVIVED: dict[str, Situation] = {
+    "a second life that outlives the first": Situation(
+        {
+            **ALONE,
+            "retention": (900.0,),
+            "bounds": ((("begun_with_bytes", 300),), (("begun_with_bytes", 300), ("packed_bytes", 300))),
+            "prefix_bytes": (0,),
+            "keep_open": (None,),
+            "revivals": (1, 2),
+            "messages": (1,),
+            "look_seconds": (20.0,),
+            "impatience": (0.7,),
+        },
+        tools=("refund", "look"),
+        habits=Habits(("approve",), held=("resume", "close"), unasked=("rest",)),
+    ),
+    "summaries close together": Situation(
+        {
+            **ALONE,
+            "agent": ("compact",),
+            "messages": (4, 6),
+            "keep_open": (3_600.0,),
+            "prefix_bytes": (0, 10_000_000),
+            "trouble": (0.3, 0.5),
+        },
+        tools=("look", "note"),
+        failures=("window",),
+        habits=Habits(unasked=("say",)),
+    ),
+    "closed twice": Situation(
+        {**ALONE, "trouble": (0.4, 0.7), "keep_open": (None, 3_600.0), "messages": (1, 2)},
+        tools=("look", "note"),
+        failures=("key", "missing"),
+        habits=Habits(held=("close twice", "close twice", "resume"), unasked=("pause", "resume", "say")),
+    ),
+}
