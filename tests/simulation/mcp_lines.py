@@ -20,6 +20,9 @@ Json = dict[str, Any]
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
+HEARS_AFTER_SECONDS = 4.0
+"""A program that ponders hears so late that a call was given up; everturn expects its questions for a little longer."""
+
 
 class Refusal(Exception):
     """An error in place of a result."""
@@ -75,9 +78,14 @@ class Line:
                 task = asyncio.get_running_loop().create_task(self._answer(number, method, message.get("params") or {}))
                 self._requests[number] = task
             elif method == "notifications/cancelled" and not self.server.obstinate:
-                given_up = self._requests.pop(message["params"].get("requestId"), None)
-                if given_up:
-                    given_up.cancel()
+                if self.server.world.ponders:
+                    asyncio.get_running_loop().call_later(HEARS_AFTER_SECONDS, self._give_up, message["params"])
+                else:
+                    self._give_up(message["params"])
+
+    def _give_up(self, params: Json) -> None:
+        if given_up := self._requests.pop(params.get("requestId"), None):
+            given_up.cancel()
 
     async def _answer(self, number: Any, method: str, params: Json) -> None:
         try:

@@ -93,6 +93,8 @@ class McpServers:
     """How often something goes wrong with a request."""
     changes: float
     """How often in a minute one of them goes away, or has another list."""
+    ponders: float = 0.0
+    """Seconds, at the most, until a program asks its question; then it hears late of what was given up. 0: at once."""
     calls: list[Called] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
 
@@ -137,7 +139,7 @@ class SimulatedMcp:
         self.name, self.world = name, world
         self.modern = name == PRESS
         self.away = False
-        self.obstinate = self._chance().random() < 0.3
+        self.obstinate = self._chance().random() < 0.3 and not world.ponders
         """It goes on with calls that were cancelled."""
         self.version = 0
         self.lines: dict[Line, None] = {}
@@ -335,6 +337,8 @@ class SimulatedMcp:
         if self.modern and not given:
             request = {"method": "elicitation/create", "params": about}
             return {"resultType": "input_required", "inputRequests": {"word": request}, "requestState": "asked"}
+        if self.world.ponders and not given:
+            await asyncio.sleep(self._chance("ponders").uniform(0.0, self.world.ponders))
         answer = given["word"] if given else await line.ask(about)
         if answer["action"] == "refused":
             raise Refusal(INVALID_PARAMS, "nobody answers")

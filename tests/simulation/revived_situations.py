@@ -1,4 +1,4 @@
-"""What wild worlds are about for the sake of more bugs of before: second lives, summaries, closing."""
+"""What wild worlds are about for the sake of more bugs of before: second lives, summaries, closing, MCP questions."""
 
 from __future__ import annotations
 
@@ -39,5 +39,20 @@ AIMED_REVIVED: dict[str, Situation] = {
         tools=("look", "note"),
         failures=("key", "missing"),
         habits=Habits(held=("close twice", "close twice", "resume"), unasked=("pause", "resume", "say")),
+    ),
+    "questions after their calls": Situation(
+        {
+            **ALONE,
+            "agent": ("plugged",),
+            "labelled": (True,),
+            "mcp_ponders": (6.0,),
+            "keep_open": (3_600.0,),
+            "messages": (8,),
+            "calls": (0.95,),
+            "look_seconds": (0.5, 1.5),
+            "impatience": (0.5,),
+        },
+        tools=("stand_ask",),
+        habits=Habits(unasked=("say", "cancel and go on")),
     ),
 }

@@ -178,6 +178,8 @@ class Draw:
     """How often something goes wrong with a request to an MCP server."""
     mcp_changes: float = 0.0
     """How often an MCP server goes away, or changes its list: so many times in a minute."""
+    mcp_ponders: float = 0.0
+    """Seconds, at the most, until an MCP server asks its question; 0: it asks at once."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -318,7 +320,7 @@ class World:
         self.people.earlier = draw.earlier
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.machine = Machine(self.server) if draw.machine else None
-        self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes)
+        self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes, draw.mcp_ponders)
         self.server.drop_mcp = self.mcp.drop
         self.checks.mcp_calls = self.mcp.calls
         self.outcomes: dict[str, str] = {}
