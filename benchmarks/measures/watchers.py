@@ -27,6 +27,8 @@ from benchmarks.contestants import everturn_client
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.measures.events import EXPECTED_WORDS, HTTP, REDIS, hear, redis_server, ticker
 from benchmarks.rig import Rig
+from everturn.history.reader import Reading
+from everturn.history.steps import TurnScheduled
 from everturn.live.lane import Lane, TurnKey, decoded
 from everturn.live.text_server import path_of
 from everturn.sse import EventDecoder
@@ -125,18 +127,14 @@ async def _one(rig: Rig, row: Row, pid: int) -> dict[str, Any]:
 
 async def _turn(rig: Rig, conversation_id: str) -> tuple[TurnKey, LiveAt | None]:
     """The second one, which ticks."""
-    from everturn.history.tail import last_request
-
+    handle = rig.client.get_workflow_handle(conversation_id)
+    reader = Reading(everturn_client(rig.client).temporal).reader
     while True:
-        described = await rig.client.get_workflow_handle(conversation_id).describe()
-        for one in described.raw_description.pending_activities:
-            if one.activity_type.name == "call_model":
-                key = TurnKey(rig.client.namespace, described.run_id or "", one.activity_id)
-                request = await last_request(
-                    everturn_client(rig.client).temporal, conversation_id, key.run_id, activity_id=key.activity_id
-                )
-                if request and request.turn == 2:
-                    return key, request.live_at
+        for event in (await handle.fetch_history()).events:
+            step = await reader.read(event)
+            if isinstance(step, TurnScheduled) and step.request.turn == 2:
+                described = await handle.describe()
+                return TurnKey(rig.client.namespace, described.run_id or "", step.activity_id), step.request.live_at
         await asyncio.sleep(0.005)
 
 

@@ -71,10 +71,13 @@ class DecisionsByHistory:
 
     # ------------------------------------------------------------ what people say
 
-    def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
-        """False if the decision can't be taken now."""
+    def take(self, verdict: str, payload: dict[str, Any], *, time: float, later: frozenset[str] = frozenset()) -> bool:
+        """False if the decision can't be taken now. `later`: the calls that began to wait after it came. A decision on
+        every call that waits is not about these."""
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
+        if call_id == names.EVERY_CALL:
+            addressed = [one for one in addressed if one.call.call_id not in later]
         rules = waiting.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
         if rules is None:
             return False

@@ -114,6 +114,9 @@ class EventReader:
             case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
                 # The conversation knows of it, and asks already.
                 return [*untold, *_events(step, at), *self._asks(at)]
+            case steps.CommandSent(name=name, accepted=True) if _is_on_every_call(step):
+                self._ask_again(approving=name == names.APPROVE)
+                return [*untold, *_events(step, at), *self._asks(at)]
         return [*untold, *_events(step, at)]
 
     def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
@@ -137,6 +140,13 @@ class EventReader:
         new = [one for one in state.pending.values() if self._asked.get(one.call.call_id) != one.asked.in_words]
         self._asked = {one: pending.asked.in_words for one, pending in state.pending.items()}
         return [_ask(state.turn, one, at) for one in new]
+
+    def _ask_again(self, *, approving: bool) -> None:
+        """A decision on every call is told after those calls that came to wait together with it, and is not about them:
+        whoever reads on must not take it to be."""
+        for pending in self.by_history.state.pending.values():
+            if pending.addressed(names.EVERY_CALL, approving=approving):
+                self._asked.pop(pending.call.call_id, None)
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
         """Results without an activity: of calls that were answered, denied, refused, expired or cut short. They are
@@ -209,6 +219,10 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [Done(outcome=outcome, why=why, at=at)]
         case _:
             return []
+
+
+def _is_on_every_call(step: steps.CommandSent) -> bool:
+    return step.name in names.DECISIONS and step.payload.get("call_id") == names.EVERY_CALL
 
 
 def _command(name: str, payload: dict[str, Any], at: str) -> Event:

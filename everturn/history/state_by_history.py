@@ -50,6 +50,7 @@ class StateByHistory:
         self._is_new = False  # the reply at hand came in with the last workflow task
         self._before_handoff: InChargeOf | None = None  # which that reply hands on
         self._stalled_now: Stall | None = None  # by what the last workflow task brought, after its updates
+        self._waits_now: frozenset[str] = frozenset()  # the calls that began to wait so
 
     def take(self, step: steps.Step) -> None:
         if type(step) is steps.Step:
@@ -89,9 +90,11 @@ class StateByHistory:
         early = [step for step in left if self._may_be_early(step)]
         self._is_new = False
         stalled, self._cut_short = self.state.stall, self._cut_short or self._cancelled
+        waited = {*self.state.pending}
         for step in brought:
             self._take_brought(step)
         self._stalled_now = self.state.stall if self.state.stall is not stalled else None
+        self._waits_now = frozenset(self.state.pending.keys() - waited)
         for step in early:
             stays_early = _resumes(step) and not self.state.stall  # who pauses after it was sent has the last word
             if not stays_early and not self._take_sent(step):
@@ -273,7 +276,8 @@ class StateByHistory:
                 state.receive(step.said.as_message(), step.said.message_id)
             return not problem
         if step.name in names.DECISIONS:
-            return self.decisions.take(step.name, step.payload, time=self._clock)
+            later = self._waits_now if step.accepted else frozenset[str]()
+            return self.decisions.take(step.name, step.payload, time=self._clock, later=later)
         if step.name == names.SET_POLICY:
             taken = self.decisions.change_policy(policy_after(step.payload, self.state.policy))
             if step.accepted and self._is_new:  # it was set before that was looked at

@@ -61,6 +61,7 @@ from everturn.worker.live_addresses import announcing
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.role_queues import sending_elsewhere
 from everturn.worker.trace_activities import TraceActivities
+from everturn.worker.workflow_steps import WorkflowSteps
 from everturn.workflows.cancellation import CANCELLING
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -122,6 +123,7 @@ class Hosting(Interceptor):
         self._agents = hosted.agents
         self._client = client
         self.threads = ActivityThreads(threads + MOST_THREADS)
+        self.steps = WorkflowSteps()
         self._journal = Journal(
             hosted.journals, scope=journal_scope(client, task_queue), holds_conversations="workflows" in hosted.roles
         )
@@ -218,6 +220,7 @@ class Hosting(Interceptor):
         self.known_messages.loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stack.enter_context(self.threads)
+            stack.callback(self.steps.shutdown, wait=False)
             stack.enter_context(self._journal)
             # Not awaited: so that what dead workers had in hand keeps no worker from starting.
             watch = asyncio.create_task(self._journal.watch(self._client))

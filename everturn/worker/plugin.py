@@ -237,6 +237,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config["activities"] = [*theirs, *added]
         if config.get("activity_executor") is None:
             config["activity_executor"] = hosting.threads
+        if config.get("workflow_task_executor") is None:
+            config["workflow_task_executor"] = hosting.steps
         config["interceptors"] = [*config.get("interceptors", ()), hosting]
         _run_conversations(cast("dict[str, Any]", config), client.data_converter, *hosting.conversation_interceptors)
         for cost in costs(given):
@@ -291,6 +293,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             workflows = config.get("workflows", ())
             if workflows and all(issubclass(one, ours) for one in workflows):
                 _let_take_its_time(worker)
+                found[0].steps.only_ours = True
             await found[0].run(work, stop=worker.shutdown)
         else:
             await work()

@@ -71,6 +71,9 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         ),  # the simulation's rule
         pytest.param(200_863, id="a-reset-goes-back-to-before-the-reset-before-it"),  # the simulation's rule
         pytest.param(100_059, id="nobody-hosts-the-agent-of-a-call"),  # the simulation's rule
+        pytest.param(
+            1_306, id="an-edit-does-not-fit-as-all-calls-are-approved"
+        ),  # by history and events, it was approved
     ],
 )
 def test_what_worlds_by_name_found_stays_mended(seed: int) -> None:
