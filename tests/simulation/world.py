@@ -25,6 +25,7 @@ from tests.simulation import (
     aimed_situations,
     cast,
     clock,
+    later_situations,
     machine_situations,
     more_situations,
     newest_situations,
@@ -84,6 +85,7 @@ GROUPS = (
     newest_situations.MCP,
     newest_situations.CUT_SHORT,
     revived_situations.AIMED_REVIVED,
+    later_situations.AIMED_LATER,
 )
 """Of situations, each for a million seeds from WILD on."""
 
