@@ -232,7 +232,7 @@ def keys_are_new_after_a_reset(one: Evidence) -> Iterator[str]:
                 made.setdefault(run.id, set()).add(step.request.call_id)
             before.add(step.request.call_id)
     places = {run.id: place for place, (run, _) in enumerate(one.runs)}
-    # By their runs: what a run that was reset had begun may take effect after the same call of the run that took it over.
+    # By their runs: what a run that was reset had begun may take effect after it did in the run that took it over.
     for effect in sorted(one.effects, key=lambda effect: places.get(effect.run_id, len(places))):
         here = made.get(effect.run_id, set())
         first = keys.setdefault((effect.key, effect.call_id), effect.run_id)
