@@ -339,7 +339,7 @@ class StateByHistory:
         """The turn was cancelled. What arrived together with that counts, and so does a reply whose calls are cut
         short. A model that still speaks is waited for."""
         if self._cut_short and not self._runs:
-            self._cut_short = False
+            self._cut_short = self._concludes = False
             self._close_reply()
             self.state.end_answer()
 

@@ -20,9 +20,10 @@ from everturn.activities.prefixes import chained
 from everturn.activities.question import with_notes
 from everturn.events import Event
 from everturn.history import steps
+from everturn.history.transcript import filled
 from everturn.models import Limits
 from everturn.payloads import Control
-from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage
+from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
 from everturn.streamed import SeenReply, longer
 from tests.simulation import newer_agents, newer_tools
 from tests.simulation.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
@@ -209,6 +210,9 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
             return
 
 
+_WITH_A_RESULT = (steps.ToolCompleted, steps.ActivityEnded)
+
+
 def _narrowed(one: Evidence) -> bool:
     """Its models may be shown less than all of it."""
     return bool(AGENTS_BY_NAME[one.agent].compaction) or one.agent in HANDING
@@ -218,11 +222,14 @@ def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
     """A model is shown what the view of its turn makes of the transcript."""
     if not _narrowed(one) or one.told.ended:
         return
+    results = {step.result.call_id: step.result for step in one.steps if isinstance(step, _WITH_A_RESULT)}
+    results |= results_in(one.transcript)
     possible = set[str]()
     for step in one.steps:
         if isinstance(step, steps.TurnScheduled) and not step.request.summarise:
-            for length in range(step.request.position, min(step.request.position + 12, len(one.transcript)) + 1):
-                possible.add(_written(with_notes(shown(one.transcript[:length], step.request.view))))
+            # Not what the transcript has there by its end: a summary may have come between the two.
+            whole = [*one.transcript[: step.request.position], *filled(step.request, results)]
+            possible.add(_written(with_notes(shown(whole, step.request.view))))
     for asked in one.asked:
         if asked.messages and asked.messages[-1].text != ASK and _written(asked.messages) not in possible:
             yield f"a model was shown {len(asked.messages)} messages that no view of the transcript has"
@@ -422,15 +429,18 @@ def _start_of(taken: Sequence[steps.Step]) -> steps.RunStarted | None:
 
 
 def limits_hold(one: Evidence) -> Iterator[str]:
-    limits, begun_with, cancelled = one.limits, 0, 0
+    limits, begun_with, cancelled, summaries = one.limits, 0, 0, 0
     for step in one.steps:
         match step:
             case steps.CommandSent(name=names.CANCEL_TURN):
                 cancelled += 1  # the concluding reply was none
             case steps.RunStarted(start=start, previous_run_id=""):
                 begun_with = start.carry.turn if start.carry else 0
+            case steps.TurnCompleted(request=request) if request.summarise and request.turn > limits.max_turns:
+                summaries += 1  # the concluding turn was too long without one
             case steps.RunClosed(outcome=Outcome() as outcome):
-                most = max(limits.max_turns, begun_with) + limits.conclude + cancelled  # who is revived counts on
+                # Who is revived counts on.
+                most = max(limits.max_turns, begun_with) + limits.conclude + cancelled + summaries
                 if outcome.turns > most:
                     yield f"it took {outcome.turns} turns, and {most} are the most"
                 if limits.max_tool_calls is not None:

@@ -74,6 +74,14 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(
             1_306, id="an-edit-does-not-fit-as-all-calls-are-approved"
         ),  # by history and events, it was approved
+        # The simulation's rule looked for the summary in what was asked before it.
+        pytest.param(7_230, id="a-message-is-too-long-before-its-first-summary"),
+        pytest.param(11_195, id="a-result-is-too-long-before-its-first-summary"),
+        # The simulation's rule, too: it took a turn more than the limit and its conclusion.
+        pytest.param(8_860, id="the-concluding-turn-is-too-long-without-a-summary"),
+        pytest.param(
+            10_429, id="the-concluding-turn-is-cancelled-and-a-message-makes-room"
+        ),  # by the history, nobody answered that
     ],
 )
 def test_what_worlds_by_name_found_stays_mended(seed: int) -> None:

@@ -56,6 +56,23 @@ def test_what_is_said_after_the_last_reply_that_a_limit_allows_begins_no_answer(
     assert not found.state.answering
 
 
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_cancelled_turn_is_not_the_last_one_that_a_limit_allows(*, accepted: bool) -> None:
+    """The conversation goes on, and its next message begins an answer: that may be the last one, then."""
+    concluding = ASKED.model_copy(update={"conclude": "the limit of 1 turns"})
+    cancelled = steps.CommandSent(6, AT, "cancel_turn", {"by": "me"}, accepted=accepted)
+    found = by_history(
+        steps.TurnScheduled(5, AT, concluding),
+        cancelled,
+        steps.TurnCompleted(7, AT, concluding, SAID),
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+        steps.MessageSent(9, AT, MessageIn(text="And?")),
+        steps.WorkflowTaskCompleted(10, AT, 2.0),
+    )
+    assert found.state.answering
+    assert not found.state.cancelled
+
+
 def test_a_reply_whose_conversation_was_closed_is_cut_short_before_it_is_taken_up_again() -> None:
     call = ToolCall(call_id="a", name="pay")
     reply = ModelReply(message=Message(role="assistant", parts=(call,)), plan=(RunTool(call_id="a"),))
