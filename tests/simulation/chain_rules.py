@@ -13,7 +13,7 @@ from everturn.carryover import Packed
 from everturn.events import ApprovalRequested
 from everturn.history import steps
 from everturn.sizes import size_of
-from tests.simulation.cast import APPROVED, ONCE
+from tests.simulation.cast import AGENTS, APPROVED, ONCE
 from tests.simulation.rules import Evidence, approval_words
 from tests.support.bounds import CONSTANTS
 
@@ -90,6 +90,21 @@ def one_summary_is_shown(one: Evidence) -> Iterator[str]:
         if summaries > 1 and asked.messages[-1].text != ASK:
             yield f"a model was shown {summaries} summaries"
             return
+
+
+def the_last_messages_stay(one: Evidence) -> Iterator[str]:
+    """A summary leaves as many of the messages before it as the agent says. Older summaries are none of these."""
+    wanted = AGENTS[one.agent].compaction
+    for step in one.steps if wanted else ():
+        view = step.request.view if isinstance(step, steps.TurnScheduled) else None
+        if wanted and view and view.summary_at is not None:
+            said, kept = (
+                sum(not message.summary for message in one.transcript[start : view.summary_at])
+                for start in (0, view.keep_from)
+            )
+            if kept < min(said, wanted.keep_messages):
+                yield f"of {said} messages before the summary at {view.summary_at}, {kept} stay"
+                return
 
 
 def no_result_is_shown_without_its_call(one: Evidence) -> Iterator[str]:
@@ -249,6 +264,7 @@ CHAIN_RULES = (
     the_chosen_model_is_asked,
     what_was_left_out_stays_so,
     one_summary_is_shown,
+    the_last_messages_stay,
     no_result_is_shown_without_its_call,
     what_comes_to_nothing_ends,
     nothing_is_gone,

@@ -146,7 +146,7 @@ class Checks:
         if found := read.differences(facts(holder.state)):
             self.server.wrong(f"{place}: the workflow's state, the history's: {found}")
         self._shown(place, run, holder)
-        self._ruled(place, run, holder)
+        self._ruled(place, run, holder, read.by_history.transcript.messages)
 
     def _shown(self, place: str, run: Run, holder: CachedRun) -> None:
         """What lists and queries say is what it is."""
@@ -160,7 +160,7 @@ class Checks:
         if page["total"] != wanted or page["from"] + len(page["messages"]) > wanted:
             self.server.wrong(f"{place}: the transcript query says {page['total']} messages, and there are {wanted}")
 
-    def _ruled(self, place: str, run: Run, holder: CachedRun) -> None:
+    def _ruled(self, place: str, run: Run, holder: CachedRun, read: list[Message]) -> None:
         moment = Moment(
             run,
             holder.state,
@@ -169,6 +169,7 @@ class Checks:
             seen=_last_start(run),
             was_reset=self.was_reset,
             quiet=not self.loses_workers,
+            read=read,
         )
         for rule in TASK_RULES:
             for what in rule(moment):

@@ -1,4 +1,4 @@
-"""What wild worlds are about for the sake of more bugs of before: second lives, summaries, closing, MCP questions."""
+"""What wild worlds are about for the sake of more bugs of before: lives, summaries, closing, questions, lost turns."""
 
 from __future__ import annotations
 
@@ -47,12 +47,27 @@ AIMED_REVIVED: dict[str, Situation] = {
             "labelled": (True,),
             "mcp_ponders": (6.0,),
             "keep_open": (3_600.0,),
-            "messages": (8,),
+            "messages": (16,),
             "calls": (0.95,),
             "look_seconds": (0.5, 1.5),
             "impatience": (0.5,),
         },
         tools=("stand_ask",),
-        habits=Habits(unasked=("say", "cancel and go on")),
+        habits=Habits(unasked=("say", "cancel_turn")),
+    ),
+    "lost as it is cut short": Situation(
+        {
+            **ALONE,
+            "words": (1.0, 1.5),
+            "kills": (10.0, 20.0),
+            "workers": (1,),
+            "calls": (0.1,),
+            "messages": (6,),
+            "look_seconds": (1.0, 3.0),
+            "impatience": (0.6,),
+            "keep_open": (3_600.0,),
+        },
+        tools=("look",),
+        habits=Habits(unasked=("cancel by signal",)),
     ),
 }

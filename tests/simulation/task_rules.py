@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from everturn.records import Message
 from everturn.state import State
 from everturn.workflows import continue_as_new
 from tests.simulation.cast import ONCE
@@ -34,6 +35,8 @@ class Moment:
     was_reset: bool
     quiet: bool
     """No worker is lost in this world."""
+    read: Sequence[Message]
+    """What a reader of the history has of the transcript now, of this run."""
 
 
 def what_took_effect_waits_in_doubt(moment: Moment) -> Iterator[str]:
@@ -75,9 +78,17 @@ def what_waits_goes_on_as_a_new_run(moment: Moment) -> Iterator[str]:
         yield f"it has taken {taken} updates, and waits ({moment.state.name}) without going on as a new run"
 
 
+def what_was_cut_short_is_read(moment: Moment) -> Iterator[str]:
+    """What a reply had said when it was cut short is in the transcript at once, and not only with the next turn."""
+    for message in moment.state.unseen:
+        if message.cut_short and message not in moment.read:
+            yield f"the conversation knows that {message.text[:100]!r} was cut short, and who reads it does not"
+
+
 TASK_RULES = (
     what_took_effect_waits_in_doubt,
     what_expired_is_over,
     what_is_cancelled_does_not_wait,
     what_waits_goes_on_as_a_new_run,
+    what_was_cut_short_is_read,
 )
