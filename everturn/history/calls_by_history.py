@@ -62,9 +62,6 @@ class CallsByHistory:
             for call, plan in self.unsettled
         )
 
-    def take_back_handoff(self) -> None:
-        self._results = {call_id: one for call_id, one in self._results.items() if not one.successor}
-
     def hand_in(self, state: State) -> None:
         """Puts the results into the state. A call without a result was cut short."""
         if self.planned:

@@ -16,6 +16,9 @@ from everturn.records import ToolCall, ToolResult
 from everturn.state import State
 from everturn.waiting import PendingCall
 
+Ruled = tuple[str, Rule]
+"""A call that the conversation's policy has decided on, and the rule that decided."""
+
 
 class DecisionsByHistory:
     """The same as in the conversation itself: see workflows/approvals.py. The waiting calls are in the state."""
@@ -42,7 +45,8 @@ class DecisionsByHistory:
         self._held: list[steps.CommandSent] = []
         """Decisions that came by signal while another decision on the same call was checked. They count if that one is
         refused."""
-        self._ruled: list[tuple[str, Rule]] = []
+        self.ruled: list[Ruled] = []
+        """Since it was last asked for."""
 
     def begin_reply(self) -> None:
         self.asked.clear()
@@ -53,9 +57,9 @@ class DecisionsByHistory:
         self._held.clear()
         self._state.pending.clear()
 
-    def take_ruled(self) -> list[tuple[str, Rule]]:
+    def take_ruled(self) -> list[Ruled]:
         """The calls that the policy has decided on since the last time this was asked, with the rules that decided."""
-        ruled, self._ruled = self._ruled, []
+        ruled, self.ruled = self.ruled, []
         return ruled
 
     # ------------------------------------------------------------ calls
@@ -71,13 +75,10 @@ class DecisionsByHistory:
 
     # ------------------------------------------------------------ what people say
 
-    def take(self, verdict: str, payload: dict[str, Any], *, time: float, later: frozenset[str] = frozenset()) -> bool:
-        """False if the decision can't be taken now. `later`: the calls that began to wait after it came. A decision on
-        every call that waits is not about these."""
+    def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
+        """False if the decision can't be taken now."""
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
-        if call_id == names.EVERY_CALL:
-            addressed = [one for one in addressed if one.call.call_id not in later]
         rules = waiting.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
         if rules is None:
             return False
@@ -117,7 +118,7 @@ class DecisionsByHistory:
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
         if rule := pending.ruled(self._state.policy, again=again):
-            self._ruled.append((pending.call.call_id, rule))
+            self.ruled.append((pending.call.call_id, rule))
             self._hear(pending, rule.then)
 
     def _hear(self, pending: PendingCall, verdict: str) -> None:

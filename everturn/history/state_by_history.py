@@ -6,20 +6,19 @@ first what people sent, then what its activities returned.
 
 from __future__ import annotations
 
-from copy import copy
+from collections.abc import Sequence
 
 from everturn import handoffs, names, waiting
-from everturn.carryover import OpenReply, View
-from everturn.causes import Stall
+from everturn.carryover import OpenReply
 from everturn.decisions import policy_after
-from everturn.handoffs import InCharge
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
-from everturn.history.decisions_by_history import DecisionsByHistory
+from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
+from everturn.history.together import Together
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import HandOver, RefuseCall
-from everturn.records import Message, Outcome, ToolCall, ToolResult
+from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 
@@ -48,23 +47,23 @@ class StateByHistory:
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, and begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
-        self._before_handoff: InChargeOf | None = None  # which that reply hands on
-        self._stalled_now: Stall | None = None  # by what the last workflow task brought, after its updates
-        self._waits_now: frozenset[str] = frozenset()  # the calls that began to wait so
+        self._together: Together | None = None  # what the last workflow task brought, until its updates are over
 
     def take(self, step: steps.Step) -> None:
         if type(step) is steps.Step:
             return  # more than half of them
         self.transcript.take(step)
+        together, self._together = self._together, None
         match step:
             case steps.RunStarted(start=start, at=at):
                 self._begin(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
                 self._sent.append(step)
+            case steps.MessageSent() | steps.CommandSent() if together:
+                self._take_before(together, step)
             case steps.MessageSent() | steps.CommandSent():
                 self._take_sent(step)
-                self._end_if_cancelled()
-                self._settle()
+                self._follow()
             case steps.WorkflowTaskCompleted(time=time):
                 self._clock = time
                 self.take_in()
@@ -88,19 +87,32 @@ class StateByHistory:
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
         left = [step for step in sent if not (self._take_sent(step) or self.decisions.hold(step))]
         early = [step for step in left if self._may_be_early(step)]
-        self._is_new = False
-        stalled, self._cut_short = self.state.stall, self._cut_short or self._cancelled
-        waited = {*self.state.pending}
+        self._is_new, self._cut_short = False, self._cut_short or self._cancelled
+        self._take_together(brought, early)
+
+    def _take_together(
+        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], told: Sequence[Ruled] = ()
+    ) -> None:
+        if Together.matters(brought):
+            parts = (self, self.state, self.calls, self.decisions)
+            self._together = Together(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
             self._take_brought(step)
-        self._stalled_now = self.state.stall if self.state.stall is not stalled else None
-        self._waits_now = frozenset(self.state.pending.keys() - waited)
         for step in early:
             stays_early = _resumes(step) and not self.state.stall  # who pauses after it was sent has the last word
             if not stays_early and not self._take_sent(step):
                 self.decisions.hold(step)
-        self._end_if_cancelled()
-        self._settle()
+        self._follow()
+        if self._together:
+            self._together.told = (*told, *self.decisions.ruled)
+
+    def _take_before(self, together: Together, step: steps.Sent) -> None:
+        """An update that was accepted before the conversation took in what the same workflow task brought."""
+        together.take_back()
+        self._take_sent(step)
+        self._follow()
+        self._take_together(together.brought, together.early, together.told)
+        self.decisions.ruled = [one for one in self.decisions.ruled if one not in together.told]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -197,7 +209,6 @@ class StateByHistory:
         self.calls.open(reply)
         self.decisions.begin_reply()
         self._is_new = True
-        self._before_handoff = _in_charge_of(state) if any(isinstance(one, HandOver) for one in reply.plan) else None
         self._begin_calls()
         over = self._cut_short or request.conclude or state.closing
         if not reply.plan and (over or (reply.final and not state.ask_for_repair())):
@@ -276,8 +287,7 @@ class StateByHistory:
                 state.receive(step.said.as_message(), step.said.message_id)
             return not problem
         if step.name in names.DECISIONS:
-            later = self._waits_now if step.accepted else frozenset[str]()
-            return self.decisions.take(step.name, step.payload, time=self._clock, later=later)
+            return self.decisions.take(step.name, step.payload, time=self._clock)
         if step.name == names.SET_POLICY:
             taken = self.decisions.change_policy(policy_after(step.payload, self.state.policy))
             if step.accepted and self._is_new:  # it was set before that was looked at
@@ -291,14 +301,11 @@ class StateByHistory:
                 if state.resume_problem(control):
                     return False
                 state.resume(control)
-                state.stall = self._stalled_now if step.accepted else None
             case names.CANCEL_TURN:
                 if state.cancel_problem() and not step.accepted:  # what was taken came before the final reply
                     return False
                 state.cancel(control)
                 state.pending.clear()
-                if step.accepted and self._is_new:
-                    self._take_back_handoff()
                 self._cut_short = True
             case names.CLOSE:
                 state.close()
@@ -324,16 +331,11 @@ class StateByHistory:
         left = self.state.in_charge.left(self.state.limits.max_handoffs)
         self._take_result(handoffs.result_of(call, plan, left=left))
 
-    def _take_back_handoff(self) -> None:
-        """The turn was cancelled in the workflow task that brought its reply: none of its calls was begun."""
-        before, state = self._before_handoff, self.state
-        if before is None:
-            return
-        state.in_charge, state.view, state.model, state.summary_due = before
-        self.calls.take_back_handoff()
-        state.unseen = [_without_handoff(message) for message in state.unseen]
-
     # ------------------------------------------------------------ what follows by itself
+
+    def _follow(self) -> None:
+        self._end_if_cancelled()
+        self._settle()
 
     def _end_if_cancelled(self) -> None:
         """The turn was cancelled. What arrived together with that counts, and so does a reply whose calls are cut
@@ -361,27 +363,6 @@ class StateByHistory:
             state.inbox = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()
-
-
-InChargeOf = tuple[InCharge, View | None, str, bool]
-"""Who is in charge, how the transcript is shown to that agent, which model it has, and whether a summary is due."""
-
-
-def _in_charge_of(state: State) -> InChargeOf:
-    who = copy(state.in_charge)
-    who.views = dict(who.views)
-    return who, state.view, state.model, state.summary_due
-
-
-def _without_handoff(message: Message) -> Message:
-    """The results of calls that were cut short after all."""
-    parts = (
-        part.model_copy(update={"content": (), "successor": None})
-        if isinstance(part, ToolResult) and part.successor
-        else part
-        for part in message.parts
-    )
-    return message.model_copy(update={"parts": tuple(parts)}) if message.tool_results else message
 
 
 def _resumes(step: steps.Sent) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import pytest
@@ -17,10 +17,10 @@ from everturn.errors import Ended, KeyRefused, Stalled
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.models import Limits
-from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start
-from everturn.plans import HandOver, RunTool
+from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
+from everturn.plans import Expiry, HandOver, RunTool
 from everturn.providers.base import Request
-from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall
+from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall, ToolResult
 from tests.simulation import clock
 from tests.simulation.shrink import PLAIN
 from tests.simulation.world import Draw, World
@@ -138,6 +138,89 @@ def test_a_handoff_that_comes_together_with_a_cancellation_hands_nothing_over() 
         )
         assert [result.successor for message in found.state.unseen for result in message.tool_results] == [None] * some
         assert not found.state.answering
+
+
+WAITS = ToolCall(call_id="a", name="refund")
+
+
+def waiting_call(verdict: Literal["approve", "deny"], *, expires: bool = True) -> StateByHistory:
+    """A call that waits for a person until it expires; in the next workflow task, it does."""
+    plan = RunTool(call_id="a", approval="it costs", expiry=Expiry(after=60.0, verdict=verdict))
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.TurnCompleted(7, AT, ASKED, ModelReply(message=Message(role="assistant", parts=(WAITS,)), plan=(plan,))),
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+    )
+    assert [*found.state.pending] == ["a"]
+    if expires:
+        found.take(steps.Expired(11, AT, "a"))
+        found.take(steps.WorkflowTaskCompleted(13, AT, 61.0))
+    return found
+
+
+def unanswered(found: StateByHistory) -> list[str]:
+    return [result.call_id for message in found.state.unseen for result in message.tool_results]
+
+
+def test_who_decides_in_the_moment_of_the_expiry_comes_before_it() -> None:
+    """By the history, the clock had denied the call, and the reply was over, while the tool ran."""
+    found = waiting_call("deny")
+    assert unanswered(found) == ["a"]
+    found.take(steps.CommandSent(14, AT, "approve", {"call_id": "a"}, accepted=True))
+    assert (unanswered(found), [*found.state.pending], found.calls.begun("a")) == ([], [], False)
+    ran = steps.ToolScheduled(17, AT, "refund", ToolRequest(agent="clerk", turn=1, call_id="a"))
+    found.take(ran)
+    found.take(steps.ToolCompleted(20, AT, "refund", ran.request, ToolResult(call_id="a", name="refund", content=())))
+    found.take(steps.WorkflowTaskCompleted(22, AT, 62.0))
+    assert unanswered(found) == ["a"]
+    assert found.state.recorded == {"a"}
+
+
+@pytest.mark.parametrize("name", ["deny", "close"])
+def test_who_denies_in_the_moment_in_which_the_clock_approves_comes_before_it(name: str) -> None:
+    found = waiting_call("approve")
+    assert (unanswered(found), [*found.state.pending]) == ([], [])
+    found.take(steps.CommandSent(14, AT, name, {"call_id": "a"} if name == "deny" else {}, accepted=True))
+    assert unanswered(found) == ["a"]
+
+
+def test_of_two_who_speak_in_the_moment_of_the_expiry_both_come_before_it() -> None:
+    found = waiting_call("deny")
+    found.take(steps.MessageSent(14, AT, MessageIn(text="And?"), accepted=True))
+    assert unanswered(found) == ["a"]
+    found.take(steps.CommandSent(16, AT, "approve", {"call_id": "a"}, accepted=True))
+    assert unanswered(found) == []
+    assert [message.text for message in found.state.inbox] == ["And?"]
+
+
+def test_who_decides_after_the_expiry_comes_too_late() -> None:
+    found = waiting_call("deny")
+    found.take(steps.WorkflowTaskCompleted(17, AT, 62.0))
+    found.take(steps.CommandSent(18, AT, "approve", {"call_id": "a"}, accepted=True))
+    assert unanswered(found) == ["a"]
+
+
+def test_a_rule_that_decides_in_the_moment_of_the_expiry_is_told_once() -> None:
+    found = waiting_call("deny")
+    found.take(
+        steps.CommandSent(14, AT, "set_policy", {"rules": [{"tool": "refund", "then": "approve"}]}, accepted=True)
+    )
+    assert [call_id for call_id, _ in found.decisions.take_ruled()] == ["a"]
+    found.take(steps.MessageSent(16, AT, MessageIn(text="And?"), accepted=True))
+    assert found.decisions.take_ruled() == []
+    assert unanswered(found) == []
+
+
+def test_a_model_that_was_chosen_together_with_a_failure_is_not_the_one_that_failed() -> None:
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.CommandSent(6, AT, "pause", {}),
+        steps.WorkflowTaskCompleted(7, AT, 1.0),
+        steps.TurnFailed(9, AT, ASKED, "529", "", fallback="scripted:second"),
+        steps.WorkflowTaskCompleted(10, AT, 2.0),
+        steps.CommandSent(11, AT, "resume", {"model": "scripted:chosen"}, accepted=True),
+    )
+    assert found.state.model == "scripted:second"  # the next of those that the running turn has
 
 
 def test_who_decides_while_another_decision_is_checked_is_asked_about_next() -> None:

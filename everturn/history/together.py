@@ -1,0 +1,47 @@
+"""What a workflow task brought together with updates that the conversation took in it.
+
+Temporal gives a conversation its updates before what its activities and timers brought, and writes both the other way
+round: an accepted update stands after the end of the workflow task. So what was brought is taken back for it, and
+follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from everturn.history import steps
+from everturn.history.decisions_by_history import Ruled
+from everturn.plans import HandOver
+
+MATTERS: Final = (steps.Expired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
+"""What an update before it may make void, or change."""
+
+
+class Together:
+    """How things stood before that was brought. `parts`: the objects that hold it, and that stay the same ones.
+    `apart`: what they refer to and need no copy of."""
+
+    def __init__(
+        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
+    ) -> None:
+        self.brought, self.early = brought, early
+        self.told: Sequence[Ruled] = ()
+        """The decisions by the policy that were taken in with it."""
+        self._parts = parts
+        same = {id(one): one for one in (*parts, *apart)}
+        self._before: list[dict[str, Any]] = [deepcopy(vars(part), same) for part in parts]
+
+    @staticmethod
+    def matters(brought: Sequence[steps.Step]) -> bool:
+        """Whether an update may change what follows from it. That is rare; a copy costs more than reading a step."""
+        return any(isinstance(step, MATTERS) or _hands_over(step) for step in brought)
+
+    def take_back(self) -> None:
+        for part, before in zip(self._parts, self._before, strict=True):
+            vars(part).clear()
+            vars(part).update(before)
+
+
+def _hands_over(step: steps.Step) -> bool:
+    return isinstance(step, steps.TurnCompleted) and any(isinstance(plan, HandOver) for plan in step.reply.plan)
