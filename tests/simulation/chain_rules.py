@@ -49,20 +49,24 @@ def turns_are_counted_once(one: Evidence) -> Iterator[str]:
 
 
 def the_chosen_model_is_asked(one: Evidence) -> Iterator[str]:
-    """Whoever chose another model has it until somebody or a fallback chooses again, or another agent takes over."""
-    chosen, agent = "", one.agent
+    """Whoever chose another model has it until somebody or a fallback chooses again, or another agent takes over.
+    A turn that nobody could be asked is the same request once there is somebody, whatever was chosen meanwhile."""
+    chosen, agent, awaits = "", one.agent, 0
     for run, taken in one.runs:
         for step in taken:
             match step:
                 case steps.TurnScheduled(request=request):
                     chosen, agent = chosen if request.agent == agent else "", request.agent
-                    if chosen and not request.model:
+                    if chosen and not request.model and request.turn != awaits:
                         yield f"turn {request.turn} of run {run.id} asks the agent's own model, and not {chosen}"
                         return
+                    awaits = 0
                 case steps.CommandSent(name=names.RESUME, payload=payload, accepted=True) if payload.get("model"):
                     chosen = str(payload["model"])
                 case steps.TurnFailed(fallback=str(model)) if model:
                     chosen = ""
+                case steps.TurnFailed(request=request, awaited=True):
+                    awaits = request.turn
                 case _:
                     pass
 
