@@ -222,14 +222,15 @@ class Checks:
                 self.server.wrong(f"{conversation.id}: events since {cursor} are {_kinds(rest)}, not {_kinds(after)}")
             if chance.random() < FROM_EVERYWHERE:
                 self._from_everywhere(conversation.id, whole)
-        await asyncio.sleep(5.0)
-        # Of this life: whoever watched an earlier one has seen its end.
-        lasting = [one for one in self.watched.pop(conversation.id, []) if not _is_live(one)]
-        before = bool(lasting) and self._life_of(lasting[-1]) != self._life_of(whole[-1])
-        ended = bool(lasting) and (
-            lasting[-1].cursor == whole[-1].cursor or ((before or self._came_back) and _is_done(lasting))
-        )
-        if lasting and not ended and not self.server.retention:
+        lasting, ended = [], False
+        for _ in range(6):  # on the way over a reset, some requests may take their time, one after the other
+            await asyncio.sleep(5.0)
+            lasting = [one for one in self.watched.get(conversation.id, []) if not _is_live(one)]
+            ended = not lasting or bool(self.server.retention) or self._saw_the_end(lasting, whole)
+            if ended:
+                break
+        self.watched.pop(conversation.id, None)
+        if not ended:
             self.server.wrong(f"{conversation.id}: it is over, and who watched is told nothing after {_kinds(lasting)}")
         if self.server.index:
             await self._listed(conversation, chance)
@@ -241,6 +242,11 @@ class Checks:
             self.server.wrong(f"{conversation.id}: it is over, and its status is {status.state}")
         if not transcript:
             self.server.wrong(f"{conversation.id}: its transcript is empty")
+
+    def _saw_the_end(self, lasting: list[Event], whole: list[Event]) -> bool:
+        """Of this life: whoever watched an earlier one has seen its end."""
+        before = self._life_of(lasting[-1]) != self._life_of(whole[-1])
+        return lasting[-1].cursor == whole[-1].cursor or ((before or self._came_back) and _is_done(lasting))
 
     def _life_of(self, event: Event) -> str:
         """The first run of it: a message may revive what has just ended."""
