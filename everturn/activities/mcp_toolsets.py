@@ -148,13 +148,14 @@ class Toolsets:
         try:
             async with asyncio.timeout(limit):
                 session = await connection.session()
-                found = await listed(session)
+                found = await listed(session, server)
         except (MCPError, NotConnected, ConnectionLost, InvalidTool, TimeoutError, ValueError) as error:
             toolset.stale = True
             if not (isinstance(error, NotConnected) or (known and isinstance(error, TimeoutError))):
                 with suppress(Exception):
                     await self._connections.renew(connection)
-            raise NotListed(server, str(error) or f"no list came within {limit:g} s") from None
+            why = connection.ended_for or str(error) or f"no list came within {limit:g} s"
+            raise NotListed(server, why) from None
 
         async def run(tool: ListedTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall

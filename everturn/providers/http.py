@@ -26,7 +26,7 @@ from everturn.providers import (
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, answered, lent
-from everturn.providers.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
+from everturn.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers.json_values import TooManyValues, a_dict, parse, write
 from everturn.records import Reply, Usage
 

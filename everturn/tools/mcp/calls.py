@@ -19,6 +19,7 @@ from everturn.tools.context import ToolContext
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
+from everturn.tools.mcp.limits import TOO_MUCH
 from everturn.tools.mcp.listing import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
@@ -199,6 +200,8 @@ class ServerCall:
         from everturn.tools.mcp.transports import HTTP_STATUS, LOST, NOT_SENT, SESSION_GONE
 
         code, begun_anew = error.code, self._begun_anew
+        if code == TOO_MUCH:
+            raise self._ran(error)
         if code == NOT_SENT:
             return error.message
         if code in (types.CONNECTION_CLOSED, LOST):
@@ -229,6 +232,9 @@ class ServerCall:
             raise self._lost(error.message)
         await self._connections.renew(connection)  # its headers may have changed
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
+
+    def _ran(self, error: MCPError) -> ToolFailed:
+        return ToolFailed(f"{self._server.label} has run the call, but its answer can't be read: {error.message}.")
 
     def _lost(self, why: str) -> Exception:
         text = f"{self._server.label} lost its connection in the middle of the call: {why}."
@@ -325,6 +331,8 @@ class ServerCall:
             except MCPError as error:
                 if error.code in (types.CONNECTION_CLOSED, LOST, SESSION_GONE, HTTP_STATUS):
                     await self._connections.renew(connection)
+                elif error.code == TOO_MUCH:
+                    raise self._ran(error) from None
                 elif error.code != NOT_SENT:
                     raise tasks.TaskGone(error.message) from None
             await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))

@@ -13,6 +13,7 @@ from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
+from everturn.tools.mcp.limits import Verdict
 
 if TYPE_CHECKING:
     from mcp import Client, ClientSession, types
@@ -66,11 +67,17 @@ class ServerConnection:
         """How many questions may belong to more than one call."""
         self._fewer = asyncio.Condition()
         self._why = ""
+        self._verdict = Verdict()
         self._owner = asyncio.create_task(self._hold())
 
     @property
     def alive(self) -> bool:
-        return not self._owner.done() and not self._stop.is_set()
+        return not self._owner.done() and not self._stop.is_set() and not self._verdict.why
+
+    @property
+    def ended_for(self) -> str:
+        """What the server sent too much of, if that ended the connection."""
+        return self._verdict.why
 
     async def session(self) -> ClientSession:
         """Raises NotConnected."""
@@ -82,6 +89,8 @@ class ServerConnection:
 
     async def run(self, call: Running, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
         """What the server answers. Raises MCPError, NotConnected and ConnectionLost."""
+        from mcp import MCPError, types
+
         session = await self.session()
         token = _this_call.set(call)
         self._running[call] = None
@@ -92,7 +101,12 @@ class ServerConnection:
             if not sending.done():
                 raise ConnectionLost(self._why or "it was closed")
             call.answered = True
-            return sending.result()
+            try:
+                return sending.result()
+            except MCPError as error:
+                if error.code == types.CONNECTION_CLOSED and self._verdict.why:
+                    raise ConnectionLost(self._verdict.why) from None
+                raise
         finally:
             if not sending.done():
                 sending.cancel()
@@ -120,7 +134,7 @@ class ServerConnection:
         said, label = Said(self.server.label), self.server.label
         try:
             client = Client(
-                streams(self.server, said),
+                streams(self.server, said, self._verdict),
                 mode=self.server.protocol,
                 elicitation_callback=self._elicit,
                 message_handler=self._take,
@@ -139,6 +153,7 @@ class ServerConnection:
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK's, the system's and the network's
             self._why = _said(error)
         finally:
+            self._why = self._verdict.why or self._why
             if said.last:
                 self._why = f"{self._why or 'it ended'}; it said: {said.last}"
             if self._opened.done() and not self._stop.is_set():
@@ -150,12 +165,14 @@ class ServerConnection:
         changes = asyncio.create_task(self._listen(client))
         stop = asyncio.create_task(self._stop.wait())
         gone = asyncio.create_task(_ended(client))
+        too_much = asyncio.create_task(self._verdict.given.wait())
+        all_of = (changes, stop, gone, too_much)
         try:
-            await asyncio.wait({stop, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(all_of[1:], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (changes, stop, gone):
+            for task in all_of:
                 task.cancel()
-            await asyncio.gather(changes, stop, gone, return_exceptions=True)
+            await asyncio.gather(*all_of, return_exceptions=True)
 
     async def _listen(self, client: Client) -> None:
         """Servers of the protocol of 2026 say only to those who listen that their tools have changed."""

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import httpx2
 
+from everturn.content_encoding import ACCEPTED
 from everturn.logs import get_logger
+from everturn.tools.mcp import bodies
+from everturn.tools.mcp.bounded import bounded
 from everturn.tools.mcp.config import McpServer
+from everturn.tools.mcp.limits import TOO_MUCH, Verdict
+from everturn.tools.mcp.programs import program
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -76,45 +81,39 @@ class Said:
 
 
 @asynccontextmanager
-async def streams(server: McpServer, said: Said) -> AsyncIterator[TransportStreams]:
-    """The transport, for the SDK's client."""
-    if server.url:
-        from mcp.client.streamable_http import streamable_http_client
-
-        # A call may be silent for as long as its time-out lets it.
-        timeout = httpx2.Timeout(30.0, read=None)
-        headers = server.all_headers()
-        async with (
-            httpx2.AsyncClient(
-                headers=headers, timeout=timeout, transport=_Telling(), auth=server.all_auth()
-            ) as client,
-            streamable_http_client(server.url, http_client=client) as both,
-        ):
-            yield both
+async def streams(server: McpServer, said: Said, verdict: Verdict) -> AsyncIterator[TransportStreams]:
+    """The transport, for the SDK's client. `verdict` gets what the server did if it sends too much."""
+    if server.command:
+        async with said.pipe() as sink, program(server, sink, verdict) as (messages, answers):
+            yield bounded(messages, answers, verdict)
         return
-    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.client.streamable_http import streamable_http_client
 
-    program, *arguments = server.command
-    parameters = StdioServerParameters(
-        command=program,
-        args=arguments,
-        env=server.environment(),
-        cwd=server.cwd,
-        encoding_error_handler="replace",
-    )
-    async with said.pipe() as sink, stdio_client(parameters, errlog=sink) as both:
-        yield both
+    # A call may be silent for as long as its time-out lets it.
+    timeout = httpx2.Timeout(30.0, read=None)
+    headers = {"Accept-Encoding": ACCEPTED, **server.all_headers()}
+    transport = _Telling(verdict)
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=server.all_auth()) as client,
+        # Events are bounded where their bytes come in.
+        streamable_http_client(server.url, http_client=client, max_sse_event_size=None) as (messages, answers),
+    ):
+        yield bounded(messages, answers, verdict)
 
 
 class _Telling(httpx2.AsyncHTTPTransport):
     """The SDK ends all requests of a connection if one of them can't be sent, and forgets the status of a refusal.
     Here, each of them is answered by itself, with an error of JSON-RPC's that says what happened."""
 
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__()
+        self._verdict = verdict
+
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
-            return await super().handle_async_request(request)
+            return bodies.bounded(await super().handle_async_request(request), self._verdict)
         try:
-            response = await super().handle_async_request(request)
+            response = bodies.bounded(await super().handle_async_request(request), self._verdict)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _error(request, NOT_SENT, str(error) or type(error).__name__, status=503)
         except httpx2.TransportError as error:
@@ -131,6 +130,13 @@ class _Telling(httpx2.AsyncHTTPTransport):
             if "www-authenticate" in response.headers:  # says where a token is to be had
                 told.headers["www-authenticate"] = response.headers["www-authenticate"]
             return told
+        if said_so:
+            try:
+                await response.aread()
+            except bodies.TooMuchSent as error:
+                return _error(request, TOO_MUCH, str(error), status=response.status_code)
+            except httpx2.TransportError as error:
+                return _error(request, LOST, str(error) or type(error).__name__, status=502)
         return response
 
 

@@ -1,0 +1,93 @@
+"""Bodies of answers over HTTP: decompressed in pieces, and read no further than we take."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+
+from everturn.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
+from everturn.tools.mcp import limits
+from everturn.tools.mcp.limits import TooMuch, Verdict
+
+_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""After an event of a stream."""
+
+_LONGEST_END = max(map(len, _ENDS))
+
+
+class TooMuchSent(httpx2.ReadError):
+    """The body is more than we take."""
+
+
+def bounded(response: httpx2.Response, verdict: Verdict) -> httpx2.Response:
+    """The same answer, with a body that raises TooMuchSent, and ReadError if it can't be decompressed. A stream's event
+    that is too long ends the connection by `verdict`."""
+    headers = httpx2.Headers([one for one in response.headers.raw if one[0].lower() not in _OF_THE_ENCODING])
+    body = _Body(response, verdict)
+    return httpx2.Response(
+        response.status_code, headers=headers, stream=body, request=response.request, extensions=response.extensions
+    )
+
+
+_OF_THE_ENCODING = (b"content-encoding", b"content-length")
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, response: httpx2.Response, verdict: Verdict) -> None:
+        self._response = response
+        self._verdict = verdict
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        kind = self._response.headers.get("content-type", "").lower()
+        try:
+            if kind.startswith("text/event-stream"):
+                async for piece in self._events():
+                    yield piece
+            else:
+                yield await self._whole()
+        except TooMuch as error:
+            raise TooMuchSent(str(error)) from None
+
+    async def _whole(self) -> bytes:
+        held = bytearray()
+        async for piece in self._pieces():
+            held += piece
+            if len(held) > limits.MAX_MESSAGE_BYTES:
+                raise limits.too_long()
+        limits.check_values(held)
+        return bytes(held)
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        """Only whole events, except for the end."""
+        held = bytearray()
+        async for piece in self._pieces():
+            seen = max(0, len(held) - _LONGEST_END)
+            held += piece
+            end = max(at + len(sign) if (at := held.rfind(sign, seen)) >= 0 else 0 for sign in _ENDS)
+            try:
+                if len(held) - end > limits.MAX_MESSAGE_BYTES:
+                    raise limits.too_long()
+                if end:
+                    limits.check_values(held[:end])
+            except TooMuch as error:
+                self._verdict.give(error)
+                raise
+            if end:
+                yield bytes(held[:end])
+                del held[:end]
+        yield bytes(held)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        _, pace = limits.paces()
+        try:
+            decoder = decoder_of(self._response.headers)
+            async for raw in self._response.stream:  # type: ignore[union-attr]
+                for piece in decoder.pieces(raw):
+                    await pace.take(len(piece))
+                    yield piece
+        except (UnknownEncoding, UnreadableBody) as error:
+            raise httpx2.ReadError(f"its answer can't be read: {error}") from None

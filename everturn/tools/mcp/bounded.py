@@ -1,0 +1,114 @@
+"""The messages of a connection, no faster than a worker can take them beside its other work."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from everturn.tools.mcp import limits
+from everturn.tools.mcp.limits import TooMuch, Verdict
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+    from mcp.shared.message import SessionMessage
+
+
+def bounded(
+    messages: ReadStream[SessionMessage | Exception], answers: WriteStream[SessionMessage], verdict: Verdict
+) -> TransportStreams:
+    """The same streams, that end if the server leaves too many requests open: `verdict` then says why."""
+    open_requests: set[str] = set()
+    return _Messages(messages, open_requests, verdict), _Answers(answers, open_requests)
+
+
+class _Messages:
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], open_requests: set[str], verdict: Verdict
+    ) -> None:
+        self._stream = stream
+        self._open = open_requests
+        self._verdict = verdict
+        self._pace, _ = limits.paces()
+
+    @property
+    def last_context(self) -> Any:
+        """The sender's, which the SDK looks for."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Raises anyio.EndOfStream, also for a connection that was ended."""
+        import anyio
+
+        while True:
+            one = await self._stream.receive()
+            await self._pace.take(1)
+            if isinstance(one, Exception):
+                return one
+            try:
+                if self._is_new(one):
+                    return one
+            except TooMuch as error:
+                self._verdict.give(error)
+                raise anyio.EndOfStream from None
+
+    def _is_new(self, one: SessionMessage) -> bool:
+        """Whether it is not a request that is open already. Raises TooMuch."""
+        from mcp import types
+
+        if isinstance(one.message, types.JSONRPCNotification) and one.message.method == "notifications/cancelled":
+            self._open.discard(str((one.message.params or {}).get("requestId")))
+        if not isinstance(one.message, types.JSONRPCRequest):
+            return True
+        if str(one.message.id) in self._open:
+            return False
+        self._open.add(str(one.message.id))
+        if len(self._open) > limits.MAX_OPEN_REQUESTS:
+            most = f"it sent more than {limits.MAX_OPEN_REQUESTS:,} requests before it took our answers"
+            raise TooMuch(f"{most}, which is the limit. Have it read what it is sent")
+        return True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        import anyio
+
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Answers:
+    def __init__(self, stream: WriteStream[SessionMessage], open_requests: set[str]) -> None:
+        self._stream = stream
+        self._open = open_requests
+
+    async def send(self, item: SessionMessage, /) -> None:
+        from mcp import types
+
+        await self._stream.send(item)
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self._open.discard(str(item.message.id))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,184 @@
+"""An MCP server that is a program of the worker's: started, spoken to over its standard input and output, and ended.
+
+The SDK's own reads lines of any length, and copies each once for every 64 KB of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from everturn.logs import get_logger
+from everturn.tools.mcp import limits
+from everturn.tools.mcp.config import McpServer
+from everturn.tools.mcp.limits import TOO_MUCH, TooMuch, Verdict
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+GOES_SECONDS = 2.0
+"""How long the program may take to end by itself once its input is closed, and how long after a signal."""
+
+FLUSH_SECONDS = 0.5
+LOOK_SECONDS = 0.02
+_PIECE_BYTES = 64 * 1024
+_HEAD_BYTES = 300
+
+_ANSWERS = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*,\s*"(?:result|error|jsonrpc)"')
+
+_log = get_logger("everturn.mcp")
+
+
+@asynccontextmanager
+async def program(server: McpServer, errors: TextIO, verdict: Verdict) -> AsyncIterator[TransportStreams]:
+    """Its streams, for the SDK's client. Raises OSError and ValueError if it can't be started."""
+    import anyio
+    from mcp.client.stdio import get_default_environment
+    from mcp.shared.message import SessionMessage
+
+    process = await asyncio.create_subprocess_exec(
+        *server.command,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=errors or DEVNULL,
+        env=get_default_environment() | dict(server.environment()),
+        cwd=server.cwd,
+        start_new_session=True,
+    )
+    into, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    answers, out_of = anyio.create_memory_object_stream[SessionMessage](0)
+    reading = asyncio.create_task(_read(process, into, verdict))
+    writing = asyncio.create_task(_write(process, out_of, into))
+    try:
+        yield messages, answers
+    finally:
+        answers.close()
+        messages.close()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({writing}, timeout=0 if verdict.why else FLUSH_SECONDS)
+            try:
+                await _end(process, at_once=bool(verdict.why))
+            finally:
+                for task in (reading, writing):
+                    task.cancel()
+                await asyncio.gather(reading, writing, return_exceptions=True)
+                cast("Any", process)._transport.close()  # a child that still has the pipe would hold it open
+
+
+async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], verdict: Verdict) -> None:
+    import anyio
+    from mcp import types
+    from mcp.shared.message import SessionMessage
+
+    assert process.stdout is not None
+    lines = _lines(process.stdout)
+    with into:
+        try:
+            async for line in lines:
+                try:
+                    limits.check_values(line)
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except TooMuch as error:
+                    raise _Refused(error, line[:_HEAD_BYTES]) from None
+                except ValueError:
+                    _log.debug("mcp.no_message", text=line[:_HEAD_BYTES].decode(errors="replace"))
+                    continue
+                await into.send(SessionMessage(message))
+        except _Refused as error:
+            verdict.give(error.reason)
+            if told := _to_the_call(error):
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await into.send(told)
+            return
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # nobody listens any more
+        except ConnectionError as error:
+            _log.debug("mcp.unreadable", error=str(error))
+            return
+    with suppress(ConnectionError):
+        while await process.stdout.read(_PIECE_BYTES):
+            pass  # so that it can write its last words, and end
+
+
+class _Refused(Exception):
+    def __init__(self, reason: TooMuch, head: bytes) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+        self.head = head
+
+
+async def _lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Raises _Refused."""
+    _, pace = limits.paces()
+    held = bytearray()
+    while piece := await source.read(_PIECE_BYTES):
+        await pace.take(len(piece))
+        *whole, rest = piece.split(b"\n")
+        for end in whole:
+            held += end
+            if len(held) > limits.MAX_MESSAGE_BYTES:
+                break
+            line = bytes(held)
+            held.clear()
+            if line.strip():
+                yield line
+        else:
+            held += rest
+        if len(held) > limits.MAX_MESSAGE_BYTES:
+            raise _Refused(limits.too_long(), bytes(held[:_HEAD_BYTES]))
+
+
+def _to_the_call(refused: _Refused) -> SessionMessage | None:
+    """An error for the call that the message answers, if its beginning says so: that call has run."""
+    from mcp import types
+    from mcp.shared.message import SessionMessage
+
+    if (found := _ANSWERS.match(refused.head)) is None:
+        return None
+    said = found[1].decode(errors="replace")
+    request_id = said[1:-1] if said.startswith('"') else int(said)
+    error = types.ErrorData(code=TOO_MUCH, message=str(refused.reason))
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+
+
+async def _write(
+    process: Process,
+    out_of: MemoryObjectReceiveStream[SessionMessage],
+    into: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    assert process.stdin is not None
+    try:
+        with out_of:
+            async for one in out_of:
+                text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(text.encode("utf-8", "replace") + b"\n")
+                await process.stdin.drain()
+    except OSError:
+        into.close()  # the session sees the end, and nobody waits for an answer
+
+
+async def _end(process: Process, *, at_once: bool) -> None:
+    from mcp.os.posix.utilities import terminate_posix_process_tree
+
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    if at_once or not await _gone(process):
+        await terminate_posix_process_tree(cast("Any", process), GOES_SECONDS)
+        if not await _gone(process):
+            _log.warning("mcp.still_alive", pid=process.pid)
+
+
+async def _gone(process: Process) -> bool:
+    # wait() would also wait for children that have the pipes.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GOES_SECONDS):
+            while process.returncode is None:
+                await asyncio.sleep(LOOK_SECONDS)
+    return process.returncode is not None
