@@ -162,7 +162,7 @@ class Toolsets:
 
             return await ServerCall(self._connections, server, tool, context, ThisTry()).result(arguments)
 
-        toolset.tools = tools_of(server, found, run, tasks.made_by(session))
+        toolset.tools = tools_of(server, found.tools, run, tasks.made_by(session))
         toolset.listed_at = time.monotonic()
         _log.info("mcp.listed", server=server.label, tools=[tool.name for tool in toolset.tools])
 

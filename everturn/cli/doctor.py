@@ -117,7 +117,8 @@ async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
     try:
         for one in await servers_lists(agents):
             told = one.problem or f"{len(one.tools)} tools: {', '.join(tool.name for tool in one.tools)}"
-            yield Finding(f"MCP server {one.server.label}", "wrong" if one.problem else "ok", told)
+            part = f"MCP server {one.server.label}"
+            yield Finding(part, "wrong" if one.problem else "note" if one.cut else "ok", told, one.cut)
     except EverturnError as error:
         yield _wrong("MCP servers", error)
 

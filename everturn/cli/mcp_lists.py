@@ -25,6 +25,8 @@ class ServersList:
     tools: tuple[Tool, ...] = ()
     problem: str = ""
     """Why there is no list; empty if there is one."""
+    cut: str = ""
+    """Why the list has not all of its tools; empty if it has."""
 
 
 async def servers_lists(agents: Iterable[Agent]) -> list[ServersList]:
@@ -54,11 +56,12 @@ async def _listed(connections: Any, server: McpServer) -> ServersList:
         raise NotImplementedError
 
     try:
+        connection = connections.to(server)
         async with asyncio.timeout(LONGEST_SECONDS):
-            session = await connections.to(server).session()
-            found = await listed(session)
+            session = await connection.session()
+            found = await listed(session, server)
     except TimeoutError:
         return ServersList(server, problem=f"no list came within {LONGEST_SECONDS:g} s")
     except (MCPError, NotConnected, InvalidTool, ValueError) as error:
-        return ServersList(server, problem=str(error))
-    return ServersList(server, tools_of(server, found, never, tasks.made_by(session)))
+        return ServersList(server, problem=connection.ended_for or str(error))
+    return ServersList(server, tools_of(server, found.tools, never, tasks.made_by(session)), cut=found.cut)

@@ -46,6 +46,7 @@ async def _of_servers(file: Path) -> list[Tool]:
     """The tools of the file's MCP servers. Raises EverturnError if a server can't be asked."""
     from everturn.cli.connect import quiet_logs
     from everturn.cli.mcp_lists import servers_lists
+    from everturn.cli.terminal import Screen
     from everturn.errors import EverturnError
     from everturn.loading import load_agents
 
@@ -56,6 +57,8 @@ async def _of_servers(file: Path) -> list[Tool]:
     for one in lists:
         if one.problem:
             raise EverturnError(f"MCP server {one.server.label!r} can't be asked: {one.problem}.", cure="Start it.")
+        if one.cut:
+            Screen().line(f"MCP server {one.server.label!r}: {one.cut}", style="yellow")
     return [tool for one in lists for tool in one.tools]
 
 

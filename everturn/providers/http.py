@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import httpx
 
 from everturn import sse
+from everturn.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.errors import FAULTS, InvalidReply, InvalidSetting
 from everturn.providers import (
     anthropic_messages,
@@ -26,7 +27,6 @@ from everturn.providers import (
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
 from everturn.providers.connections import aclose, answered, lent
-from everturn.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers.json_values import TooManyValues, a_dict, parse, write
 from everturn.records import Reply, Usage
 

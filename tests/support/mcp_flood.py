@@ -1,7 +1,7 @@
 """A real MCP server that sends too much: `python -m tests.support.mcp_flood FOLDER [PORT] [LIST]`.
 
-Plain Python, in the protocol of 2025, as no SDK sends such things. Over its standard input and output, or over HTTP if a
-port is given (0: none). Each tool is a kind of flood; those without an end go on until FOLDER has `go`. FOLDER/log has
+Plain Python, in the protocol of 2025, as no SDK sends such things. Over its standard input and output, or over HTTP
+if a port is given (0: none). Each tool is a kind of flood; those without an end go on until FOLDER has `go`. FOLDER/log has
 the calls. LIST says how its list of tools is: plain, pages, huge or deep.
 """
 

@@ -25,9 +25,7 @@ def bounded(response: httpx2.Response, verdict: Verdict) -> httpx2.Response:
     that is too long ends the connection by `verdict`."""
     headers = httpx2.Headers([one for one in response.headers.raw if one[0].lower() not in _OF_THE_ENCODING])
     body = _Body(response, verdict)
-    return httpx2.Response(
-        response.status_code, headers=headers, stream=body, request=response.request, extensions=response.extensions
-    )
+    return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
 
 _OF_THE_ENCODING = (b"content-encoding", b"content-length")

@@ -7,12 +7,12 @@ import re
 import time
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""One message: a line, a JSON body after decompression, an event of a stream. Results of some megabytes are in use (they
-are cut, or kept as artifacts); one of this size keeps the event loop busy for some tenths of a second."""
+"""One message: a line, a JSON body after decompression, an event of a stream. Results of some megabytes are in use:
+they are cut, or kept as artifacts."""
 
 MAX_VALUES = 250_000
-"""How many values one message may hold. A value takes 3 bytes of text, and some hundred of memory: 15 MB of `{},{},` took
-1.7 GB, and kept the event loop busy for ten seconds."""
+"""How many values one message may hold. A value takes 3 bytes of text, and some hundred of memory: 15 MB of `{},{},`
+took 1.7 GB, and kept the event loop busy for ten seconds."""
 
 MESSAGES_PER_SECOND = 500.0
 MAX_BURST = 1_000

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from everturn import names
 from everturn.errors import EverturnError, InvalidTool
 from everturn.logs import get_logger
+from everturn.sizes import MAX_DEPTH, size_of, too_deep
 from everturn.tools.context import ToolContext
-from everturn.tools.mcp import tasks
+from everturn.tools.mcp import limits, tasks
 from everturn.tools.mcp.config import McpServer, McpTool
 from everturn.tools.schema import SchemaArguments
 from everturn.tools.tool import Effect, Tool
@@ -24,8 +25,6 @@ CONTEXT = "everturn context"
 """The name that passes the call's context; no argument has it."""
 
 MAX_NAME_CHARS = 64
-MAX_TOOLS = 1_000
-MAX_PAGES = 100
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_OVERRIDE = McpTool()
@@ -46,19 +45,47 @@ class ListedTool:
 Run = Callable[[ListedTool, ToolContext, dict[str, Any]], Awaitable[Any]]
 
 
-async def listed(session: ClientSession) -> list[types.Tool]:
-    """All that the server has, page by page. Raises MCPError."""
+@dataclass
+class Found:
+    """A server's tools, as it says them."""
+
+    tools: list[types.Tool]
+    """Those that nobody allowed have their names alone."""
+    cut: str = ""
+    """Why these are not all; empty if they are."""
+
+
+async def listed(session: ClientSession, server: McpServer) -> Found:
+    """All that the server has, page by page, up to a limit. Raises MCPError."""
     from mcp import types
 
-    tools: list[types.Tool] = []
+    found, taken, size = Found([]), 0, 0
     cursor: str | None = None
-    for _ in range(MAX_PAGES):
+    for _ in range(limits.MAX_PAGES):
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        tools += page.tools
+        for one in page.tools:
+            if not _allowed(server, one.name):
+                found.tools.append(types.Tool(name=one.name, input_schema={}))
+                continue
+            taken, size = taken + 1, size + _size(one)
+            if taken > limits.MAX_TOOLS or size > limits.MAX_LIST_BYTES:
+                return _cut(server, found, taken - 1)
+            found.tools.append(one)
         cursor = page.next_cursor
-        if not cursor or len(tools) >= MAX_TOOLS:
-            break
-    return tools[:MAX_TOOLS]
+        if not cursor:
+            return found
+    return _cut(server, found, taken)
+
+
+def _cut(server: McpServer, found: Found, taken: int) -> Found:
+    most = f"{limits.MAX_TOOLS:,} tools, {limits.MAX_LIST_BYTES:,} bytes, {limits.MAX_PAGES:,} pages"
+    found.cut = f"only its first {taken:,} tools are taken; the limit is {most}. Name those you need: allow=[...]"
+    _log.warning("mcp.list_cut", server=server.label, why=found.cut)
+    return found
+
+
+def _size(one: types.Tool) -> int:
+    return size_of([one.name, one.title, one.description, one.input_schema])
 
 
 def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: tasks.Made = "never") -> tuple[Tool, ...]:
@@ -112,6 +139,13 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Too
     schema = one.input_schema
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise InvalidTool("Its arguments are not a JSON object.", cure="Tell the server's authors.")
+    if too_deep(schema):
+        raise InvalidTool(f"Its schema is nested more than {MAX_DEPTH} levels deep.", cure="Tell the server's authors.")
+    if (size := _size(one)) > limits.MAX_TOOL_BYTES:
+        raise InvalidTool(
+            f"Its description and schema have {size:,} bytes; the limit is {limits.MAX_TOOL_BYTES:,}.",
+            cure="Tell the server's authors.",
+        )
 
     async def call(**arguments: Any) -> Any:
         context: ToolContext = arguments.pop(CONTEXT)

@@ -179,6 +179,6 @@ async def _gone(process: Process) -> bool:
     # wait() would also wait for children that have the pipes.
     with suppress(TimeoutError):
         async with asyncio.timeout(GOES_SECONDS):
-            while process.returncode is None:
+            while process.returncode is None:  # noqa: ASYNC110 - it has no event for that
                 await asyncio.sleep(LOOK_SECONDS)
     return process.returncode is not None

@@ -132,6 +132,7 @@ class _Telling(httpx2.AsyncHTTPTransport):
             return told
         if said_so:
             try:
+                response.request = request
                 await response.aread()
             except bodies.TooMuchSent as error:
                 return _error(request, TOO_MUCH, str(error), status=response.status_code)
