@@ -1,8 +1,8 @@
 """A real MCP server that sends too much: `python -m tests.support.mcp_flood FOLDER [PORT] [LIST]`.
 
 Plain Python, in the protocol of 2025, as no SDK sends such things. Over its standard input and output, or over HTTP
-if a port is given (0: none). Each tool is a kind of flood; those without an end go on until FOLDER has `go`. FOLDER/log has
-the calls. LIST says how its list of tools is: plain, pages, huge or deep.
+if a port is given (0: none). Each tool is a kind of flood; those without an end go on until FOLDER has `go`.
+FOLDER/log has the calls. LIST says how its list of tools is: plain, pages, huge or deep.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def said(request: dict[str, Any]) -> Iterator[bytes]:
     if request_id is None:
         return
     if method == "initialize":
-        offered = {"tools": {}, "logging": {}}
+        offered: dict[str, Any] = {"tools": {}, "logging": {}}
         info = {"name": "flood", "version": "1"}
         version = params["protocolVersion"]
         yield answer(request_id, {"protocolVersion": version, "capabilities": offered, "serverInfo": info}) + b"\n"

@@ -8,7 +8,7 @@ import httpx2
 
 from everturn.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
 from everturn.tools.mcp import limits
-from everturn.tools.mcp.limits import TooMuch, Verdict
+from everturn.tools.mcp.limits import TooMuch, Overflow
 
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """After an event of a stream."""
@@ -20,11 +20,11 @@ class TooMuchSent(httpx2.ReadError):
     """The body is more than we take."""
 
 
-def bounded(response: httpx2.Response, verdict: Verdict) -> httpx2.Response:
+def bounded(response: httpx2.Response, overflow: Overflow) -> httpx2.Response:
     """The same answer, with a body that raises TooMuchSent, and ReadError if it can't be decompressed. A stream's event
-    that is too long ends the connection by `verdict`."""
+    that is too long ends the connection by `overflow`."""
     headers = httpx2.Headers([one for one in response.headers.raw if one[0].lower() not in _OF_THE_ENCODING])
-    body = _Body(response, verdict)
+    body = _Body(response, overflow)
     return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
 
@@ -32,9 +32,9 @@ _OF_THE_ENCODING = (b"content-encoding", b"content-length")
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, response: httpx2.Response, verdict: Verdict) -> None:
+    def __init__(self, response: httpx2.Response, overflow: Overflow) -> None:
         self._response = response
-        self._verdict = verdict
+        self._overflow = overflow
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -72,7 +72,7 @@ class _Body(httpx2.AsyncByteStream):
                 if end:
                     limits.check_values(held[:end])
             except TooMuch as error:
-                self._verdict.give(error)
+                self._overflow.report(error)
                 raise
             if end:
                 yield bytes(held[:end])

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from everturn.tools.mcp import limits
-from everturn.tools.mcp.limits import TooMuch, Verdict
+from everturn.tools.mcp.limits import TooMuch, Overflow
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams, WriteStream
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def bounded(
-    messages: ReadStream[SessionMessage | Exception], answers: WriteStream[SessionMessage], verdict: Verdict
+    messages: ReadStream[SessionMessage | Exception], answers: WriteStream[SessionMessage], overflow: Overflow
 ) -> TransportStreams:
-    """The same streams, that end if the server leaves too many requests open: `verdict` then says why."""
+    """The same streams, that end if the server leaves too many requests open: `overflow` then says why."""
     open_requests: set[str] = set()
-    return _Messages(messages, open_requests, verdict), _Answers(answers, open_requests)
+    return _Messages(messages, open_requests, overflow), _Answers(answers, open_requests)
 
 
 class _Messages:
     def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], open_requests: set[str], verdict: Verdict
+        self, stream: ReadStream[SessionMessage | Exception], open_requests: set[str], overflow: Overflow
     ) -> None:
         self._stream = stream
         self._open = open_requests
-        self._verdict = verdict
+        self._overflow = overflow
         self._pace, _ = limits.paces()
 
     @property
@@ -48,7 +48,7 @@ class _Messages:
                 if self._is_new(one):
                     return one
             except TooMuch as error:
-                self._verdict.give(error)
+                self._overflow.report(error)
                 raise anyio.EndOfStream from None
 
     def _is_new(self, one: SessionMessage) -> bool:

@@ -13,7 +13,7 @@ from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import Verdict
+from everturn.tools.mcp.limits import Overflow
 
 if TYPE_CHECKING:
     from mcp import Client, ClientSession, types
@@ -67,17 +67,17 @@ class ServerConnection:
         """How many questions may belong to more than one call."""
         self._fewer = asyncio.Condition()
         self._why = ""
-        self._verdict = Verdict()
+        self._overflow = Overflow()
         self._owner = asyncio.create_task(self._hold())
 
     @property
     def alive(self) -> bool:
-        return not self._owner.done() and not self._stop.is_set() and not self._verdict.why
+        return not self._owner.done() and not self._stop.is_set() and not self._overflow.why
 
     @property
     def ended_for(self) -> str:
         """What the server sent too much of, if that ended the connection."""
-        return self._verdict.why
+        return self._overflow.why
 
     async def session(self) -> ClientSession:
         """Raises NotConnected."""
@@ -104,8 +104,8 @@ class ServerConnection:
             try:
                 return sending.result()
             except MCPError as error:
-                if error.code == types.CONNECTION_CLOSED and self._verdict.why:
-                    raise ConnectionLost(self._verdict.why) from None
+                if error.code == types.CONNECTION_CLOSED and self._overflow.why:
+                    raise ConnectionLost(self._overflow.why) from None
                 raise
         finally:
             if not sending.done():
@@ -134,7 +134,7 @@ class ServerConnection:
         said, label = Said(self.server.label), self.server.label
         try:
             client = Client(
-                streams(self.server, said, self._verdict),
+                streams(self.server, said, self._overflow),
                 mode=self.server.protocol,
                 elicitation_callback=self._elicit,
                 message_handler=self._take,
@@ -153,7 +153,7 @@ class ServerConnection:
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK's, the system's and the network's
             self._why = _said(error)
         finally:
-            self._why = self._verdict.why or self._why
+            self._why = self._overflow.why or self._why
             if said.last:
                 self._why = f"{self._why or 'it ended'}; it said: {said.last}"
             if self._opened.done() and not self._stop.is_set():
@@ -165,7 +165,7 @@ class ServerConnection:
         changes = asyncio.create_task(self._listen(client))
         stop = asyncio.create_task(self._stop.wait())
         gone = asyncio.create_task(_ended(client))
-        too_much = asyncio.create_task(self._verdict.given.wait())
+        too_much = asyncio.create_task(self._overflow.reported.wait())
         all_of = (changes, stop, gone, too_much)
         try:
             await asyncio.wait(all_of[1:], return_when=asyncio.FIRST_COMPLETED)

@@ -49,16 +49,16 @@ class TooMuch(Exception):
     """A server sent more than it may. The message says what, and the limit."""
 
 
-class Verdict:
+class Overflow:
     """What a server did that ended its connection, if it did."""
 
     def __init__(self) -> None:
         self.why = ""
-        self.given = asyncio.Event()
+        self.reported = asyncio.Event()
 
-    def give(self, error: TooMuch) -> None:
+    def report(self, error: TooMuch) -> None:
         self.why = self.why or str(error)
-        self.given.set()
+        self.reported.set()
 
 
 class Pace:

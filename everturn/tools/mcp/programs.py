@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from everturn.logs import get_logger
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import TOO_MUCH, TooMuch, Verdict
+from everturn.tools.mcp.limits import TOO_MUCH, TooMuch, Overflow
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -36,7 +36,7 @@ _log = get_logger("everturn.mcp")
 
 
 @asynccontextmanager
-async def program(server: McpServer, errors: TextIO, verdict: Verdict) -> AsyncIterator[TransportStreams]:
+async def program(server: McpServer, errors: TextIO, overflow: Overflow) -> AsyncIterator[TransportStreams]:
     """Its streams, for the SDK's client. Raises OSError and ValueError if it can't be started."""
     import anyio
     from mcp.client.stdio import get_default_environment
@@ -53,7 +53,7 @@ async def program(server: McpServer, errors: TextIO, verdict: Verdict) -> AsyncI
     )
     into, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, out_of = anyio.create_memory_object_stream[SessionMessage](0)
-    reading = asyncio.create_task(_read(process, into, verdict))
+    reading = asyncio.create_task(_read(process, into, overflow))
     writing = asyncio.create_task(_write(process, out_of, into))
     try:
         yield messages, answers
@@ -61,9 +61,9 @@ async def program(server: McpServer, errors: TextIO, verdict: Verdict) -> AsyncI
         answers.close()
         messages.close()
         with anyio.CancelScope(shield=True):
-            await asyncio.wait({writing}, timeout=0 if verdict.why else FLUSH_SECONDS)
+            await asyncio.wait({writing}, timeout=0 if overflow.why else FLUSH_SECONDS)
             try:
-                await _end(process, at_once=bool(verdict.why))
+                await _end(process, at_once=bool(overflow.why))
             finally:
                 for task in (reading, writing):
                     task.cancel()
@@ -71,7 +71,7 @@ async def program(server: McpServer, errors: TextIO, verdict: Verdict) -> AsyncI
                 cast("Any", process)._transport.close()  # a child that still has the pipe would hold it open
 
 
-async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], verdict: Verdict) -> None:
+async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], overflow: Overflow) -> None:
     import anyio
     from mcp import types
     from mcp.shared.message import SessionMessage
@@ -91,7 +91,7 @@ async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | 
                     continue
                 await into.send(SessionMessage(message))
         except _Refused as error:
-            verdict.give(error.reason)
+            overflow.report(error.reason)
             if told := _to_the_call(error):
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                     await into.send(told)

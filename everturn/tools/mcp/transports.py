@@ -17,7 +17,7 @@ from everturn.logs import get_logger
 from everturn.tools.mcp import bodies
 from everturn.tools.mcp.bounded import bounded
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import TOO_MUCH, Verdict
+from everturn.tools.mcp.limits import TOO_MUCH, Overflow
 from everturn.tools.mcp.programs import program
 
 if TYPE_CHECKING:
@@ -81,39 +81,39 @@ class Said:
 
 
 @asynccontextmanager
-async def streams(server: McpServer, said: Said, verdict: Verdict) -> AsyncIterator[TransportStreams]:
-    """The transport, for the SDK's client. `verdict` gets what the server did if it sends too much."""
+async def streams(server: McpServer, said: Said, overflow: Overflow) -> AsyncIterator[TransportStreams]:
+    """The transport, for the SDK's client. `overflow` gets what the server did if it sends too much."""
     if server.command:
-        async with said.pipe() as sink, program(server, sink, verdict) as (messages, answers):
-            yield bounded(messages, answers, verdict)
+        async with said.pipe() as sink, program(server, sink, overflow) as (messages, answers):
+            yield bounded(messages, answers, overflow)
         return
     from mcp.client.streamable_http import streamable_http_client
 
     # A call may be silent for as long as its time-out lets it.
     timeout = httpx2.Timeout(30.0, read=None)
     headers = {"Accept-Encoding": ACCEPTED, **server.all_headers()}
-    transport = _Telling(verdict)
+    transport = _Telling(overflow)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=server.all_auth()) as client,
         # Events are bounded where their bytes come in.
         streamable_http_client(server.url, http_client=client, max_sse_event_size=None) as (messages, answers),
     ):
-        yield bounded(messages, answers, verdict)
+        yield bounded(messages, answers, overflow)
 
 
 class _Telling(httpx2.AsyncHTTPTransport):
     """The SDK ends all requests of a connection if one of them can't be sent, and forgets the status of a refusal.
     Here, each of them is answered by itself, with an error of JSON-RPC's that says what happened."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, overflow: Overflow) -> None:
         super().__init__()
-        self._verdict = verdict
+        self._overflow = overflow
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
-            return bodies.bounded(await super().handle_async_request(request), self._verdict)
+            return bodies.bounded(await super().handle_async_request(request), self._overflow)
         try:
-            response = bodies.bounded(await super().handle_async_request(request), self._verdict)
+            response = bodies.bounded(await super().handle_async_request(request), self._overflow)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _error(request, NOT_SENT, str(error) or type(error).__name__, status=503)
         except httpx2.TransportError as error:
