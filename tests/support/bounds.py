@@ -31,7 +31,7 @@ from everturn.live import text_server
 from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.tools import results, user_code
-from everturn.tools.mcp import calls
+from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
 from everturn.workflows import (
@@ -122,6 +122,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long a run-once call waits for an MCP server that is away, before it tries to connect again.
     "mcp_listing_wait_seconds": (mcp_tools, "FIRST_WAIT_SECONDS"),
     "mcp_call_wait_seconds": (calls, "FIRST_WAIT_SECONDS"),
+    # How much one message of theirs may be.
+    "mcp_message_bytes": (limits, "MAX_MESSAGE_BYTES"),
+    "mcp_values": (limits, "MAX_VALUES"),
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (connection, "TASK_TIMEOUT"),

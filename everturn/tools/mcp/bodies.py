@@ -8,7 +8,7 @@ import httpx2
 
 from everturn.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
 from everturn.tools.mcp import limits
-from everturn.tools.mcp.limits import TooMuch, Overflow
+from everturn.tools.mcp.limits import Overflow, TooMuch
 
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """After an event of a stream."""

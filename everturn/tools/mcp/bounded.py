@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from everturn.tools.mcp import limits
-from everturn.tools.mcp.limits import TooMuch, Overflow
+from everturn.tools.mcp.limits import Overflow, TooMuch
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams, WriteStream

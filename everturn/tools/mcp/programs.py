@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from everturn.logs import get_logger
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import TOO_MUCH, TooMuch, Overflow
+from everturn.tools.mcp.limits import TOO_MUCH, Overflow, TooMuch
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
