@@ -62,6 +62,11 @@ def message(method: str, params: dict[str, Any], **more: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode()
 
 
+def note(line: str) -> None:
+    with (FOLDER / "log").open("a") as log:
+        log.write(f"{line}\n")
+
+
 def done() -> bool:
     return (FOLDER / "go").exists()
 
@@ -79,8 +84,7 @@ def said(request: dict[str, Any]) -> Iterator[bytes]:
     elif method == "tools/list":
         yield answer(request_id, listed(params.get("cursor"))) + b"\n"
     elif method == "tools/call":
-        with (FOLDER / "log").open("a") as log:
-            log.write(f"{params['name']}\n")
+        note(params["name"])
         yield from flood(params["name"].removeprefix("once_"), request_id, params)
     else:
         error = {"code": -32601, "message": "Method not found"}
@@ -150,6 +154,8 @@ class Handler(BaseHTTPRequestHandler):
         if kind == "bomb":
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()
+        if kind == "bomb":
+            note(request["params"]["name"])
         for piece in bomb() if kind == "bomb" else said(request):
             self.wfile.write(self.events(piece) if stream else piece)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -154,13 +155,18 @@ async def test_notifications_without_an_end_leave_other_conversations_going(
     assert result.text == "at last"
 
 
-async def test_a_call_that_shares_the_connection_is_told_why_it_was_lost(flood: Flood, bounds: Bounds) -> None:
+async def test_all_calls_of_a_connection_are_told_why_it_was_lost(flood: Flood, bounds: Bounds) -> None:
     bounds(mcp_message_bytes=MIB)
     with flood.over("stdio") as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            with pytest.raises(ConnectionLost, match="more than 1,048,576 bytes, which is the limit"):
-                await connection.run(Running(), lambda session: session.call_tool("endless", {}))
+            calls = [
+                connection.run(Running(), lambda session: session.call_tool("endless", {})),
+                connection.run(Running(), lambda session: session.call_tool("fine", {})),
+            ]
+            for lost in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(lost, ConnectionLost)
+                assert "more than 1,048,576 bytes, which is the limit" in str(lost)
             assert not connection.alive
             assert "1,048,576" in connection.ended_for
         finally:
