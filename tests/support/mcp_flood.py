@@ -20,7 +20,7 @@ PORT = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 LIST = sys.argv[3] if len(sys.argv) > 3 else "plain"
 
 MIB = 2**20
-FLOODS = ("long", "endless", "values", "logs", "progress", "pings", "bomb", "fine")
+FLOODS = ("long", "endless", "values", "logs", "progress", "pings", "errors", "bomb", "fine")
 
 
 def tool(name: str, description: str = "", schema: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -117,6 +117,10 @@ def flood(kind: str, request_id: Any, params: dict[str, Any]) -> Iterator[bytes]
             line = message("notifications/progress", {"progressToken": token, "progress": 1, "message": "x" * 500})
             while not done():
                 yield (line + b"\n") * 100
+            yield before + b"at last" + after + b"\n"
+        case "errors":
+            while not done():
+                sys.stderr.write("line\n" * 1000)
             yield before + b"at last" + after + b"\n"
         case "pings":  # over stdio, nobody reads their answers
             number = 0

@@ -137,9 +137,11 @@ async def test_a_call_that_may_run_again_says_what_was_lost_when_its_patience_is
     assert "it sent a message of more than 1,048,576 bytes, which is the limit" in lost.text
 
 
-@pytest.mark.parametrize("how", ["stdio", "http"])
-@pytest.mark.parametrize("kind", ["logs", "progress"])
-async def test_notifications_without_an_end_leave_other_conversations_going(
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("stdio", "logs"), ("stdio", "progress"), ("stdio", "errors"), ("http", "logs"), ("http", "progress")],
+)
+async def test_what_a_server_says_without_an_end_leaves_other_conversations_going(
     client: Client, scripted: Scripted, flood: Flood, how: str, kind: str
 ) -> None:
     with flood.over(how) as server:
@@ -155,7 +157,9 @@ async def test_notifications_without_an_end_leave_other_conversations_going(
     assert result.text == "at last"
 
 
-async def test_all_calls_of_a_connection_are_told_why_it_was_lost(flood: Flood, bounds: Bounds) -> None:
+async def test_all_calls_of_a_connection_and_the_log_are_told_why_it_was_lost(
+    flood: Flood, bounds: Bounds, caplog: pytest.LogCaptureFixture
+) -> None:
     bounds(mcp_message_bytes=MIB)
     with flood.over("stdio") as server:
         connection = ServerConnection(server, on_change=lambda: None)
@@ -168,6 +172,8 @@ async def test_all_calls_of_a_connection_are_told_why_it_was_lost(flood: Flood, 
                 assert isinstance(lost, ConnectionLost)
                 assert "more than 1,048,576 bytes, which is the limit" in str(lost)
             assert not connection.alive
+            await eventually(lambda: "mcp.disconnected" in caplog.text)
+            assert "more than 1,048,576 bytes" in caplog.text
             assert "1,048,576" in connection.ended_for
         finally:
             await connection.close()

@@ -23,6 +23,13 @@ BYTES_PER_SECOND = 32.0 * 1024 * 1024
 MAX_BURST_BYTES = 64 * 1024 * 1024
 """The same for their bytes."""
 
+ERROR_BYTES_PER_SECOND = 1024.0 * 1024
+MAX_BURST_ERROR_BYTES = 4 * 1024 * 1024
+"""The same for what a program writes on its standard error."""
+
+MAX_LINES_AT_ONCE = 50
+"""So many of the lines that come together are logged: the last ones."""
+
 MAX_OPEN_REQUESTS = 100
 """Requests of the server, such as pings and questions, that have not been answered yet. One that does not read our
 answers leaves them all open."""
@@ -95,3 +102,7 @@ def _signs(text: bytes | bytearray) -> int:
 def paces() -> tuple[Pace, Pace]:
     """For messages, and for bytes."""
     return Pace(MESSAGES_PER_SECOND, MAX_BURST), Pace(BYTES_PER_SECOND, MAX_BURST_BYTES)
+
+
+def pace_of_errors() -> Pace:
+    return Pace(ERROR_BYTES_PER_SECOND, MAX_BURST_ERROR_BYTES)

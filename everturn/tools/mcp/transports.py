@@ -14,7 +14,7 @@ import httpx2
 
 from everturn.content_encoding import ACCEPTED
 from everturn.logs import get_logger
-from everturn.tools.mcp import bodies
+from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.bounded import bounded
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.limits import TOO_MUCH, Overflow
@@ -35,6 +35,7 @@ SESSION_GONE = -32904
 
 _TAIL_LINES = 5
 _LINE_CHARS = 500
+_PIECE_BYTES = 64 * 1024
 
 _log = get_logger("everturn.mcp")
 
@@ -53,7 +54,7 @@ class Said:
     @asynccontextmanager
     async def pipe(self) -> AsyncIterator[TextIO]:
         read_end, write_end = os.pipe()
-        reader = asyncio.StreamReader(limit=2**16)
+        reader = asyncio.StreamReader(limit=_PIECE_BYTES)
         source = os.fdopen(read_end, "rb", buffering=0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
@@ -67,17 +68,19 @@ class Said:
             transport.close()
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while True:
-            try:
-                line = await reader.readline()
-            except ValueError:  # longer than anybody reads
-                continue
-            if not line:
-                return
-            text = line.decode(errors="replace").strip()[:_LINE_CHARS]
-            if text:
-                self._tail.append(text)
-                _log.debug("mcp.said", server=self._server, text=text)
+        pace, held = limits.pace_of_errors(), b""
+        while piece := await reader.read(_PIECE_BYTES):
+            await pace.take(len(piece))
+            *lines, held = (held + piece).split(b"\n")
+            held = held[:_PIECE_BYTES]
+            for line in lines[-limits.MAX_LINES_AT_ONCE :]:
+                self._hear(line)
+        self._hear(held)
+
+    def _hear(self, line: bytes) -> None:
+        if text := line.decode(errors="replace").strip()[:_LINE_CHARS]:
+            self._tail.append(text)
+            _log.debug("mcp.said", server=self._server, text=text)
 
 
 @asynccontextmanager
