@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from everturn.content_encoding import PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.errors import InvalidReply, RateLimited
 from everturn.models import Model, ModelSettings
 from everturn.providers import ask, connections
 from everturn.providers.base import Request
-from everturn.content_encoding import PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.records import Message
 from tests.providers.sockets import sends, server, streamed_or_not
 from tests.support.bounds import Bounds
