@@ -158,6 +158,7 @@ class Limits(Setting):
     """How far a conversation may go before it concludes. None is no limit."""
 
     max_turns: int = Field(default=100, ge=1)
+    """A summary that compaction has the model write is a turn, too."""
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_parallel_calls: int = Field(default=16, ge=1)
     """How many calls of one reply may run at the same time; the others wait for a place."""

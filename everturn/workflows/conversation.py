@@ -163,9 +163,13 @@ class ConversationWorkflow:
                 return limit
             if state.summary_due:
                 await self._summarise()
-            reply = await self._model_turn(conclude=limit)
+                reply = None
+            else:
+                reply = await self._model_turn(conclude=limit)
             if reply is None:
-                return None
+                if state.abandoned:
+                    return None
+                continue  # a summary is a turn, too: the next one may be beyond a limit
             if reply.plan:
                 await self._settle(reply.plan, limit=limit)
             if limit or state.closing or (reply.final and not state.ask_for_repair()):
@@ -180,7 +184,8 @@ class ConversationWorkflow:
             stop_if_cancelled()
 
     async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
-        """The conversation's next reply; None if a person closed the conversation instead."""
+        """The conversation's next reply; None if a person closed the conversation instead, or if the model wrote a
+        summary, without which the turn was too long."""
         reply = await self._ask_model(conclude=conclude)
         if reply:
             self._state.take_reply(reply)
@@ -192,7 +197,7 @@ class ConversationWorkflow:
     async def _ask_model(self, *, conclude: str | None = None, summarise: bool = False) -> ModelReply | None:
         """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
-        None if that person closed the conversation instead.
+        None if that person closed the conversation instead, or if a summary had to come first.
         """
         state = self._state
         while True:
@@ -225,6 +230,7 @@ class ConversationWorkflow:
                     state.fall_back(fallback)
                 elif tool_results.detail(error, "too_long") and not summarise:
                     await self._summarise()
+                    return None
                 else:
                     state.begin_fallbacks_anew()
                     await self._commands.stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))

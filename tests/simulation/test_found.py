@@ -13,14 +13,15 @@ import pytest
 
 from everturn import names
 from everturn.activities import model_turns
-from everturn.errors import Ended, KeyRefused, Stalled
+from everturn.errors import ContextTooLong, Ended, KeyRefused, Stalled
+from everturn.events import Compacted
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.models import Limits
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.plans import Expiry, HandOver, RunTool
 from everturn.providers.base import Request
-from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall, ToolResult
+from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall, ToolResult, Usage
 from tests.simulation import clock
 from tests.simulation.shrink import PLAIN
 from tests.simulation.world import Draw, World
@@ -305,6 +306,33 @@ def test_lists_do_not_show_what_ends_as_paused(how: str) -> None:
         assert (await conversation.status()).state == {"cancel_turn": "idle", "close": "done"}[how]
 
     in_a_quiet_world(talk, model=slow)
+
+
+@pytest.mark.parametrize("conclude", [True, False])
+@pytest.mark.parametrize("how", ["is due", "is needed"])
+def test_a_summary_is_a_turn_and_so_may_be_the_last_one_before_a_limit(how: str, conclude: bool) -> None:
+    """It took two turns more than its limit: the one after the summary could still call tools."""
+    asked: list[Request] = []
+
+    async def reads_on(request: Request, *_: Any, **__: Any) -> Reply:
+        asked.append(request)
+        if request.conclude:
+            return await says_the_same()
+        if how == "is needed" and len(asked) == 6:
+            raise ContextTooLong("too long", status=400)
+        call = ToolCall(call_id=f"c{len(asked)}", name="look", arguments={"number": 1})
+        used = Usage(input_tokens=1_000 if how == "is due" and len(asked) == 5 else 10)
+        return Reply(message=Message(role="assistant", parts=(call,)), stop="tool_calls", usage=used)
+
+    async def talk(world: World) -> None:
+        limits = Limits(max_turns=6, conclude=conclude)
+        conversation = await world.client.start("compact", "Hello", id="talk", limits=limits)
+        outcome = await conversation.outcome()
+        assert (outcome.status, outcome.turns) == ("limit_reached", 6 + conclude)
+        events = [event async for event in conversation.events()]
+        assert len([one for one in events if isinstance(one, Compacted) and one.summary]) == 1
+
+    in_a_quiet_world(talk, agent="compact", model=reads_on)
 
 
 async def says_the_same(*_: Any, **__: Any) -> Reply:
