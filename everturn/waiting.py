@@ -71,6 +71,13 @@ class PendingCall:
         return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS)) if self.expiry else None
 
     @property
+    def verdict_on_expiry(self) -> Literal["approve", "deny", "answer"]:
+        """What a question that nobody answered gets is an answer: that nobody did."""
+        if self.needs == "answer":
+            return "answer"
+        return self.expiry.verdict if self.expiry else "deny"
+
+    @property
     def policy(self) -> bool:
         """A person's decision on it is checked before it counts."""
         return isinstance(self.plan, RunPlan) and self.plan.policy

@@ -191,8 +191,7 @@ class StateByHistory:
             case steps.ToolRunFailed(awaited=False, again=False):
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
-                expiry = pending.expiry
-                self.decisions.decide(pending, expiry.verdict if expiry else "deny")
+                self.decisions.decide(pending, pending.verdict_on_expiry)
             case steps.DecisionChecked(check=check, refusal=refusal):
                 by = check.decision.by
                 self.decisions.take_check(check.call.call_id, by=by, refusal=refusal, time=self._clock)

@@ -210,14 +210,13 @@ class PendingApprovals:
 
 def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
     """The decision that an expiry makes instead of a person."""
-    after, at = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), iso(workflow.now())
-    if pending.needs == "answer":
+    after, verdict = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), pending.verdict_on_expiry
+    decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso(workflow.now()))
+    if verdict == "answer":
         text = f"{pending.call.name} timed out: no answer came within {after}."
-        return AppliedDecision(
-            Decision(verdict="answer", by=names.THE_CLOCK, at=at), (Text(text=text),), is_error=True, by_rule=True
-        )
+        return AppliedDecision(decision, (Text(text=text),), is_error=True, by_rule=True)
     note = f"Nobody decided within {after}."
-    return AppliedDecision(Decision(verdict=expiry.verdict, by=names.THE_CLOCK, at=at, note=note), by_rule=True)
+    return AppliedDecision(decision.model_copy(update={"note": note}), by_rule=True)
 
 
 def _future() -> asyncio.Future[AppliedDecision]:
