@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
     from everturn import McpServer
+    from everturn.tools.mcp.limits import Overflow
     from everturn.tools.mcp.transports import Said
     from tests.simulation.server import Server
 
@@ -102,7 +103,7 @@ class McpServers:
         self.all = {name: SimulatedMcp(name, self) for name in (STAND, PRESS)}
 
     @asynccontextmanager
-    async def streams(self, server: McpServer, said: Said) -> AsyncIterator[TransportStreams]:
+    async def streams(self, server: McpServer, said: Said, overflow: Overflow) -> AsyncIterator[TransportStreams]:
         """In the place of the one in transports.py."""
         line = await self.all[server.label].connected()
         self.lines.append(line)
