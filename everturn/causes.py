@@ -36,6 +36,8 @@ class FailureCause:
     """Said by a tool that ran as a local activity, whose event does not say whose it is."""
     left: dict[str, Any] | None = None
     """What a tool that asks a person saved, to continue from."""
+    lost: bool = False
+    """Before it was handed back, a try of it was lost with its worker: it may have taken effect."""
     said: SeenReply | None = None
     """What a cancelled model turn had said when its worker was lost: by its last heartbeat, which is in Temporal's own
     error, and in that of a worker which noticed first."""
@@ -66,6 +68,7 @@ def cause_of(error: BaseException) -> FailureCause:
         cause=error.message,
         too_long=bool(details.get("too_long")),
         left=left,
+        lost=bool(details.get("lost")),
         said=beaten_out((None, details.get("said"))),
         **words,
     )

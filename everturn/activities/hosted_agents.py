@@ -15,10 +15,11 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import patience
+from everturn.activities import lost_tries, patience
 from everturn.activities.agent_store import AgentStore, HostedAgents, StoreFailed
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.mcp_memory import left_so_far
+from everturn.activities.user_activities import is_users_own
 from everturn.agent import Agent
 from everturn.errors import ConfigError
 from everturn.logs import get_logger
@@ -137,7 +138,7 @@ def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> A
         say("activity.handed_back", activity=info.activity_type, **facts)
     return ApplicationError(
         cause,
-        {"cure": cure, "left": left_so_far() or None},
+        {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and lost_tries.lost() > 0},
         type=names.NOT_HOSTED,
         non_retryable=not again,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),

@@ -78,6 +78,8 @@ class OpenCalls:
         """What people were asked in the earlier run, until they are asked again."""
         self._running: set[str] = set()
         """The calls that were started. If one of them is cut short, it may have taken effect."""
+        self._lost: set[str] = set()
+        """Those of which a try was lost, before they were handed back."""
         self.operations = NexusOperations(state, awaited_worker)
         self._activities = ActivityCalls(
             state,
@@ -119,6 +121,7 @@ class OpenCalls:
         self._open = reply.message.tool_calls
         self._results, self.recorded, self._chain_ids = {}, set(), {}
         self._running.clear()
+        self._lost.clear()
         self.told.clear()
 
     @property
@@ -166,7 +169,7 @@ class OpenCalls:
         return not self._open or (known and call_id not in self._results.keys() | self._running)
 
     def _cut_short(self, call: ToolCall, why: str) -> ToolResult:
-        return ToolResult.cut_short(call, why, running=call.call_id in self._running)
+        return ToolResult.cut_short(call, why, running=call.call_id in self._running | self._lost)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
         self._results[call.call_id] = await self._result(call, plan)
@@ -222,7 +225,7 @@ class OpenCalls:
                 cause, left = tool_results.cause_of(error), tool_results.left_by(error)
                 pending = waiting.after_run(call, plan, pending, kind=kind, cause=cause, left=left, decision=decision)
                 if pending is None:
-                    return tool_results.could_not_run(call, error)
+                    return tool_results.could_not_run(call, error, begun=call.call_id in self._lost)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         pending = self._pending(call, plan)
@@ -390,6 +393,7 @@ class OpenCalls:
                 raise
             self._running.discard(call.call_id)
             if isinstance(error, ActivityError):
+                self._lost |= {call.call_id} if tool_results.may_have_run(error) else set()
                 raise
             raise tool_results.of_local(error, call.name) from error
         self.recorded.add(call.call_id)

@@ -61,6 +61,11 @@ def not_hosted(error: ActivityError) -> bool:
     return causes.cause_of(error).not_hosted
 
 
+def may_have_run(error: ActivityError) -> bool:
+    """Whether a try was lost with its worker before one handed it back."""
+    return causes.cause_of(error).lost
+
+
 def of_local(error: FailureError, name: str) -> ActivityError:
     """A local activity's failure as that of any other: Temporal gives it bare. To be raised from that one."""
     nothing: dict[str, Any] = {"scheduled_event_id": 0, "started_event_id": 0, "identity": "", "activity_id": ""}
@@ -90,11 +95,14 @@ def kind_of(error: ActivityError | Unreadable) -> str:
     return causes.cause_of(error).kind
 
 
-def could_not_run(call: ToolCall, error: ActivityError | Unreadable) -> ToolResult:
+def could_not_run(call: ToolCall, error: ActivityError | Unreadable, *, begun: bool) -> ToolResult:
+    """`begun`: an earlier try of it was lost while it ran."""
     if kind_of(error) in (names.OUTCOME_UNKNOWN, names.TIMED_OUT, names.CUT_SHORT):
         return answered(call, f"The outcome of this call is unknown: {cause_of(error)}")
-    doubt = " It may or may not have taken effect." if isinstance(error.__cause__, exceptions.TimeoutError) else ""
-    return answered(call, f"The tool could not be run: {cause_of(error)}{doubt and f'.{doubt}'}")
+    told = f"The tool could not be run: {cause_of(error)}"
+    if begun or isinstance(error.__cause__, exceptions.TimeoutError):
+        told = f"{told.removesuffix('.')}. It may or may not have taken effect."
+    return answered(call, told)
 
 
 def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:

@@ -13,8 +13,12 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
 from everturn.activities import lost_tries
+from everturn.activities.hosted_agents import handed_back
 from everturn.activities.lost_tries import ALONE, AT, LOST, RAN, LostTries
 from everturn.activities.patience import SPENT
+from everturn.causes import cause_of
+from everturn.records import ToolCall
+from everturn.workflows.tool_results import could_not_run, of_local
 
 
 class Server:
@@ -133,3 +137,32 @@ async def test_an_operators_reset_begins_anew() -> None:
         await server.run(one)
     server.attempt = 0
     assert await server.run("looks") == 0
+
+
+@pytest.mark.parametrize(("lost", "attempt"), [(False, 1), (False, 2), (True, 3), (True, 1)])
+async def test_a_call_that_is_handed_back_says_whether_a_try_of_it_was_lost(lost: bool, attempt: int) -> None:
+    """After `attempt` tries that said that they failed; if `lost`, with one more that said nothing."""
+    env = ActivityEnvironment()
+    left = {LOST: 0, AT: attempt, RAN: False, ALONE: 0}
+    info = replace(env.info, workflow_type=names.CONVERSATION, attempt=attempt + 1 + lost)
+    env.info = replace(info, heartbeat_details=[left])
+
+    class Ends(ActivityInboundInterceptor):
+        def __init__(self) -> None:
+            pass
+
+        async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+            raise handed_back("No worker has it.", "Start one.", None)
+
+    run = LostTries().intercept_activity(Ends()).execute_activity
+    with pytest.raises(ApplicationError) as error:
+        await env.run(run, ExecuteActivityInput(fn=run, args=[], executor=None, headers={}))
+    assert cause_of(error.value).lost is lost
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_call_that_no_worker_could_finish_may_have_taken_effect(begun: bool) -> None:
+    error = ApplicationError("No worker has it.", type=names.NOT_HOSTED)
+    told = could_not_run(ToolCall(call_id="c1", name="slow", arguments={}), of_local(error, "slow"), begun=begun).text
+    assert ("It may or may not have taken effect." in told) is begun
+    assert ".." not in told
