@@ -34,6 +34,7 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
+from everturn.worker import workflow_steps
 from everturn.workflows import (
     activity_calls,
     awaited_worker,
@@ -49,6 +50,8 @@ Bounds = Callable[..., None]
 """`bounds(events=40)`: for as long as the test lasts, and while its histories are replayed."""
 
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
+    # What is given to a step that runs on the worker's event loop.
+    "short_step_bytes": (workflow_steps, "SHORT_BYTES"),
     # When a run is continued as a new one.
     "events": (continue_as_new, "MAX_EVENTS"),
     "run_seconds": (continue_as_new, "LEAST_SECONDS"),

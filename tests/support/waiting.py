@@ -15,6 +15,7 @@ import pytest
 from everturn import Client, Conversation
 from everturn.errors import Unreachable
 from everturn.payloads import Status
+from tests.support.bounds import CONSTANTS
 
 WAIT_SECONDS = 60.0
 """What a test waits for comes within a second; a process that has to start on a full machine takes a while."""
@@ -90,7 +91,8 @@ def busy_in(
     seconds: float = BUSY_SECONDS,
 ) -> threading.Event:
     """Keeps the worker busy in that method of a workflow, once: what comes in meanwhile, the next workflow task brings
-    together. Set as soon as the worker is in it."""
+    together. Set as soon as the worker is in it. All steps run in threads, for the event loop is the test's."""
+    monkeypatch.setattr(*CONSTANTS["short_step_bytes"], -1)
     method, busy = getattr(owner, name), threading.Event()
 
     def slowly(self: Any, *args: Any, **options: Any) -> Any:
