@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("benchmarks", "examples", "docs", "tests")
-FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts)
+INSTALLED = "site-packages", "node_modules"
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if not {*INSTALLED} & {*path.parts})
 
 
 def _lacking(path: Path) -> Iterator[str]:
