@@ -137,7 +137,8 @@ _NEVER = rf"{_CUT}|{_LOST}|^No more tool calls|^Not run: the conversation's limi
 _OWN = {
     "slow": r"slow did not finish within",
     "fails": r"it can't be done|it broke",
-    "refund": r"^The arguments of refund do not fit",
+    # The latter if workers were lost with the reply: then arguments are looked at as the tool runs.
+    "refund": r"^The arguments of refund do not fit|^cents: Field required$",
     "peep": r"did not finish within",
     "linger": r"did not finish within",
     "helper": r"helper could not answer|helper did not finish|^There is no tool",
