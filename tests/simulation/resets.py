@@ -27,8 +27,10 @@ def reset(server: Server, base: Run, finished: int, reason: str) -> Run:
     run.memo.CopyFrom(base.memo)
     run.history = History(base.history.events[: finished - 1])
     run.says_flags = any(kind(event) == "workflow_task_completed" for event in run.history.events)
-    if not base.closed:
-        server.terminate(base, reason)
+    later = [*_later_runs(server, base)]
+    for one in (base, *later):  # the run that goes on, which may be a later one
+        if not one.closed:
+            server.terminate(one, reason)
     server.runs[run.id], server.latest[run.workflow_id] = run, run.id
     server.count("resets")
     run.write(
@@ -40,10 +42,18 @@ def reset(server: Server, base: Run, finished: int, reason: str) -> Run:
         new_run_id=run.id,
     )
     _take_up(server, run)
-    for event in undone:
+    for event in (*undone, *(event for one in later for event in one.history.events)):
         _apply_again(run, event)
     server.need_task(run)
     return run
+
+
+def _later_runs(server: Server, base: Run) -> Iterator[Run]:
+    """Those that it continued as: it was over before the reset arrived."""
+    one = base
+    while one.next_run_id and one.next_run_id in server.runs:
+        one = server.runs[one.next_run_id]
+        yield one
 
 
 def points(history: Sequence[HistoryEvent]) -> Iterator[int]:

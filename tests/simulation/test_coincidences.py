@@ -90,6 +90,8 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(7_684, id="a-concluding-turn-that-is-too-long-and-whose-summary-fails"),  # the simulation's rule
         pytest.param(11_428, id="an-approval-in-the-moment-of-the-expiry"),  # by the history, the clock had denied it
         pytest.param(6_008, id="an-edit-in-the-moment-of-the-expiry"),
+        # The simulated server left open what the reset run had continued as, and who followed that waited for ever.
+        pytest.param(11_825, id="a-reset-of-a-run-that-has-just-continued-as-new"),
         # The simulation's rule forgot that arguments are then looked at as the tool runs.
         pytest.param(15_139, id="workers-are-lost-with-a-reply-whose-arguments-do-not-fit"),
         pytest.param(14_648, id="a-question-expires-while-it-is-paused"),  # by the history, it was approved
