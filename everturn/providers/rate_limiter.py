@@ -138,12 +138,6 @@ class RateLimiter:
     _taken: deque[float] = field(default_factory=deque)
     _tokens: float = FIRST_TOKENS
 
-    def share(self, workers: int) -> None:
-        """Says how many workers share the limit. Who felt for it as if alone goes on with its part."""
-        if self.phase == "feeling":
-            self._rate = max(self._rate * (self.workers / workers) ** FIRST_RATE_SHARED, LEAST_RATE)
-        self.workers = workers
-
     @property
     def rate(self) -> float | None:
         """Calls a second of this worker; None while it knows no limit."""

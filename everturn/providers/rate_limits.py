@@ -196,7 +196,7 @@ def shared_by(workers: int) -> None:
     here = _here()
     here.workers = max(1, workers)
     for one in here.limits.values():
-        one.limiter.share(here.workers)
+        one.limiter.workers = here.workers
         one.wake()
 
 

@@ -120,16 +120,6 @@ class Fleet:
         return sum(begin <= at < end for at in self.taken) / RATE / (end - begin)
 
 
-def test_a_worker_that_learns_later_how_many_share_the_limit_goes_on_with_its_part() -> None:
-    """The count comes after the first 429: eight that felt for it alone went on at eleven times the rate."""
-    late, known = RateLimiter(), RateLimiter(workers=8)
-    late.refused(late.send(0.0), 0.1, 1.0)
-    known.refused(known.send(0.0), 0.1, 1.0)
-    late.share(8)
-    assert late.rate is not None
-    assert late.rate == pytest.approx(known.rate)
-
-
 @pytest.mark.parametrize(
     ("workers", "used", "refused"), [(1, 0.90, 0.02), (4, 0.75, 0.05), (8, 0.70, 0.08)], ids=["1", "4", "8"]
 )
