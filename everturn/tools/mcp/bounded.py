@@ -21,11 +21,28 @@ def bounded(
     return _Messages(messages, open_requests, overflow), _Answers(answers, open_requests)
 
 
-class _Messages:
+class _Closing:
+    """Ends with the stream that it stands before."""
+
+    _stream: ReadStream[Any] | WriteStream[Any]
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Messages(_Closing):
     def __init__(
         self, stream: ReadStream[SessionMessage | Exception], open_requests: set[str], overflow: Overflow
     ) -> None:
-        self._stream = stream
+        self._stream: ReadStream[SessionMessage | Exception] = stream
         self._open = open_requests
         self._overflow = overflow
         self._pace, _ = limits.paces()
@@ -78,21 +95,10 @@ class _Messages:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Answers:
+class _Answers(_Closing):
     def __init__(self, stream: WriteStream[SessionMessage], open_requests: set[str]) -> None:
-        self._stream = stream
+        self._stream: WriteStream[SessionMessage] = stream
         self._open = open_requests
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -101,14 +107,3 @@ class _Answers:
         await self._stream.send(item)
         if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
             self._open.discard(str(item.message.id))
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

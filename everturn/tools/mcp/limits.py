@@ -27,6 +27,9 @@ ERROR_BYTES_PER_SECOND = 1024.0 * 1024
 MAX_BURST_ERROR_BYTES = 4 * 1024 * 1024
 """The same for what a program writes on its standard error."""
 
+PIECE_BYTES = 64 * 1024
+"""Read at a time of what a program writes."""
+
 MAX_LINES_AT_ONCE = 50
 """So many of the lines that come together are logged: the last ones."""
 

@@ -27,7 +27,6 @@ GOES_SECONDS = 2.0
 
 FLUSH_SECONDS = 0.5
 LOOK_SECONDS = 0.02
-_PIECE_BYTES = 64 * 1024
 _HEAD_BYTES = 300
 
 _ANSWERS = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*,\s*"(?:result|error|jsonrpc)"')
@@ -102,7 +101,7 @@ async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | 
             _log.debug("mcp.unreadable", error=str(error))
             return
     with suppress(ConnectionError):
-        while await process.stdout.read(_PIECE_BYTES):
+        while await process.stdout.read(limits.PIECE_BYTES):
             pass  # so that it can write its last words, and end
 
 
@@ -117,7 +116,7 @@ async def _lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Raises _Refused."""
     _, pace = limits.paces()
     held = bytearray()
-    while piece := await source.read(_PIECE_BYTES):
+    while piece := await source.read(limits.PIECE_BYTES):
         await pace.take(len(piece))
         *whole, rest = piece.split(b"\n")
         for end in whole:

@@ -35,7 +35,6 @@ SESSION_GONE = -32904
 
 _TAIL_LINES = 5
 _LINE_CHARS = 500
-_PIECE_BYTES = 64 * 1024
 
 _log = get_logger("everturn.mcp")
 
@@ -54,7 +53,7 @@ class Said:
     @asynccontextmanager
     async def pipe(self) -> AsyncIterator[TextIO]:
         read_end, write_end = os.pipe()
-        reader = asyncio.StreamReader(limit=_PIECE_BYTES)
+        reader = asyncio.StreamReader(limit=limits.PIECE_BYTES)
         source = os.fdopen(read_end, "rb", buffering=0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
@@ -69,10 +68,10 @@ class Said:
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         pace, held = limits.pace_of_errors(), b""
-        while piece := await reader.read(_PIECE_BYTES):
+        while piece := await reader.read(limits.PIECE_BYTES):
             await pace.take(len(piece))
             *lines, held = (held + piece).split(b"\n")
-            held = held[:_PIECE_BYTES]
+            held = held[: limits.PIECE_BYTES]
             for line in lines[-limits.MAX_LINES_AT_ONCE :]:
                 self._hear(line)
         self._hear(held)
