@@ -101,7 +101,7 @@ class Conversation(Forks):
                     described = await self._describe() if finished.alike else described
                     continue
                 if finished:
-                    return self._last_reply(self._outcome(finished))
+                    return self._last_reply(self._outcome(finished), cut_short=bool(state.cancelled))
                 if by_history.overlooks or not state.has_taken(self._sent):
                     continue
                 if state.answered or final is not None:
@@ -323,9 +323,10 @@ class Conversation(Forks):
             )
         return finished.outcome
 
-    def _last_reply(self, outcome: Outcome) -> str:
-        """The outcome's text. Raises Ended if a message was not answered: the text then answers an earlier message."""
-        if any(message.role == "user" and not message.author for message in outcome.tail):
+    def _last_reply(self, outcome: Outcome, *, cut_short: bool) -> str:
+        """The outcome's text. Raises Ended if the last answer was cut short, or a message has none: the text then
+        answers an earlier message."""
+        if cut_short or any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
                 cure=f"`everturn show {self.id}` shows its transcript.",

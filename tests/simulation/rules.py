@@ -343,13 +343,16 @@ def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
 def results_follow_effects(one: Evidence) -> Iterator[str]:
     """A tool that says that it did its work has done it; one that was denied has not."""
     done, own = Counter(effect.call_id for effect in one.effects), one.own_calls
+    was_reset = any(
+        run.base for run, _ in one.runs
+    )  # who denies a call then speaks of what is left, not of what was undone
     for message in one.transcript:
         for result in message.tool_results:
             if result.call_id not in own:
                 continue
             if "did its work" in result.text and not result.is_error and not done[result.call_id]:
                 yield f"{result.name} {result.call_id} has a result, and never ran"
-            if "and did not run" in result.text and done[result.call_id]:
+            if "and did not run" in result.text and done[result.call_id] and not was_reset:
                 yield f"{result.name} {result.call_id} is said not to have run, and took effect"
 
 

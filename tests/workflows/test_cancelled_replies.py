@@ -21,6 +21,7 @@ from everturn.activities.question import CUT_SHORT
 from everturn.cli.render import transcript_lines
 from everturn.client.seen_reply import seen_reply
 from everturn.devserver import DevServer
+from everturn.errors import Ended
 from everturn.exporting import read_conversation, to_jsonl, to_markdown
 from everturn.records import Thinking
 from everturn.streamed import SeenReply
@@ -121,6 +122,28 @@ async def test_what_was_seen_is_in_the_transcript_of_a_conversation_that_ends_wi
         assert [message.cut_short for message in await again.transcript()] == [False, True, False, False]
         await again.outcome()
     assert model.requests[1]["messages"][1]["content"] == HALF + CUT_SHORT
+
+
+@pytest.mark.parametrize("answered_before", [False, True])
+async def test_what_was_cut_short_is_no_answer_once_it_has_ended_either(
+    client: Client, scripted: Scripted, cached_conversations: int, go_on: threading.Event, answered_before: bool
+) -> None:
+    """Who waited was given the reply to an earlier message, or an empty one."""
+    model = scripted([*(["Hello!"] if answered_before else []), half_told(go_on)], order="arrival")
+    agent = agent_on(model)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1), stream=True)
+        if answered_before:
+            assert await conversation.reply() == "Hello!"
+            await conversation.send("Tell me a story")
+        await until_told(conversation.events(), HALF)
+        await conversation.cancel_turn()
+        await conversation.close()
+        await conversation.outcome()
+        with pytest.raises(Ended, match="ended before it answered every message"):
+            await conversation.reply()
+        with pytest.raises(Ended, match="ended before it answered every message"):
+            await client.conversation(conversation.id).reply()
 
 
 async def test_what_the_provider_has_counted_by_then_is_counted(
