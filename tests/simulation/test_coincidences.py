@@ -96,6 +96,7 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(15_139, id="workers-are-lost-with-a-reply-whose-arguments-do-not-fit"),
         pytest.param(2_216, id="a-call-that-ran-before-a-reset-is-denied-after-it"),  # the simulation's rule
         pytest.param(2_988, id="a-reply-is-asked-for-after-the-end-of-one-that-was-cut-short"),  # an earlier one came
+        pytest.param(17_412, id="a-fork-is-over-before-anybody-says-anything-there"),  # the simulation started it anew
         pytest.param(14_648, id="a-question-expires-while-it-is-paused"),  # by the history, it was approved
     ],
 )

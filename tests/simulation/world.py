@@ -407,6 +407,7 @@ class World:
 
         with suppress(Refused):
             forked = await conversation.fork(self.chances.of("forks").choice((1, 2)), id=f"{conversation.id}-fork")
+            self.people.started.add(forked.id)  # once it is over, `start` would begin another one in its place
             await self._see_through(forked, keep_open)
 
     # ------------------------------------------------------------ workers
