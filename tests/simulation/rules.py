@@ -440,6 +440,8 @@ def limits_hold(one: Evidence) -> Iterator[str]:
                 cancelled += 1  # the concluding reply was none
             case steps.RunStarted(start=start, previous_run_id=""):
                 begun_with = start.carry.turn if start.carry else 0
+            case steps.RunStarted(start=start) if start.carry and not start.carry.owed:
+                begun_with = start.carry.turn  # with messages that came while it closed, it begins anew
             case steps.TurnCompleted(request=request) if request.summarise and request.turn > limits.max_turns:
                 summaries += 1  # the concluding turn was too long without one
             case steps.RunClosed(outcome=Outcome() as outcome):

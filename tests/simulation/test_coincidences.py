@@ -97,6 +97,10 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(2_216, id="a-call-that-ran-before-a-reset-is-denied-after-it"),  # the simulation's rule
         pytest.param(2_988, id="a-reply-is-asked-for-after-the-end-of-one-that-was-cut-short"),  # an earlier one came
         pytest.param(17_412, id="a-fork-is-over-before-anybody-says-anything-there"),  # the simulation started it anew
+        # The simulated SDK recorded that it had failed; see test_drain.py.
+        pytest.param(20_383, id="a-local-tool-is-cut-off-by-a-worker-that-stops"),
+        # The simulation's rule counted its turns with those from before.
+        pytest.param(32_903, id="a-message-comes-while-it-closes-beyond-its-limit"),
         pytest.param(14_648, id="a-question-expires-while-it-is-paused"),  # by the history, it was approved
     ],
 )
