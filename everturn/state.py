@@ -159,7 +159,7 @@ class State:
             self.unseen.append(seen.as_message(self.in_charge.author))
             self.spend(seen.usage, seen.cost_usd)
         self._seen = None
-        self.answering, self.reply_awaited = False, False
+        self.answering, self.reply_awaited, self.repairs = False, False, 0
         self.pending.clear()
 
     def begin_turn(self, *, messages: int = 0) -> None:
@@ -246,7 +246,6 @@ class State:
     def ask_for_repair(self) -> bool:
         """Tells the model why its reply does not fit the agent's output type, a limited number of times."""
         if self.output_problem is None or self.repairs >= MAX_REPAIRS:
-            self.repairs = 0
             return False
         self.repairs += 1
         text = f"Your reply does not fit the output's schema:\n{self.output_problem}\nReply again, with the JSON only."

@@ -101,6 +101,10 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(20_383, id="a-local-tool-is-cut-off-by-a-worker-that-stops"),
         # The simulation's rule counted its turns with those from before.
         pytest.param(32_903, id="a-message-comes-while-it-closes-beyond-its-limit"),
+        # The simulated worker held its task for longer than a task may take, and then had another one of that run.
+        pytest.param(30_297, id="a-local-tool-takes-longer-than-its-workflow-task"),
+        # The next answer had fewer chances to mend its output; by the history, it had all of them.
+        pytest.param(30_675, id="it-is-closed-together-with-the-last-reply-that-may-be-mended"),
         pytest.param(14_648, id="a-question-expires-while-it-is-paused"),  # by the history, it was approved
     ],
 )

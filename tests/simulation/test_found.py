@@ -286,6 +286,26 @@ def test_who_waits_for_an_answer_is_not_given_an_earlier_one() -> None:
     in_a_quiet_world(talk, agent="abrupt")
 
 
+def test_each_answer_may_be_mended_as_often_as_the_one_before() -> None:
+    """After a turn that was cancelled while its output was mended, the next answer had no chance to be."""
+    said = iter(["no number", "none", "slow", "no number", "none", "7"])
+
+    async def counts(request: Request, *_: Any, **__: Any) -> Reply:
+        text = next(said)
+        await asyncio.sleep(60.0 if text == "slow" else 0.0)
+        return Reply(message=Message(role="assistant", parts=(Text(text=text),)), model="scripted:first")
+
+    async def talk(world: World) -> None:
+        conversation = await world.client.start("typed", "How many?", id="talk", keep_open=timedelta(days=1))
+        await asyncio.sleep(20.0)
+        assert (await conversation.status()).turn == 3
+        await conversation.cancel_turn()
+        await conversation.send("And now?")
+        assert await conversation.reply() == "7"
+
+    in_a_quiet_world(talk, agent="typed", model=counts)
+
+
 @pytest.mark.parametrize("how", ["cancel_turn", "close"])
 def test_lists_do_not_show_what_ends_as_paused(how: str) -> None:
     """Its turn is over some time after somebody has ended it. What lists show is compared after each task."""

@@ -282,7 +282,7 @@ class SimulatedWorker:
             asked = local.asked.schedule_local_activity
             local.task = local.task or self._spawn(run_local(self, asked, cached, run))
         waiting = {local.task: seq for seq, local in cached.locals.items()}
-        left = max(0.0, until - self.server.loop.time()) if self.clocks_locals else None
+        left = max(0.0, until - self.server.loop.time())
         ended, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         for task in sorted(ended, key=lambda one: waiting[one]):
             if waiting[task] in cached.locals:  # else the first of them has made the others pointless
