@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from types import NoneType
 from typing import Any, Final
 
 from everturn.history import steps
 from everturn.history.decisions_by_history import Ruled
 from everturn.plans import HandOver
+from everturn.records import Record
 
 MATTERS: Final = (steps.Expired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
 """What an update before it may make void, or change."""
+
+_NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
 
 
 class Together:
@@ -30,7 +34,9 @@ class Together:
         """The decisions by the policy that were taken in with it."""
         self._parts = parts
         same = {id(one): one for one in (*parts, *apart)}
-        self._before: list[dict[str, Any]] = [deepcopy(vars(part), same) for part in parts]
+        self._before: list[dict[str, Any]] = [
+            {name: _copy(value, same) for name, value in vars(part).items()} for part in parts
+        ]
 
     @staticmethod
     def matters(brought: Sequence[steps.Step]) -> bool:
@@ -41,6 +47,19 @@ class Together:
         for part, before in zip(self._parts, self._before, strict=True):
             vars(part).clear()
             vars(part).update(before)
+
+
+def _copy(value: Any, same: dict[int, Any]) -> Any:
+    """As deep as anything changes: records never do."""
+    if isinstance(value, _NEVER_CHANGE) or id(value) in same:
+        return value
+    match value:
+        case list():
+            return [_copy(one, same) for one in value]
+        case dict():
+            return {key: _copy(one, same) for key, one in value.items()}
+        case _:
+            return deepcopy(value, same)
 
 
 def _hands_over(step: steps.Step) -> bool:
