@@ -292,14 +292,13 @@ class OpenCalls:
             return said
 
         try:
-            refusal = await self._hosted(f"check of {call.call_id}", ask)
+            return await self._hosted(f"check of {call.call_id}", ask)
         except Unreadable as error:
             return error.why
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
             return waiting.not_asked(tool_results.cause_of(error))
-        return refusal
 
     async def _run(
         self,
@@ -393,7 +392,8 @@ class OpenCalls:
                 raise
             self._running.discard(call.call_id)
             if isinstance(error, ActivityError):
-                self._lost |= {call.call_id} if tool_results.may_have_run(error) else set()
+                if tool_results.may_have_run(error):
+                    self._lost.add(call.call_id)
                 raise
             raise tool_results.of_local(error, call.name) from error
         self.recorded.add(call.call_id)
