@@ -162,6 +162,7 @@ def status_mb(pid: int, field: str) -> float:
 def spawn(*command: str, log: Path, stdout: int | None = None, **environment: str) -> subprocess.Popen[bytes]:
     # No TEMPORAL_ or EVERTURN_ variable of the person who runs this: the workers belong to our own server.
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("TEMPORAL_", "EVERTURN_"))}
+    clean["PYTHONDONTWRITEBYTECODE"] = ""  # modules are compiled once, as pip does when it installs them
     with log.open("wb") as file:
         return subprocess.Popen(
             command,
