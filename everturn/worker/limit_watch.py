@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from contextlib import suppress
 from typing import Final
 
@@ -72,6 +74,28 @@ async def watch_limits(
 
 async def _count(client: Client, task_queue: str, *, activities: bool) -> None:
     with suppress(Unreachable):  # the last count stays
-        workers = {poller.identity for poller in await polling(client, task_queue, activities=activities)}
-        rate_limits.shared_by(len(workers))
-        _log.debug("limit.shared", workers=len(workers), task_queue=task_queue)
+        workers = await sharing(client, task_queue, activities=activities)
+        rate_limits.shared_by(workers)
+        _log.debug("limit.shared", workers=workers, task_queue=task_queue)
+
+
+async def sharing(client: Client, task_queue: str, *, activities: bool = False) -> int:
+    """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
+    killed again and again would be counted many times, and the others would hold back for it. Those of this machine
+    are known to be gone. Raises Unreachable."""
+    identities = {poller.identity for poller in await polling(client, task_queue, activities=activities)}
+    return sum(not _died_here(identity) for identity in identities)
+
+
+def _died_here(identity: str) -> bool:
+    """Whether a process of this machine polled, and is gone. `identity`: pid@host, if nobody chose another one."""
+    pid, _, host = identity.partition("@")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        pass
+    return False

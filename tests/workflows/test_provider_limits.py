@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from everturn import Client, Model, Patience, RateLimit, generate
+from everturn import Agent, Client, Model, Patience, RateLimit, generate
 from everturn.activities import attempts
 from everturn.client.conversation import Conversation
+from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, RateLimited, Stalled
 from everturn.events import TurnLimited
 from everturn.guardrails import Judge
 from everturn.providers import rate_limits
 from everturn.testing import ScriptedModel, fail
+from everturn.worker.limit_watch import sharing
 from everturn.worker.plugin import EverturnPlugin
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
+ROOT = Path(__file__).parents[2]
+
+WORKER = """
+import asyncio, sys
+from everturn import Client, Worker
+from tests.workflows.test_provider_limits import agent_at
+
+async def main():
+    client = await Client.connect(sys.argv[1], task_queue=sys.argv[2])
+    await Worker(client, agents=[agent_at("http://127.0.0.1:1")]).run()
+
+asyncio.run(main())
+"""
+
+
+def agent_at(address: str) -> Agent:
+    return Agent("clerk", model=Model("scripted:demo", base_url=address))
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +114,24 @@ async def test_a_provider_that_takes_nobody_for_longer_than_patience_stalls_the_
         await conversation.close()
         await conversation.outcome()
     assert len(model.requests) > 1
+
+
+async def test_a_worker_that_was_killed_shares_no_limit(client: Client) -> None:
+    """Temporal shows it for a minute more, and whoever is killed again and again was many workers until then."""
+
+    async def polls(workers: int) -> bool:
+        return len({one.identity for one in await polling(client.temporal, client.task_queue)}) == workers
+
+    async with hosting(client, agent_at("http://127.0.0.1:1")):
+        command = [sys.executable, "-c", WORKER, client.temporal.service_client.config.target_host, client.task_queue]
+        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
+            try:
+                await eventually(lambda: polls(2))
+                assert await sharing(client.temporal, client.task_queue) == 2
+            finally:
+                doomed.kill()
+        assert await polls(2), "the server still shows it"
+        assert await sharing(client.temporal, client.task_queue) == 1
 
 
 async def test_a_worker_that_stops_hands_over_what_waits_at_once(client: Client, scripted: Scripted) -> None:
