@@ -22,10 +22,14 @@ from benchmarks import report
 from benchmarks.contestants import EVERTURN, Contestant, by_everturn
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
+from benchmarks.measures.throughput import Sample as Crowd
+from benchmarks.measures.throughput import many_conversations
 from benchmarks.rig import ROOT, rig
 from everturn.devserver import find_binary
 
 BEFORE = "everturn_before"
+
+CROWD_SECONDS = 7.0
 
 BESIDE = "everturn_beside"
 """A contestant of any commit's that takes a task queue of its own."""
@@ -71,12 +75,43 @@ async def measure(before: Contestant, plan: Plan, *, commit: str) -> Measured:
     return Measured(title, columns, {name: _row(own, samples[before.name]) for name, own in samples.items()})
 
 
+async def measure_throughput(before: Contestant, plan: Plan, *, commit: str, at_once: int) -> Measured:
+    """Each with a fresh server and worker in each round, since what the other leaves there slows it down."""
+    samples: dict[str, list[Crowd]] = {one.name: [] for one in plan.contestants}
+    for number in range(plan.rounds):
+        for contestant in plan.shuffled(number):
+            async with rig() as running:
+                sample = await many_conversations(running, contestant, at_once, CROWD_SECONDS)
+            samples[contestant.name].append(sample)
+    title = f"Beside {commit}: {at_once} conversations at once ({plan.rounds} rounds)"
+    columns = [
+        Column("rate", "turns/s", against=before.name, better="high"),
+        Column("quartiles", "quartiles of the rounds' ratios", "s", better=None),
+        Column("cpu_ms", "worker CPU ms/turn", against=before.name),
+    ]
+    rows = {name: _crowds_row(own, samples[before.name]) for name, own in samples.items()}
+    return Measured(title, columns, rows)
+
+
+def _crowds_row(own: list[Crowd], before: list[Crowd]) -> dict[str, Any]:
+    rates, before_rates = ([one.turns / one.seconds for one in crowd] for crowd in (own, before))
+    return {
+        "rate": median(rates),
+        "quartiles": _quartiles([rate / other for rate, other in zip(rates, before_rates, strict=True)]),
+        "cpu_ms": median(1000 * one.worker_cpu_seconds / one.turns for one in own),
+    }
+
+
+def _quartiles(ratios: list[float]) -> str:
+    low, middle, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return f"{low:.2f}, {middle:.2f}, {high:.2f}"
+
+
 def _row(own: list[Sample], before: list[Sample]) -> dict[str, Any]:
     within = [one.latency_ms / other.latency_ms for one, other in zip(own, before, strict=True)]
-    low, middle, high = quantiles(within, n=4) if len(within) > 1 else within * 3
     return {
         "latency_ms": median(one.latency_ms for one in own),
-        "quartiles": f"{low:.2f}, {middle:.2f}, {high:.2f}",
+        "quartiles": _quartiles(within),
         "cpu_ms": mean(one.worker_cpu_ms for one in own),
     }
 
@@ -85,10 +120,14 @@ async def main(arguments: argparse.Namespace) -> None:
     facts = report.machine(await find_binary())
     with checked_out(arguments.commit) as before:
         plan = Plan([before, EVERTURN], arguments.rounds, arguments.turns)
-        table = report.table(await measure(before, plan, commit=arguments.commit))
+        if arguments.at_once:
+            crowds = await measure_throughput(before, plan, commit=arguments.commit, at_once=arguments.at_once)
+            name, table = "against_throughput", report.table(crowds)
+        else:
+            name, table = "against", report.table(await measure(before, plan, commit=arguments.commit))
     print(table)
     if arguments.record:
-        report.record("against", facts, table)
+        report.record(name, facts, table)
         print(f"Recorded in {report.RECORD}")
 
 
@@ -97,5 +136,6 @@ if __name__ == "__main__":
     parser.add_argument("commit", help="of this repository")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--at-once", type=int, help="throughput instead: so many conversations; 8 rounds are 4 minutes")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     asyncio.run(main(parser.parse_args()))

@@ -51,7 +51,7 @@ async def measure(_: Rig, plan: Plan) -> Measured:
                     continue
                 seconds = LONGEST_SECONDS if plan.whole else window
                 async with fresh_rig() as rig:
-                    samples[contestant.name].append(await _one(rig, contestant, conversations, seconds))
+                    samples[contestant.name].append(await many_conversations(rig, contestant, conversations, seconds))
     columns = []
     for count in WINDOWS:
         columns += [
@@ -67,7 +67,7 @@ async def measure(_: Rig, plan: Plan) -> Measured:
     return Measured(title, columns, {name: _row(own) for name, own in samples.items()}, samples=raw)
 
 
-async def _one(rig: Rig, contestant: Contestant, conversations: int, window: float) -> Sample:
+async def many_conversations(rig: Rig, contestant: Contestant, conversations: int, window: float) -> Sample:
     async with rig.worker(contestant) as worker:
         pids = (worker.process.pid, rig.server_pid, rig.model_pid, os.getpid())
         before, all_before, started = [*map(cpu_seconds, pids)], machine_cpu_seconds(), time.perf_counter()
