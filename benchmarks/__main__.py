@@ -48,7 +48,7 @@ MEASURES = {
     "reading": reading,
     "watchers": watchers,
 }
-WITHOUT_PICTURE = ("actions", "slow_turns", "imports", "replay", "watchers")
+PLOTS = ROOT / "benchmarks" / "plots"
 LIMITS = "limits"
 """Of everturn alone, and by itself: 7 minutes."""
 INBOX = "inbox"
@@ -93,7 +93,7 @@ async def main(arguments: argparse.Namespace) -> None:
     if peers.INSTALLED.exists():
         await asyncio.to_thread(draw, path)
     if arguments.record:
-        drawn = [f"![{name}](plots/{name}.png)" for name in every if name not in WITHOUT_PICTURE]
+        drawn = [f"![{name}](plots/{name}.png)" for name in every if (PLOTS / f"{name}.png").exists()]
         if plan.to_death:  # a run of its own, beside the last ordinary one
             report.record("to death", facts, *map(report.table, every.values()))
         elif arguments.measures or arguments.only:  # not in the place of a run with all
@@ -106,7 +106,7 @@ async def main(arguments: argparse.Namespace) -> None:
 
 def draw(path: Path) -> None:
     subprocess.run([peers.PYTHON, "-m", "benchmarks.plots", str(path)], cwd=ROOT, check=True, timeout=60)
-    print(f"Drawn into {ROOT / 'benchmarks/plots'}")
+    print(f"Drawn into {PLOTS}")
 
 
 def parse(words: list[str]) -> argparse.Namespace:
