@@ -43,6 +43,33 @@ def test_importing_everturn_is_light() -> None:
     assert run.stdout.strip() == ""
 
 
+def test_a_worker_does_not_import_what_other_programs_need() -> None:
+    """Each would add to the start of every worker: the command line, web servers, and extras that it does not
+    use. The modules are those that `worker.process.serve` imports, and an agent of a file."""
+    unwanted = ("everturn.cli", "everturn.mcp_server", "everturn.ui", "everturn.web", "everturn.devserver")
+    others = (
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "prompt_toolkit",
+        "typer",
+        "mcp",
+        "opentelemetry",
+        "redis",
+        "cryptography",
+    )
+    vendors = ("anthropic", "openai", "genai_prices")
+    program = f"""
+import sys
+import everturn.client.client, everturn.loading, everturn.worker.process, everturn.worker.worker
+from everturn import Agent, tool
+Agent("clerk", model="openai:gpt-5")
+print(*sorted({{*{(*unwanted, *others, *vendors)!r}}} & set(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
+
+
 def test_importing_everturn_configures_no_logs() -> None:
     program = "import logging, everturn; print(logging.getLogger().handlers, logging.getLogger('everturn').handlers)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
