@@ -8,6 +8,11 @@ releasing", or a segmentation fault (temporalio/sdk-python#300).
 
 The runtime joins its threads when its last handle is dropped. Left alone, that happens during the interpreter's exit,
 or never. Here it happens before the exit, with the GIL released, so that the threads can finish.
+
+A worker that was cancelled may be without an end: if the loop's end also cancelled the answer to a task of Temporal's,
+the SDK's core waits for that answer on a thread of its own, and the runtime for that thread, forever. Such a process
+keeps its handles. No call of the loop's is under way then, so that no thread of the runtime asks for the GIL any more,
+but for those that report the cancelled calls: they get a moment.
 """
 
 from __future__ import annotations
@@ -31,6 +36,9 @@ _HANDLES = (
 _LONGEST_SECONDS = 5.0
 """The longest wait for a call that usually takes microseconds: for very slow machines."""
 
+_MOMENT_SECONDS = 0.05
+"""For threads that report to a loop that has ended. Each takes microseconds."""
+
 _connected_in: set[int] = set()
 """The ids of this process and of those that it was forked from, as far as they have connected."""
 
@@ -40,19 +48,38 @@ def runtime_is_used() -> None:
     _connected_in.add(os.getpid())
 
 
+_cancelled_workers_in: set[int] = set()
+"""The ids of the processes, of these, in which a worker was cancelled."""
+
+
+def worker_was_cancelled() -> None:
+    """To be called once a worker has ended that was cancelled, not stopped: the runtime may still wait for it."""
+    _cancelled_workers_in.add(os.getpid())
+
+
 # Registered at import: a program's own atexit functions, which may use a client, then mostly run before this one.
 @atexit.register
 def _end_runtimes() -> None:
-    if os.getpid() in _connected_in:
-        _wait_for_reports()
-        for one in _handles():
-            one._ref = None
-    elif _connected_in:
-        import ctypes
+    if not _connected_in:
+        return
+    if os.getpid() not in _connected_in:
+        _keep_handles()  # a forked process has none of the runtime's threads, and would wait for them forever
+        return
+    _wait_for_reports()
+    if os.getpid() in _cancelled_workers_in:
+        time.sleep(_MOMENT_SECONDS)
+        _keep_handles()
+        return
+    for one in _handles():
+        one._ref = None
 
-        # A forked process has none of the runtime's threads: dropping the last handle would wait for them for ever.
-        for one in _handles():
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one._ref))
+
+def _keep_handles() -> None:
+    """Nothing drops the last one any more, and waits for the runtime's threads: also not the interpreter's exit."""
+    import ctypes
+
+    for one in _handles():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one._ref))
 
 
 def _handles() -> list[Any]:

@@ -40,6 +40,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
 from everturn.budgets import Terms
+from everturn.client import interpreter_exit
 from everturn.client.pollers import polling
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.live.lanes import lane_of
@@ -298,6 +299,9 @@ async def _with_its_loop(work: Work) -> None:
             except asyncio.CancelledError:
                 loop_ends = True
         raise
+    finally:
+        if running.cancelling():
+            interpreter_exit.worker_was_cancelled()
     await running
 
 

@@ -89,6 +89,46 @@ _workflow._WorkflowWorker.run = a_moment_later(_workflow._WorkflowWorker.run)
 """What happens now and then to a worker whose tasks were cancelled, with this before the program: one of them had been
 handed a task that nobody takes up any more."""
 
+UNANSWERED = """
+import asyncio
+from everturn import Agent, Client, Worker
+from temporalio.bridge import worker
+from temporalio.worker import _workflow
+
+handed_over = asyncio.Event()
+ending = asyncio.Event()
+
+async def unanswered(self, task):
+    handed_over.set()
+    await asyncio.Event().wait()
+
+async def end(self):
+    waiting = asyncio.ensure_future(self._ref.finalize_shutdown())
+    await asyncio.sleep(0.2)
+    ending.set()
+    await waiting
+
+_workflow._WorkflowWorker._handle_activation = unanswered
+worker.Worker.finalize_shutdown = end
+
+async def main():
+    client = await Client.connect()
+    worker = Worker(client, agents=[Agent("clerk", model="scripted:demo")])
+    await worker.start()
+    await client.start("clerk", "Hello")
+    await handed_over.wait()
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0.1)
+    for task in asyncio.all_tasks():
+        if any(name in repr(task) for name in ("_WorkflowWorker.run", "poll_activity_task", "unanswered")):
+            task.cancel()
+    await ending.wait()
+
+asyncio.run(main())
+"""
+"""What happened in one of twelve runs of a busy machine: the loop's end cancelled the answer to a task of Temporal's, and
+the SDK's core had begun to wait for it on a thread of its own."""
+
 SLOW = """
 import threading
 import time

@@ -13,7 +13,7 @@ import pytest
 
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
-from tests.exits.programs import PROGRAMS, ROOT, STUCK, written
+from tests.exits.programs import PROGRAMS, ROOT, STUCK, UNANSWERED, written
 
 pytestmark = pytest.mark.long  # each is a program of its own, and more than once
 
@@ -40,7 +40,7 @@ def ended(program: str, server: DevServer, *, times: int = TIMES, **environment:
     finally:
         for run in runs:
             run.kill()
-            run.wait()
+            run.communicate()  # also closes its pipe
     return [f"{run.returncode}: {text}" for run, text in zip(runs, said, strict=True) if run.returncode]
 
 
@@ -59,6 +59,10 @@ def test_a_program_that_never_left_its_worker_does_not_wait_for_it_for_ever(serv
     """Its tasks were cancelled, and it waits for one that was on its way to them."""
     program = written("never left its worker", before=STUCK)
     assert ended(program, server, times=1) == []
+
+
+def test_a_program_that_never_left_its_worker_does_not_wait_for_a_task_that_nobody_answers(server: DevServer) -> None:
+    assert ended(UNANSWERED, server, times=1) == []
 
 
 def test_the_hello_of_the_readme_ends_as_it_should(server: DevServer, scripted: Callable[..., ScriptedModel]) -> None:
