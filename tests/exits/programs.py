@@ -126,8 +126,8 @@ async def main():
 
 asyncio.run(main())
 """
-"""What happened in one of twelve runs of a busy machine: the loop's end cancelled the answer to a task of Temporal's, and
-the SDK's core had begun to wait for it on a thread of its own."""
+"""What happened in one of twelve runs of a busy machine: the loop's end cancelled the answer to a task of Temporal's,
+and the SDK's core had begun to wait for it on a thread of its own."""
 
 SLOW = """
 import threading
