@@ -9,6 +9,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from everturn.collecting import paused
+
 if TYPE_CHECKING:
     from everturn import workflow as workflow  # for type checkers: of what __getattr__ gives, they know nothing
     from everturn.activities.agent_store import AgentStore
@@ -164,7 +166,8 @@ def __getattr__(name: str) -> Any:
 
 def _loaded(module: str) -> Any:
     if not _sandboxed():
-        return import_module(module)
+        with paused():
+            return import_module(module)
     with sys.modules["temporalio.workflow"].unsafe.imports_passed_through():
         return __import__(module, fromlist=["*"])
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     import structlog
@@ -26,7 +26,17 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 def get_logger(name: str, **facts: Any) -> structlog.stdlib.BoundLogger:
     """A structlog logger that writes to `logging.getLogger(name)`: `log.info("turn.finished", turn=3)`."""
-    return _plain_logger(name).bind(**facts) if facts else _plain_logger(name)
+    return _plain_logger(name).bind(**facts) if facts else cast("structlog.stdlib.BoundLogger", _AtFirstUse(name))
+
+
+class _AtFirstUse:
+    """Imports structlog with the first line that is logged: most short programs log none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(_plain_logger(self._name), attribute)
 
 
 @cache

@@ -15,7 +15,6 @@ from temporalio.service import RPCError
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.lost_tries import leave_for_certain, left
 from everturn.models import Model
-from everturn.providers import background
 
 RESPONSE = "everturn_response"
 
@@ -56,6 +55,8 @@ class KeptResponse:
             raise
 
     async def _cancel(self) -> None:
+        from everturn.providers import background  # imports httpx: see everturn.providers.asking
+
         await background.cancel(self._model, self.response_id)
         self.forget()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import temporalio.client
@@ -19,7 +19,6 @@ from everturn import durations, names
 from everturn.agent import Agent
 from everturn.client import interpreter_exit, listing
 from everturn.client.budgets import BudgetingClient
-from everturn.client.conversation import Conversation
 from everturn.client.delivery import deliver
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient
@@ -47,6 +46,9 @@ from everturn.storage.codecs import encrypted
 from everturn.storage.data_converter import configured, stored
 from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
+
+if TYPE_CHECKING:
+    from everturn.client.conversation import Conversation
 
 
 class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
@@ -252,6 +254,9 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
 
     def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
         """A handle to a conversation, which need not exist yet."""
+        # Only now: a worker's client has no conversations, and needs none of what reads them.
+        from everturn.client.conversation import Conversation
+
         return Conversation(self, check_utf8("id", id))
 
     async def conversations(

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import JsonValue
 
-from everturn.client.conversation import Conversation
 from everturn.errors import ConversationError, EverturnError, Refused
 from everturn.explaining import explain
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
 from everturn.waiting import RULED
+
+if TYPE_CHECKING:
+    from everturn.client.conversation import Conversation
 
 AT_ONCE = 8
 """How many conversations are worked on at the same time."""

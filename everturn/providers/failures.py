@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from everturn.errors import (
     ConnectionFailed,
@@ -27,6 +25,9 @@ from everturn.errors import (
 from everturn.providers.catalog import ModelEndpoint, address_variable
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
 from everturn.utf8 import mend
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_SENTENCE_CHARS = 500
 
@@ -158,6 +159,8 @@ def of_response(
 
 def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.InvalidURL) -> ProviderError:
     """The error for a request that got no answer, or only a part of one."""
+    import httpx  # not at the top: also who reads a header's date imports this module
+
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         what = "did not accept a connection in time"
     elif isinstance(error, httpx.TimeoutException):

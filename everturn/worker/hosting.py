@@ -48,6 +48,7 @@ from everturn.logs import get_logger, is_news
 from everturn.models import RateLimit
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
+from everturn.providers import asking
 from everturn.roles import ALL, Role, in_words
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
@@ -69,6 +70,10 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 AGAIN_SECONDS: Final = 1.0
 """A worker that was cancelled and has not ended by then is cancelled again."""
+
+PREPARE_SECONDS: Final = 0.5
+"""After its start, a worker imports what its first question to a model needs, if that was not asked before: what waits
+for the worker comes first."""
 
 STREAM_SECONDS: Final = 0.2
 """Between two beats of a turn that somebody follows, if heartbeats cost nothing."""
@@ -256,6 +261,8 @@ class Hosting(Interceptor):
                 _warn_of_unknown_cost(agent)
             agents, beats = sorted(self._agents), self._profile.name
             leave_out_model_tracebacks()
+            if "models" in self._roles:
+                stack.callback(asyncio.get_running_loop().call_later(PREPARE_SECONDS, asking.prepare).cancel)
             more = {} if self._roles == ALL else {"roles": in_words(self._roles)}
             _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats, **more)
             if self._restored_at:

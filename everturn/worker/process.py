@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from everturn import logs
+from everturn.collecting import paused
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.roles import checked_roles, polled_by
 from everturn.settings import Settings
@@ -51,11 +52,12 @@ async def serve(settings: Settings) -> None:
             "No agents to host.", cure="Set EVERTURN_AGENTS to module:agent or to Python files, with commas between."
         )
     # Only now: the SDK and our own rooms take half a second to import, and a bad setting should not wait for them.
-    from everturn.client.client import Client
-    from everturn.loading import load_agents
-    from everturn.worker.worker import Worker
+    with paused():
+        from everturn.client.client import Client
+        from everturn.loading import load_agents
+        from everturn.worker.worker import Worker
 
-    agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+        agents = [agent for spec in settings.agents for agent in load_agents(spec)]
     client = await _reached(Client.connect)
     gc.freeze()  # what is imported by now stays: looking through it again and again costs 3 % of a turn's CPU
     roles = checked_roles(settings.roles)

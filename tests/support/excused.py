@@ -9,6 +9,7 @@ NOT_CALLED = {
     "everturn.logs:core_logs": "by the worker process, as it begins",
     "everturn.logs:forward_core_logs": "by the worker process, as it begins",
     "everturn.logs:get_logger": "only by workflow_log",
+    "everturn.logs:_AtFirstUse.__getattr__": "by what logs: of workflow code only workflow_log, which binds its facts",
     "everturn.logs:_plain_logger": "only by workflow_log",
     "everturn.records:ToolCall.parse": "makes up ids, when a vendor's reply is read: by activities and formats",
     "everturn.storage.data_converter:configured": "by clients, before there is a worker",
@@ -20,6 +21,7 @@ NOT_CALLED = {
 HARMLESS = {
     "everturn:_loaded": "imports a module; from where, changes nothing in it",
     "everturn:_sandboxed": "asks who imports everturn",
+    "everturn.collecting:paused": "only by _loaded, and what is collected changes nothing",
     "everturn.logs:workflow_log": "is silent in a replay, and nothing depends on it",
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
     "everturn.workflows.cancellation:what_came_together": "sleep(0) waits for no clock: the loop's next round",

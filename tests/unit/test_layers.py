@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
-    errors extras names printable utf8 base64_text durations spelling markdown vendor_calls private_files log_lines logs
-    settings sse content_encoding at_once sandbox user_modules explaining records lone_results vendor_parts
-    content_blocks models plans packing prices tracing sizes policy carryover streamed causes decisions metadata
-    prompts payloads budgets waiting cutting handoffs outcomes activity_outputs events storage priorities state
+    collecting errors extras names printable utf8 base64_text durations spelling markdown vendor_calls private_files
+    log_lines logs settings sse content_encoding at_once sandbox user_modules explaining records lone_results
+    vendor_parts content_blocks models plans packing prices tracing sizes policy carryover streamed causes decisions
+    metadata prompts payloads budgets waiting cutting handoffs outcomes activity_outputs events storage priorities state
     temporal_errors temporal_prices namespace heartbeat_profiles roles live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver

@@ -59,15 +59,33 @@ def test_a_worker_does_not_import_what_other_programs_need() -> None:
         "cryptography",
     )
     vendors = ("anthropic", "openai", "genai_prices")
+    later = ("httpx", "everturn.client.conversation", "everturn.events")
     program = f"""
 import sys
 import everturn.client.client, everturn.loading, everturn.worker.process, everturn.worker.worker
 from everturn import Agent, tool
 Agent("clerk", model="openai:gpt-5")
-print(*sorted({{*{(*unwanted, *others, *vendors)!r}}} & set(sys.modules)))
+print(*sorted({{*{(*unwanted, *others, *vendors, *later)!r}}} & set(sys.modules)))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ""
+
+
+def test_a_client_imports_no_logs_http_client_or_worker() -> None:
+    """A short program logs nothing, asks no model and hosts nothing. rich comes with structlog, if it is installed."""
+    unwanted = ("structlog", "rich", "httpx", "everturn.client.conversation", "temporalio.worker", "everturn.workflows")
+    program = f"import sys; from everturn import Client; print(*sorted({{*{unwanted!r}}} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_import_leaves_garbage_collection_as_it_was(before: bool) -> None:
+    program = (
+        f"import gc; gc.enable() if {before} else gc.disable(); from everturn import Worker; print(gc.isenabled())"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == str(before)
 
 
 def test_importing_everturn_configures_no_logs() -> None:
