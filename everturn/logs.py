@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -64,9 +65,24 @@ def workflow_log(event: str, *, level: LogLevel = "info", **facts: Any) -> None:
         getattr(log, level)(event, **({} if turn is None else {"turn": turn}), **facts)
 
 
+@contextmanager
+def _no_rich() -> Iterator[None]:
+    """structlog imports rich, if it is installed, for tracebacks that show local variables: prompts, results, keys.
+    They are not wanted, and the import takes five times as long as structlog's own."""
+    kept = sys.modules.get("rich")
+    sys.modules["rich"] = None  # type: ignore[assignment]  # how Python says that there is no such module
+    try:
+        yield
+    finally:
+        del sys.modules["rich"]
+        if kept:
+            sys.modules["rich"] = kept
+
+
 def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> None:  # noqa: A002 - reads best so
     """Send all of this process's log lines to stderr, in one form."""
-    import structlog
+    with _no_rich():
+        import structlog
 
     from everturn.log_lines import formatter
 

@@ -10,6 +10,7 @@ NOT_CALLED = {
     "everturn.logs:forward_core_logs": "by the worker process, as it begins",
     "everturn.logs:get_logger": "only by workflow_log",
     "everturn.logs:_AtFirstUse.__getattr__": "by what logs: of workflow code only workflow_log, which binds its facts",
+    "everturn.logs:_no_rich": "only by configure",
     "everturn.logs:_plain_logger": "only by workflow_log",
     "everturn.records:ToolCall.parse": "makes up ids, when a vendor's reply is read: by activities and formats",
     "everturn.storage.data_converter:configured": "by clients, before there is a worker",
