@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.simulation.mutants import drawn
-from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Sound, Tests, sound
+from tests.simulation.mutants.finders import REPLAYS, WORKFLOW_TESTS, Finder, Simulation, Sound, Tests, aimed_at, sound
 from tests.simulation.mutants.hunt import Hunted, Mutant, hunted, score
 from tests.simulation.mutants.known import keep_seeds, known_seeds
 from tests.simulation.mutants.patch import Patch, all_patches
@@ -26,6 +26,9 @@ from tests.simulation.mutants.results import FILE, Results
 from tests.simulation.world import ALL_SITUATIONS
 
 WANTED, WANTED_OF_DRAWN = 0.95, 0.90
+
+FEW_WORLDS = 500
+"""They find most of what the simulation finds at all."""
 
 
 def main() -> int:
@@ -71,16 +74,24 @@ def _hunt_drawn(wish: argparse.Namespace, everturn: Sound) -> int:
         print(drawn.INSTALL, file=sys.stderr)
         return 2
     mutants = drawn.drawn(wish.drawn, wish.seed)
-    finders: dict[str, Finder] = {
-        "replays": Tests(REPLAYS),
-        "simulation": Simulation(wish.count, everturn),
-        "tests": Tests(WORKFLOW_TESTS, seconds=2_400),
-    }
-    asked = [finders[name] for name in wish.finders.split(",")]
+    few = min(FEW_WORLDS, wish.count)
+
+    def finders(mutant: Mutant) -> Iterable[Finder]:
+        """The quick ones first."""
+        assert isinstance(mutant, drawn.Drawn)
+        by_name: dict[str, Finder | None] = {
+            "replays": Tests(REPLAYS),
+            "few": Simulation(few, everturn),
+            "aimed": Tests(aimed) if (aimed := aimed_at(mutant.file)) else None,
+            "tests": Tests(WORKFLOW_TESTS, seconds=2_400),
+            "simulation": Simulation(wish.count, everturn, but_first=few if "few" in wish.finders else 0),
+        }
+        return [finder for name in wish.finders.split(",") if (finder := by_name[name])]
+
     results = _results(wish, f"drawn {wish.drawn} by {wish.seed}, {wish.finders}, {wish.count} worlds")
     before = results.known(mutants)
     left = [one for one in mutants if one not in [known.mutant for known in before]]
-    found = results.kept(hunted(left, lambda _: asked, at_once=wish.at_once, minutes=wish.minutes))
+    found = results.kept(hunted(left, finders, at_once=wish.at_once, minutes=wish.minutes))
     done = [*_printed([*before]), *_printed(found)]
     for one in done:
         if not one.found and isinstance(one.mutant, drawn.Drawn):
@@ -112,7 +123,7 @@ def _wish() -> argparse.Namespace:
     parser.add_argument("--by", choices=("simulation", "tests"), default="simulation")
     parser.add_argument("--drawn", type=int, default=int(os.environ.get("DRAWN") or 0), help="so many, by a tool")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or 0), help="of what is drawn")
-    parser.add_argument("--finders", default="replays,simulation,tests", help="of drawn ones, in this order")
+    parser.add_argument("--finders", default="replays,few,aimed,tests,simulation", help="of drawn ones, in this order")
     minutes = float(os.environ.get("MINUTES") or 0) or None
     parser.add_argument("--minutes", type=float, default=minutes, help="after so many, no other hunt begins")
     parser.add_argument("--results", type=Path, default=FILE, help="what was found so far, to go on from there")

@@ -16,7 +16,8 @@ from tests.simulation.world import situation_of, wild_seeds
 SIMULATION_SECONDS = 3_600.0
 TEST_SECONDS = 900.0
 
-REPLAYS = ("tests/replay/test_histories.py", "tests/unit/test_web_ui.py", "tests/unit/test_recent_messages.py")
+_UNIT_TESTS = "drawn_mutants web_ui recent_messages own_loop budgets payload_sizes plain_steps policy compaction".split()
+REPLAYS = ("tests/replay/test_histories.py", *(f"tests/unit/test_{name}.py" for name in _UNIT_TESTS))
 """Seconds, and no server."""
 
 _WORKFLOW_TESTS = """
@@ -26,6 +27,41 @@ _WORKFLOW_TESTS = """
 """
 WORKFLOW_TESTS = tuple(f"tests/workflows/test_{name}.py" for name in _WORKFLOW_TESTS.split())
 """Those of the loop and of what its readers make of it, with a real server."""
+
+_AIMED = {
+    "activity_calls": "activity_tools nexus_tools typed_inputs awaited_worker",
+    "activity_results": "unreadable activity_tools",
+    "approvals": "approvals policies many_decisions",
+    "awaited_worker": "awaited_worker no_worker",
+    "call_headers": "context deps",
+    "cancellation": "cancelled_replies steering",
+    "chain": "reset revivals",
+    "commands": "worst_payloads policies many_decisions decisions_in_time approvals steering",
+    "continue_as_new": "continue_as_new worst_payloads large waiting_across_runs",
+    "conversation": "conversation limits what_is_said wire",
+    "early_decisions": "decisions_in_time too_late",
+    "handlers": "full_inbox odd_moments unreadable",
+    "history_budget": "history_budget worst_payloads large",
+    "nexus_operations": "nexus_tools",
+    "sent_messages": "full_inbox waiting_across_runs",
+    "start_input": "real_starts start_transcript",
+    "state": "steering limits conversation one_state",
+    "subagents": "sub_agents ask_from_workflow",
+    "tenant_budget": "tenant_budgets budget_moves used_up",
+    "timeouts": "awaited_worker tool_retries heartbeats",
+    "tool_calls": "approvals policies told_results tool_retries handoffs hooks",
+    "tool_results": "told_results guardrails",
+    "tracing": "traces",
+    "visibility": "listing searchable wait_reasons",
+    "wait_notices": "wait_reasons",
+    "web_ui": "history_in_the_web_ui",
+}
+
+
+def aimed_at(file: str) -> tuple[str, ...]:
+    """The tests with a real server that are about this file of everturn's: a minute or two, and most drawn mutants that
+    replays don't find. Empty if there are none."""
+    return tuple(f"tests/workflows/test_{name}.py" for name in _AIMED.get(Path(file).stem, "").split())
 
 
 _SEED = re.compile(r"seed (\d+)")
@@ -89,6 +125,8 @@ class Simulation:
     """The seed that found it the last time: tried first."""
     situations: tuple[str, ...] = ()
     """In which it is looked for, of those worlds; empty: in all."""
+    but_first: int = 0
+    """So many of them are left out: they were tried before."""
 
     def find(self, folder: Path) -> Found | None:
         if self.known is not None and (found := self._broken(folder, [self.known])) and self._holds(self.known):
@@ -105,7 +143,7 @@ class Simulation:
 
     def _seeds(self) -> list[int]:
         """Of so many worlds, those of its situations."""
-        seeds = islice(wild_seeds(), self.count)
+        seeds = islice(wild_seeds(), self.but_first, self.count)
         return [seed for seed in seeds if not self.situations or situation_of(seed) in self.situations]
 
     def _holds(self, seed: int) -> bool:
