@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from pydantic import JsonValue
 from temporalio.exceptions import ChildWorkflowError, TerminatedError
 
 from everturn.models import Limits
-from everturn.payloads import Start
+from everturn.payloads import Control, Start
+from everturn.plans import RetryPlan, RunActivity, RunTool
 from everturn.records import ToolCall
-from everturn.sizes import size_of
+from everturn.sizes import MAX_NAME_CHARS, size_of
 from everturn.state import State
-from everturn.workflows import continue_as_new, tool_results
+from everturn.workflows import activity_calls, continue_as_new, timeouts, tool_results, web_ui
 from tests.support.bounds import Bounds
 
 
@@ -43,3 +47,73 @@ def test_an_agent_whose_conversation_was_ended_could_not_answer_in_our_words() -
     told = tool_results.no_answer(ToolCall(call_id="a", name="helper"), error).text
     assert told.startswith("helper could not answer: ")
     assert "Temporal's words" not in told
+
+
+@pytest.mark.parametrize(
+    ("given", "handed"),
+    [
+        ({}, []),
+        ({"a": 1}, [1]),
+        ({"a": 1, "b": 2}, [1, 2]),
+        ({"b": 2}, [None, 2]),
+        ({"a": 1, "b": 2, "c": 3}, [1, 2, 3]),
+        ({"c": 3}, [None, None, 3]),
+    ],
+)
+def test_an_activity_takes_its_arguments_by_position_up_to_the_last_that_is_given(
+    given: dict[str, JsonValue], handed: list[JsonValue]
+) -> None:
+    plan = RunActivity(call_id="a", activity="Pay", by_position=("a", "b", "c"))
+    assert activity_calls._inputs(plan, given) == handed
+
+
+def test_temporal_ends_a_call_of_a_tool_only_after_it_should_have_ended_by_itself() -> None:
+    plan = RunTool(call_id="a", timeout=60.0, patience=600.0)
+    own, local = timeouts.tool_activity_options(plan), timeouts.local_options(plan)
+    later = timeouts.HEARTBEAT_TIMEOUT
+    assert own["start_to_close_timeout"] == local["start_to_close_timeout"] == timedelta(seconds=60) + later
+    assert own["schedule_to_close_timeout"] == timedelta(days=7, seconds=600)
+    assert local["schedule_to_close_timeout"] == timedelta(seconds=660) + later
+
+
+@pytest.mark.parametrize(
+    ("task_queue", "awaited", "in_queue"),
+    [
+        ("theirs", False, timedelta(seconds=10)),
+        ("theirs", True, timedelta(days=7)),
+        (None, False, timedelta(days=7)),
+    ],
+)
+def test_all_tries_of_a_users_activity_are_bounded_by_its_patience_after_the_queue(
+    task_queue: str | None, awaited: bool, in_queue: timedelta
+) -> None:
+    plan = RunActivity(
+        call_id="a", activity="Pay", task_queue=task_queue, timeout=60.0, patience=600.0, retry=RetryPlan()
+    )
+    options = timeouts.user_activity_options(plan, awaited=awaited)
+    assert options["schedule_to_start_timeout"] == in_queue
+    assert options["start_to_close_timeout"] == timedelta(seconds=60)
+    assert options["schedule_to_close_timeout"] == in_queue + timedelta(seconds=600)
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("x" * 150, f"There is no model {'x' * 100!r}. Write provider:name, as in openai:gpt-5.5."),
+        ("a:" + "b" * (MAX_NAME_CHARS - 2), None),
+        ("a:" + "b" * (MAX_NAME_CHARS - 1), f"There is no model {'a:' + 'b' * 98!r}."),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_by_its_name(model: str, problem: str | None) -> None:
+    state = State(Start(agent="clerk"), run_began=0.0)
+    state.pause()
+    said = state.resume_problem(Control(model=model))
+    assert said is None if problem is None else said is not None and said.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("ab" + " " * 12 + "cd", "ab cd"), ("a b c d e f", "a b c d e…"), ("ab" + " " * 30 + "cd", "ab…")],
+)
+def test_a_text_is_shortened_after_its_spaces(text: str, line: str) -> None:
+    assert web_ui.shortened(text, 10) == line
