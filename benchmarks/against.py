@@ -22,6 +22,7 @@ from benchmarks import report
 from benchmarks.contestants import EVERTURN, Contestant, by_everturn
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
+from benchmarks.measures.startup import one_start
 from benchmarks.measures.throughput import Sample as Crowd
 from benchmarks.measures.throughput import many_conversations
 from benchmarks.rig import ROOT, rig
@@ -93,6 +94,36 @@ async def measure_throughput(before: Contestant, plan: Plan, *, commit: str, at_
     return Measured(title, columns, rows)
 
 
+async def measure_startup(before: Contestant, plan: Plan, *, commit: str) -> Measured:
+    samples: dict[str, list[tuple[float, float]]] = {one.name: [] for one in plan.contestants}
+    async with rig() as running:
+        for number in range(-1, plan.rounds):
+            for contestant in plan.shuffled(number):
+                sample = await one_start(running, contestant)
+                if number >= 0:  # the first is not counted: what lies here as source is compiled
+                    samples[contestant.name].append(sample)
+    columns = [
+        Column("seconds", "first workflow task done, s", ".2f", against=before.name),
+        Column("quartiles", "quartiles of the rounds' ratios", "s", better=None),
+        Column("done", "a turn done, s", ".2f", against=before.name),
+        Column("done_quartiles", "quartiles", "s", better=None),
+    ]
+    rows = {
+        name: {
+            "seconds": median(first for first, _ in own),
+            "quartiles": _quartiles(
+                [mine[0] / theirs[0] for mine, theirs in zip(own, samples[before.name], strict=True)]
+            ),
+            "done": median(done for _, done in own),
+            "done_quartiles": _quartiles(
+                [mine[1] / theirs[1] for mine, theirs in zip(own, samples[before.name], strict=True)]
+            ),
+        }
+        for name, own in samples.items()
+    }
+    return Measured(f"Beside {commit}: start-up ({plan.rounds} rounds)", columns, rows)
+
+
 def _crowds_row(own: list[Crowd], before: list[Crowd]) -> dict[str, Any]:
     rates, before_rates = ([one.turns / one.seconds for one in crowd] for crowd in (own, before))
     return {
@@ -120,7 +151,9 @@ async def main(arguments: argparse.Namespace) -> None:
     facts = report.machine(await find_binary())
     with checked_out(arguments.commit) as before:
         plan = Plan([before, EVERTURN], arguments.rounds, arguments.turns)
-        if arguments.at_once:
+        if arguments.start_up:
+            name, table = "against_startup", report.table(await measure_startup(before, plan, commit=arguments.commit))
+        elif arguments.at_once:
             crowds = await measure_throughput(before, plan, commit=arguments.commit, at_once=arguments.at_once)
             name, table = "against_throughput", report.table(crowds)
         else:
@@ -137,5 +170,6 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--at-once", type=int, help="throughput instead: so many conversations; 8 rounds are 4 minutes")
+    parser.add_argument("--start-up", action="store_true", help="how long a worker's start takes instead")
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     asyncio.run(main(parser.parse_args()))

@@ -19,10 +19,10 @@ ROUNDS = 5
 async def measure(rig: Rig, plan: Plan) -> Measured:
     samples: dict[str, list[tuple[float, float]]] = {contestant.name: [] for contestant in plan.contestants}
     for contestant in plan.contestants:
-        await _one(rig, contestant)  # not counted: what lies here as source is compiled
+        await one_start(rig, contestant)  # not counted: what lies here as source is compiled
     for number in range(ROUNDS):
         for contestant in plan.shuffled(number):
-            samples[contestant.name].append(await _one(rig, contestant))
+            samples[contestant.name].append(await one_start(rig, contestant))
     first = {name: [one for one, _ in own] for name, own in samples.items()}
     rows = {
         name: {"seconds": median(first[name]), "done": median(end for _, end in own)} for name, own in samples.items()
@@ -34,7 +34,8 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
     return Measured("Start-up: process start to first workflow task done", columns, rows, samples=first)
 
 
-async def _one(rig: Rig, contestant: Contestant) -> tuple[float, float]:
+async def one_start(rig: Rig, contestant: Contestant) -> tuple[float, float]:
+    """Seconds until the first workflow task is done, and until the conversation is."""
     handle = await rig.start(contestant, turns=1)
     started = time.time()
     async with rig.worker(contestant, warm=False) as worker, asyncio.timeout(LONGEST_START_SECONDS):
