@@ -16,7 +16,17 @@ from tests.simulation.world import situation_of, wild_seeds
 SIMULATION_SECONDS = 3_600.0
 TEST_SECONDS = 900.0
 
-_UNIT_TESTS = "drawn_mutants web_ui recent_messages own_loop budgets payload_sizes plain_steps policy compaction".split()
+_UNIT_TESTS = [
+    "drawn_mutants",
+    "web_ui",
+    "recent_messages",
+    "own_loop",
+    "budgets",
+    "payload_sizes",
+    "plain_steps",
+    "policy",
+    "compaction",
+]
 REPLAYS = ("tests/replay/test_histories.py", *(f"tests/unit/test_{name}.py" for name in _UNIT_TESTS))
 """Seconds, and no server."""
 
