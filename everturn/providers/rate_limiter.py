@@ -7,6 +7,7 @@ Pure: the caller passes the time, and the limiter sends nothing. Workers do not 
 - `closing_in`: then the rate is what the provider really accepted, less a margin, and grows slowly.
 - `steady`: each 429 lowers the rate. Without one it grows a little; the longer none comes, the faster. A 429 that comes
   soon after a cut, though nearly all calls between were accepted, has another cause than the rate: the cut is undone.
+  So are several cuts after which 429s came as before.
 
 A 429's Retry-After holds all calls. Many ask for more than is needed, so one call is sent early. If it is accepted,
 the hold ends, and the next early call comes sooner. If it is refused, later ones wait longer, up to the whole hold.
@@ -60,6 +61,13 @@ NEEDLESS_BELOW: Final = 0.95
 NEEDLESS_GROWTH: Final = 1.6
 """If the last cut was within so many seconds, so many calls in a row were accepted after it, and the rate is still
 below this share of what it was before, a 429 does not come of the rate: it was cut for nothing, and is raised."""
+
+VAIN_CUTS: Final = 3
+VAIN_CALLS: Final = 5
+VAIN_GROWTH: Final = 1.8
+"""So many cuts in vain, each followed by another 429 although the rate had not grown since and so many calls in a row
+were accepted: they are all undone, and the rate is raised. Who was above a limit by as little would be below it by
+then."""
 
 FIRST_LOOK: Final = 0.1
 """The part of a hold after which one call is sent early."""
@@ -133,6 +141,10 @@ class RateLimiter:
     _cut_at: float | None = None
     _rate_before_cut: float = 0.0
     """The rate before the last cut."""
+    _rate_before_all: float = 0.0
+    """The rate before the first of the cuts since it last grew."""
+    _vain_cuts: int = 0
+    """Of these, how many changed nothing: a 429 came again, though several calls were accepted between."""
     _taken_in_a_row: int = 0
     """Calls that were accepted since the last 429."""
     _taken: deque[float] = field(default_factory=deque)
@@ -201,8 +213,12 @@ class RateLimiter:
             self._looking = None
             self._part = min(1.0, self._part * LATER)
         elif permit is None or self._cut_at is None or permit.sent >= self._cut_at:  # else it was under way by then
+            self._count_vain_cuts()
             if self._needless(now):
-                self._rate, self._cut_at = self._rate_before_cut * NEEDLESS_GROWTH, now
+                self._raise(self._rate_before_cut * NEEDLESS_GROWTH, now)
+            elif self._vain_cuts >= VAIN_CUTS:
+                self._rate_before_cut = self._rate_before_all * VAIN_GROWTH
+                self._raise(self._rate_before_cut, now)
             else:
                 self._rate_before_cut = self._rate
                 self._cut(now)
@@ -274,6 +290,16 @@ class RateLimiter:
         known = self._known_rate()
         self._rate = min(self._rate, MOST_RATE if known is None else known)
 
+    def _raise(self, rate: float, now: float) -> None:
+        self._rate, self._cut_at, self._vain_cuts = rate, now, 0
+
+    def _count_vain_cuts(self) -> None:
+        """To be called for each 429, before the rate is cut."""
+        if self.phase != "steady" or self._rate > self._rate_before_cut * NEEDLESS_BELOW:
+            self._rate_before_all, self._vain_cuts = self._rate, 0  # it has grown since, so it may be the limit
+        elif self._taken_in_a_row >= VAIN_CALLS:
+            self._vain_cuts += 1
+
     def _needless(self, now: float) -> bool:
         """Whether the last cut was for nothing: a provider may also refuse a few calls at any rate."""
         return (
@@ -328,7 +354,7 @@ class RateLimiter:
             retry_after = self._own_hold * self.uniform(0.25, 1.0)
             self._own_hold = min(2 * self._own_hold, LONGEST_OWN_HOLD_SECONDS)
         self.hold = max(self.hold, now + retry_after * self.uniform(1.0, LONGER_BY))
-        self._next = self._grown = self.hold
+        self._next, self._grown = max(self._next, self.hold), self.hold
         if self._looking is None:
             crowded = self.phase == "feeling" and self.workers > 1  # all of them look, and there is room for few
             look = max(LOOK_SECONDS * (2 if crowded else 1), retry_after * self._part)

@@ -162,6 +162,37 @@ def test_a_provider_that_refuses_a_few_calls_at_any_rate_is_not_taken_for_a_slow
     assert len(fleet.taken) / fleet.taken[-1] >= 5
 
 
+@pytest.mark.parametrize("workers", [1, 4, 8])
+@pytest.mark.parametrize("retry_after", [0.0, 1.0])
+def test_more_refusals_at_any_rate_do_not_bring_it_down_for_good(workers: int, retry_after: float) -> None:
+    """With 8 %, hardly ever are twenty calls in a row accepted in time. Before, one worker came to a stand, and four to
+    one call a second."""
+    rates = []
+    for seed in range(3):
+        fleet = Fleet(workers, seed, slots=32 // workers, rate=1e6, at_random=0.08, retry_after=retry_after)
+        fleet.hold(40, turns=30)
+        rates.append(len(fleet.taken) / fleet.taken[-1])
+    assert median(rates) >= 2
+
+
+@pytest.mark.parametrize(("workers", "refused"), [(1, 0.03), (4, 0.07), (8, 0.2)])
+def test_a_limit_whose_429_names_no_wait_is_found_too(workers: int, refused: float) -> None:
+    """The call that was refused went out again at once, whatever the rate: eight workers used a sixth of the limit."""
+    fleets = [Fleet(workers, seed, retry_after=0.0) for seed in range(3)]
+    for fleet in fleets:
+        fleet.hold(200, turns=3)
+    assert median(fleet.used for fleet in fleets) >= 0.8
+    assert median(fleet.refused for fleet in fleets) <= refused * 600
+
+
+def test_a_refused_call_keeps_the_rate() -> None:
+    limiter = RateLimiter(rpm=60)
+    limiter.refused(limiter.send(10.0), 10.1, 0.0)
+    at = limiter.when(10.2)
+    assert at is not None
+    assert at >= 11.0
+
+
 def test_retry_after_holds_all_calls() -> None:
     limiter = RateLimiter()
     limiter.refused(limiter.send(0.0), 0.1, 100.0)
