@@ -1,13 +1,21 @@
 """Runs conversations on a worker that also runs an application's workflows.
 
 Some settings for those do not apply to conversations, such as the exception types that fail a workflow.
+
+And what a query brought is not kept (decision 0053). A query may reach a worker together with events that no workflow
+task has brought yet, if it waited for a worker meanwhile. The SDK's core applies them all the same, and would go on
+from there with the events after them when the workflow task comes: in two steps what every replay does in one, so that
+the history may fit no replay. Such a conversation is released once it has answered, and the workflow task replays it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import DataConverter
 from temporalio.worker import WorkflowInboundInterceptor, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import _Definition
@@ -29,13 +37,17 @@ class ConversationRunner(WorkflowRunner):
         self._theirs = theirs
         self._converter = own(converter)
         self._interceptors: list[type[WorkflowInboundInterceptor]] = [EagerDispatch, CallHeaders, CurrentDetails, *more]
+        self.release: Callable[[str], None] | None = None
+        """Has the worker forget what it holds of a run, by its id, once that has answered. None: it is a replay."""
 
     def prepare_workflow(self, defn: _Definition) -> None:
         self._theirs.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        ours = det.defn.name in (names.CONVERSATION, names.TENANT_BUDGET)
-        return self._theirs.create_instance(self._as_ours(det) if ours else det)
+        if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET):
+            return self._theirs.create_instance(det)
+        instance = self._theirs.create_instance(self._as_ours(det))
+        return instance if self.release is None else _ByWorkflowTasks(instance, self.release)
 
     def _as_ours(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
         more = self._interceptors if details.defn.name == names.CONVERSATION else ()
@@ -50,3 +62,32 @@ class ConversationRunner(WorkflowRunner):
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
         self._theirs.set_worker_level_failure_exception_types(types)
+
+
+class _ByWorkflowTasks(WorkflowInstance):
+    """A workflow that is released if it was given events outside of a workflow task."""
+
+    def __init__(self, instance: WorkflowInstance, release: Callable[[str], None]) -> None:
+        self._instance = instance
+        self._release = release
+        self._events = 0
+        self._at = 0
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        events, at = act.history_length, act.timestamp.ToNanoseconds()
+        if events > self._events > 0 and at == self._at:  # each workflow task sets the clock on
+            self._release(act.run_id)
+        self._events, self._at = events, at
+        return self._instance.activate(act)
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        return self._instance.get_serialization_context(command_info)
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        return self._instance.get_external_store_context(command_info)
+
+    def get_info(self) -> Any:
+        return self._instance.get_info()
+
+    def get_thread_id(self) -> int | None:
+        return self._instance.get_thread_id()

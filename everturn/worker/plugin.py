@@ -288,6 +288,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
         config = worker.config(active_config=True)
         found = [one for one in config.get("interceptors", ()) if isinstance(one, Hosting)]
+        runner = config.get("unsandboxed_workflow_runner")
+        if isinstance(runner, ConversationRunner):
+            runner.release = worker._bridge_worker.request_workflow_eviction
         if self.hosted.agents:
             ours = (ConversationWorkflow, TenantBudgetWorkflow)
             workflows = config.get("workflows", ())
