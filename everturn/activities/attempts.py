@@ -20,7 +20,11 @@ from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 LAG_WINDOW_SECONDS = 300.0
 """Somebody may set a clock, so a measurement is forgotten after at most twice this time."""
 
+LOGGED_FROM_SECONDS = 0.5
+"""A shorter wait for a provider's limit is not in the log."""
+
 _began: ContextVar[float] = ContextVar("began")
+_left_out: ContextVar[float] = ContextVar("left_out", default=0.0)
 
 
 def this_try() -> timedelta:
@@ -30,8 +34,11 @@ def this_try() -> timedelta:
 
 
 def leave_out(seconds: float) -> None:
-    """Takes so many seconds off the time that this try has run: it only waited."""
+    """Takes so many seconds off the time that this try has run: it only waited. The try's later log lines say it."""
     _began.set(_began.get(time.monotonic()) + seconds)
+    _left_out.set(_left_out.get() + seconds)
+    if _left_out.get() >= LOGGED_FROM_SECONDS:
+        bind_contextvars(waited_seconds=round(_left_out.get(), 1))
 
 
 class Lags:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -68,6 +70,7 @@ class Evidence:
     asked: list[Asked] = field(default_factory=list)
     effects: dict[str, list[Effect]] = field(default_factory=dict)
     """By call_id."""
+    waits: list[Wait] = field(default_factory=list)
     task_times: list[float] = field(default_factory=list)
     """When workflow tasks were completed."""
 
@@ -93,6 +96,7 @@ async def gather(storm: Storm) -> list[Evidence]:
     for one in storm.author.asked:
         asked.setdefault(one.story, []).append(one)
     room = asyncio.Semaphore(AT_ONCE)
+    logs = [log.read_text(errors="replace") for log in storm.folder.glob("worker-*.log")]
 
     async def of(story: Story) -> Evidence | None:
         async with room:
@@ -103,6 +107,7 @@ async def gather(storm: Storm) -> list[Evidence]:
                 if error.status is RPCStatusCode.NOT_FOUND and story.number in storm.stuck:
                     return None  # nobody came to start it; that it has not ended is said elsewhere
                 raise
+            evidence.waits = [wait for log in logs for wait in waits_of(log, story.id)]
             evidence.transcript = await storm.client.conversation(story.id).transcript()
             return evidence
 
@@ -207,6 +212,31 @@ def _approvals(event: HistoryEvent) -> Iterator[tuple[str, Any]]:
         yield given["call_id"], given.get("arguments")
 
 
+@dataclass(frozen=True)
+class Wait:
+    """How long a try of a turn waited for the model's rate limit before it asked, as its worker's log says."""
+
+    turn: int
+    logged: str
+    """HH:MM:SS: after it had asked, perhaps long after."""
+    seconds: float
+
+
+def waits_of(log: str, conversation_id: str) -> Iterator[Wait]:
+    for line in log.splitlines():
+        told = re.search(r"^(\S+) .*conversation=(\S+) turn=(\d+) .*waited_seconds=([\d.]+)", line)
+        if told and told[2] == conversation_id:
+            yield Wait(int(told[3]), told[1], float(told[4]))
+
+
+def _taken_up(asked: list[float], waits: list[Wait]) -> Iterator[float]:
+    """When a worker took up what it then waited with: the last time before a log line is the one that the line tells
+    of."""
+    for wait in waits:
+        if before := [at for at in asked if time.strftime("%H:%M:%S", time.localtime(at)) <= wait.logged]:
+            yield max(before) - wait.seconds
+
+
 def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
     """When what a killed worker had been doing was taken up again; None where it needed no other hand."""
     run = next(
@@ -217,6 +247,8 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
     if run.name == "call_model":
         # Requests hold the replies before them; whose turn it is follows from how many.
         times = [one.at for one in evidence.asked if one.turn == run.input["turn"] - 1]
+        # A worker may have taken it up, and waited for the model's rate limit.
+        times += _taken_up(times, [one for one in evidence.waits if one.turn == run.input["turn"]])
     elif run.tries <= 1 and run.how in ("timed out", "failed"):
         # A once tool: it is taken up when a person is asked.
         times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 
 from everturn.records import Message, Text, ToolCall, ToolResult
-from tests.crash.evidence import Evidence, Run
+from tests.crash.evidence import Evidence, Run, waits_of
 from tests.crash.invariants import RULES, broken
 from tests.crash.ledger import Effect
 from tests.crash.report import report
-from tests.crash.resumes import late
+from tests.crash.resumes import late, resumes
 from tests.crash.stories import Asked, Story
 from tests.crash.storm import Hit, Kill, Plan, Restart, Storm
 
@@ -203,3 +204,19 @@ def test_what_is_taken_up_again_too_late_is_found() -> None:
     assert not list(late(storm))
     storm.restarts, storm.kills = [], [kill, Kill(12.0, 8)]
     assert not list(late(storm))
+
+
+def test_what_waited_for_the_models_limit_was_taken_up_before_it_was_asked() -> None:
+    evidence = sound()
+    evidence.activities[0] = replace(evidence.activities[0], tries=2, ended_at=22.0)
+    evidence.asked.append(Asked(21.0, 0, 0, ("a",), "reply"))
+    kill = Kill(10.0, 7, hits=[Hit("s", "r", "1", "call_model")])
+    storm: Any = SimpleNamespace(plan=Plan(), kills=[kill], restarts=[], evidence=[evidence])
+    logged = time.strftime("%H:%M:%S", time.localtime(22.0))
+    line = f"{logged} [info     ] turn.finished conversation=s turn=1 attempt=2 seconds=9.5 waited_seconds=9.0"
+    evidence.waits = list(waits_of(f"{line}\n{line.replace('=s', '=t')}", "s"))
+    (resume,) = resumes(storm)
+    assert resume.seconds == 2.0
+    assert not list(late(storm))
+    evidence.waits = [replace(evidence.waits[0], turn=2)]
+    assert list(late(storm))

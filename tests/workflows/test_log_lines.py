@@ -61,6 +61,22 @@ async def test_every_line_of_an_activity_names_conversation_turn_call_and_try(
     assert {one["attempt"] for one in calls} == {1, 2}
 
 
+async def test_a_turn_that_waited_for_its_providers_limit_says_how_long(
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = scripted([fail(429, headers={"retry-after": "0.8"}), fail(503), "There."], order="arrival")
+    agent = agent_on(model)
+    with caplog.at_level(logging.INFO):
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Go")
+            assert (await conversation.outcome()).text == "There."
+    failed, finished = (one for one in _lines(caplog, "everturn.turn") if one["event"].startswith("turn."))
+    assert (failed["event"], failed["attempt"]) == ("turn.failed", 1)
+    assert failed["waited_seconds"] >= 0.7
+    assert (finished["event"], finished["attempt"]) == ("turn.finished", 2)
+    assert "waited_seconds" not in finished, "it is of one try"
+
+
 async def test_a_line_of_the_workflow_names_conversation_and_turn(
     client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
