@@ -70,7 +70,7 @@ class Evidence:
     asked: list[Asked] = field(default_factory=list)
     effects: dict[str, list[Effect]] = field(default_factory=dict)
     """By call_id."""
-    waits: list[Wait] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     task_times: list[float] = field(default_factory=list)
     """When workflow tasks were completed."""
 
@@ -107,7 +107,7 @@ async def gather(storm: Storm) -> list[Evidence]:
                 if error.status is RPCStatusCode.NOT_FOUND and story.number in storm.stuck:
                     return None  # nobody came to start it; that it has not ended is said elsewhere
                 raise
-            evidence.waits = [wait for log in logs for wait in waits_of(log, story.id)]
+            evidence.lines = [line for log in logs for line in lines_of(log, story.id)]
             evidence.transcript = await storm.client.conversation(story.id).transcript()
             return evidence
 
@@ -213,28 +213,34 @@ def _approvals(event: HistoryEvent) -> Iterator[tuple[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """How long a try of a turn waited for the model's rate limit before it asked, as its worker's log says."""
+class Line:
+    """Of a worker's log, about a model turn."""
 
     turn: int
-    logged: str
-    """HH:MM:SS: after it had asked, perhaps long after."""
-    seconds: float
+    at: str
+    """HH:MM:SS"""
+    waited: float
+    """How many seconds the try had waited for the model's rate limit."""
 
 
-def waits_of(log: str, conversation_id: str) -> Iterator[Wait]:
+def lines_of(log: str, conversation_id: str) -> Iterator[Line]:
     for line in log.splitlines():
-        told = re.search(r"^(\S+) .*conversation=(\S+) turn=(\d+) .*waited_seconds=([\d.]+)", line)
+        told = re.search(r"^(\d\d:\d\d:\d\d) .* (?:turn|prefix)\.\S+ conversation=(\S+) turn=(\d+) ", line)
         if told and told[2] == conversation_id:
-            yield Wait(int(told[3]), told[1], float(told[4]))
+            waited = re.search(r" waited_seconds=([\d.]+)", line)
+            yield Line(int(told[3]), told[1], float(waited[1]) if waited else 0.0)
 
 
-def _taken_up(asked: list[float], waits: list[Wait]) -> Iterator[float]:
-    """When a worker took up what it then waited with: the last time before a log line is the one that the line tells
-    of."""
-    for wait in waits:
-        if before := [at for at in asked if time.strftime("%H:%M:%S", time.localtime(at)) <= wait.logged]:
-            yield max(before) - wait.seconds
+def _logged(lines: list[Line], since: float) -> Iterator[float]:
+    """When a worker had a turn in hand, as the lines after this time tell. They name no day, and no part of a second.
+    The model may have been asked much later, or never: the worker waited for its limit, or the connection broke."""
+    day = 24 * 60 * 60
+    for line in lines:
+        hours, minutes, seconds = map(int, line.at.split(":"))
+        then = time.localtime(since)
+        later = (hours - then.tm_hour) * 3600 + (minutes - then.tm_min) * 60 + seconds - then.tm_sec
+        if 0 < later % day < day / 2:
+            yield int(since) + later % day - line.waited
 
 
 def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
@@ -247,8 +253,7 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
     if run.name == "call_model":
         # Requests hold the replies before them; whose turn it is follows from how many.
         times = [one.at for one in evidence.asked if one.turn == run.input["turn"] - 1]
-        # A worker may have taken it up, and waited for the model's rate limit.
-        times += _taken_up(times, [one for one in evidence.waits if one.turn == run.input["turn"]])
+        times += _logged([one for one in evidence.lines if one.turn == run.input["turn"]], killed_at)
     elif run.tries <= 1 and run.how in ("timed out", "failed"):
         # A once tool: it is taken up when a person is asked.
         times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from everturn.records import Message, Text, ToolCall, ToolResult
-from tests.crash.evidence import Evidence, Run, waits_of
+from tests.crash.evidence import Evidence, Run, lines_of
 from tests.crash.invariants import RULES, broken
 from tests.crash.ledger import Effect
 from tests.crash.report import report
@@ -206,17 +206,29 @@ def test_what_is_taken_up_again_too_late_is_found() -> None:
     assert not list(late(storm))
 
 
-def test_what_waited_for_the_models_limit_was_taken_up_before_it_was_asked() -> None:
+def test_a_worker_that_has_a_turn_in_hand_may_ask_late() -> None:
     evidence = sound()
     evidence.activities[0] = replace(evidence.activities[0], tries=2, ended_at=22.0)
     evidence.asked.append(Asked(21.0, 0, 0, ("a",), "reply"))
-    kill = Kill(10.0, 7, hits=[Hit("s", "r", "1", "call_model")])
+    kill = Kill(10.5, 7, hits=[Hit("s", "r", "1", "call_model")])
     storm: Any = SimpleNamespace(plan=Plan(), kills=[kill], restarts=[], evidence=[evidence])
-    logged = time.strftime("%H:%M:%S", time.localtime(22.0))
-    line = f"{logged} [info     ] turn.finished conversation=s turn=1 attempt=2 seconds=9.5 waited_seconds=9.0"
-    evidence.waits = list(waits_of(f"{line}\n{line.replace('=s', '=t')}", "s"))
-    (resume,) = resumes(storm)
-    assert resume.seconds == 2.0
-    assert not list(late(storm))
-    evidence.waits = [replace(evidence.waits[0], turn=2)]
+
+    def logged(at: float, line: str) -> str:
+        return f"{time.strftime('%H:%M:%S', time.localtime(at))} [info     ] {line}"
+
+    others = [
+        logged(9.0, "turn.failed conversation=s turn=1 attempt=1"),  # before it was killed
+        logged(10.0, "prefix.read conversation=s turn=1 attempt=1"),  # perhaps before
+        logged(13.0, "prefix.read conversation=t turn=1 attempt=2"),
+        logged(13.0, "prefix.read conversation=s turn=2 attempt=2"),
+        logged(13.0, "tool.finished conversation=s turn=1 call=c attempt=2"),
+    ]
+    for told, seconds in [
+        (logged(22.0, "turn.finished conversation=s turn=1 attempt=2 seconds=9.5 waited_seconds=9.0"), 2.5),
+        (logged(14.0, "prefix.read conversation=s turn=1 attempt=2 messages=2"), 3.5),
+        ("", 10.5),
+    ]:
+        evidence.lines = list(lines_of("\n".join([*others, told]), "s"))
+        (resume,) = resumes(storm)
+        assert resume.seconds == seconds
     assert list(late(storm))
