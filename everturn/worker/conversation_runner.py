@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -47,7 +47,9 @@ class ConversationRunner(WorkflowRunner):
         if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET):
             return self._theirs.create_instance(det)
         instance = self._theirs.create_instance(self._as_ours(det))
-        return instance if self.release is None else _ByWorkflowTasks(instance, self.release)
+        if self.release is None:
+            return instance
+        return cast("WorkflowInstance", _ByWorkflowTasks(instance, self.release))
 
     def _as_ours(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
         more = self._interceptors if details.defn.name == names.CONVERSATION else ()
@@ -64,8 +66,9 @@ class ConversationRunner(WorkflowRunner):
         self._theirs.set_worker_level_failure_exception_types(types)
 
 
-class _ByWorkflowTasks(WorkflowInstance):
-    """A workflow that is released if it was given events outside of a workflow task."""
+class _ByWorkflowTasks:
+    """A workflow that is released if it was given events outside of a workflow task. Whatever else temporalio asks of
+    a workflow, it asks of the instance."""
 
     def __init__(self, instance: WorkflowInstance, release: Callable[[str], None]) -> None:
         self._instance = instance
@@ -73,21 +76,12 @@ class _ByWorkflowTasks(WorkflowInstance):
         self._events = 0
         self._at = 0
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._instance, name)
+
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         events, at = act.history_length, act.timestamp.ToNanoseconds()
         if events > self._events > 0 and at == self._at:  # each workflow task sets the clock on
             self._release(act.run_id)
         self._events, self._at = events, at
         return self._instance.activate(act)
-
-    def get_serialization_context(self, command_info: Any) -> Any:
-        return self._instance.get_serialization_context(command_info)
-
-    def get_external_store_context(self, command_info: Any) -> Any:
-        return self._instance.get_external_store_context(command_info)
-
-    def get_info(self) -> Any:
-        return self._instance.get_info()
-
-    def get_thread_id(self) -> int | None:
-        return self._instance.get_thread_id()
