@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
 from temporalio.exceptions import ChildWorkflowError, TerminatedError
 
+from everturn.carryover import InRun, Packed
 from everturn.models import Limits
 from everturn.payloads import Control, Start
 from everturn.plans import RetryPlan, RunActivity, RunTool
-from everturn.records import ToolCall
+from everturn.records import Message, ToolCall
 from everturn.sizes import MAX_NAME_CHARS, size_of
 from everturn.state import State
-from everturn.workflows import activity_calls, continue_as_new, timeouts, tool_results, web_ui
+from everturn.workflows import (
+    activity_calls,
+    continue_as_new,
+    early_decisions,
+    handlers,
+    history_budget,
+    timeouts,
+    tool_results,
+    web_ui,
+)
+from everturn.workflows.recent_messages import RecentMessages
 from tests.support.bounds import Bounds
 
 
@@ -117,3 +131,91 @@ def test_a_model_that_cannot_be_is_refused_by_its_name(model: str, problem: str 
 )
 def test_a_text_is_shortened_after_its_spaces(text: str, line: str) -> None:
     assert web_ui.shortened(text, 10) == line
+
+
+def test_a_message_with_an_id_is_taken_once() -> None:
+    state = State(Start(agent="clerk"), run_began=0.0)
+    said = Message.user("Hello")
+    assert [state.receive(said, "a"), state.receive(said, "a"), state.receive(said, "b"), state.receive(said)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_decision_that_is_final_makes_only_those_on_its_call_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_decisions.workflow, "time", lambda: 7.0)
+    early, told = early_decisions.EarlyDecisions(), dict[str, str]()
+    for call_id in ("a", "b"):
+        early.keep(call_id, lambda why, call_id=call_id: told.__setitem__(call_id, why), waits=True)  # type: ignore[misc]
+    early.settled("".join("a"))
+    assert told == {"a": "Call 'a' was not waiting for it."}
+    assert early.any_to_take
+    early.settled()
+    assert list(told) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("ignored", "more"), [(1, []), (20, []), (21, [1]), (63, [43])])
+async def test_of_many_ignored_signals_the_rest_is_counted(
+    ignored: int, more: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[dict[str, Any]] = []
+    monkeypatch.setattr(handlers, "workflow_log", lambda *_, **told: logged.append(told))
+    signals = handlers.Handlers()
+    for _ in range(ignored):
+        signals._ignore("approve", "why")
+    await asyncio.sleep(0)
+    assert [told["more"] for told in logged if "more" in told] == more
+    assert len(logged) == min(ignored, handlers.MOST_LOGGED) + len(more)
+
+
+def test_of_a_long_argument_more_is_read_than_is_shown() -> None:
+    spaces = " " * (web_ui.SUMMARY_CHARS + 10)
+    assert web_ui.call_summary("note", {"text": f"{spaces}seen"}) == 'note(text=" seen")'
+
+
+def test_of_many_calls_the_rest_is_counted() -> None:
+    calls = tuple(ToolCall(call_id=str(number), name="look", arguments={}) for number in range(web_ui.SHOWN_CALLS + 3))
+    assert next(web_ui.lines([Message(role="assistant", parts=calls)])).endswith(" and 3 more")
+    assert "more" not in next(web_ui.lines([Message(role="assistant", parts=calls[: web_ui.SHOWN_CALLS])]))
+
+
+class _Slept(Exception):
+    """The budget waits for the next workflow task."""
+
+
+async def test_results_that_have_just_come_count_until_the_next_workflow_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimpleNamespace(length=10, size=0)
+    run.get_current_history_length, run.get_current_history_size = lambda: run.length, lambda: run.size
+
+    async def sleep(*_: Any, **__: Any) -> None:
+        raise _Slept
+
+    monkeypatch.setattr(history_budget.workflow, "info", lambda: run)
+    monkeypatch.setattr(history_budget.workflow, "sleep", sleep)
+    budget = history_budget.HistoryBudget()
+    free = 1_500_000  # more than that is left for the second result than one payload
+    run.size = history_budget.RUN_BYTES - history_budget.TEMPORAL_PAYLOAD_BYTES - free
+    assert await budget.whole(request=0, others=0)
+    with budget.promised("a", 1_000_000):
+        pass
+    assert await budget.whole(request=0, others=0)
+    with budget.promised("b", 1_000_000):
+        pass
+    with pytest.raises(_Slept):
+        await budget.whole(request=0, others=0)
+    run.length += 1  # they are in the history now
+    assert await budget.whole(request=0, others=0)
+
+
+def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continue_as_new.workflow, "info", lambda: SimpleNamespace(run_id="r"))
+    words = "a" * (continue_as_new.LIKELY_TOO_LONG // 2)
+    held: list[Message] = []
+    monkeypatch.setattr(continue_as_new, "whole_prefix", lambda *_: held)
+    state, recent = State(Start(agent="clerk"), run_began=0.0), RecentMessages("")
+    held.append(Message.user(words))
+    assert isinstance(continue_as_new._earlier(state, recent), Packed)
+    held.append(Message.user(words))
+    assert isinstance(continue_as_new._earlier(state, recent), InRun)

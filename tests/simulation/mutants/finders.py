@@ -43,7 +43,7 @@ _AIMED = {
     "activity_results": "unreadable activity_tools",
     "approvals": "approvals policies many_decisions",
     "awaited_worker": "awaited_worker no_worker",
-    "call_headers": "context deps",
+    "call_headers": "activity_tools",
     "cancellation": "cancelled_replies steering",
     "chain": "reset revivals",
     "commands": "worst_payloads policies many_decisions decisions_in_time approvals steering",
