@@ -81,7 +81,8 @@ class _ByWorkflowTasks:
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         events, at = act.history_length, act.timestamp.ToNanoseconds()
-        if events > self._events > 0 and at == self._at:  # each workflow task sets the clock on
+        steps = any(not job.HasField("query_workflow") for job in act.jobs)  # else, they are what it has done itself
+        if steps and events > self._events > 0 and at == self._at:  # each workflow task sets the clock on
             self._release(act.run_id)
         self._events, self._at = events, at
         return self._instance.activate(act)
