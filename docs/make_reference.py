@@ -3,8 +3,8 @@
     .venv/bin/python docs/make_reference.py
 
 The pages are checked in, so that they read well wherever they are read. A test checks that they are up to date.
-NAMES are public names of `everturn`, dotted paths (`everturn.models.Compaction`), or `errors` and `events` for all of
-theirs. The docstrings are read from the source, without importing it.
+NAMES are public names of `everturn`, dotted paths (`everturn.agent_settings.Compaction`), or `errors` and `events`
+for all of theirs. The docstrings are read from the source, without importing it.
 """
 
 from __future__ import annotations

@@ -15,20 +15,12 @@ if TYPE_CHECKING:
     from everturn import workflow as workflow  # for type checkers: of what __getattr__ gives, they know nothing
     from everturn.activities.agent_store import AgentStore
     from everturn.agent import Agent
+    from everturn.agent_settings import Approvals, Compaction
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
     from everturn.errors import EverturnError, NeedsApproval, Retry, ToolFailed
-    from everturn.models import (
-        Approvals,
-        Budget,
-        Compaction,
-        Limits,
-        Model,
-        ModelSettings,
-        Patience,
-        QueueLimit,
-        RateLimit,
-    )
+    from everturn.limits import Budget, Limits, Patience, QueueLimit, RateLimit
+    from everturn.models import Model, ModelSettings
     from everturn.providers.generate import generate, generate_sync
     from everturn.records import Document, Image, Message, Outcome, Reply, Text, ToolCall, ToolResult, Usage
     from everturn.storage.encryption import Encryption
@@ -49,11 +41,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "agent",
     "AgentStore": "activities.agent_store",
-    "Approvals": "models",
-    "Budget": "models",
+    "Approvals": "agent_settings",
+    "Budget": "limits",
     "Client": "client.client",
     "CodeExecution": "tools.builtin",
-    "Compaction": "models",
+    "Compaction": "agent_settings",
     "Conversation": "client.conversation",
     "Deployment": "worker.deployment",
     "Document": "records",
@@ -62,7 +54,7 @@ _HOMES = {
     "EverturnPlugin": "worker.plugin",
     "HandOff": "tools.handoff",
     "Image": "records",
-    "Limits": "models",
+    "Limits": "limits",
     "McpServer": "tools.mcp.config",
     "McpOAuth": "tools.mcp.config",
     "McpTool": "tools.mcp.config",
@@ -71,9 +63,9 @@ _HOMES = {
     "ModelSettings": "models",
     "NeedsApproval": "errors",
     "Outcome": "records",
-    "Patience": "models",
-    "QueueLimit": "models",
-    "RateLimit": "models",
+    "Patience": "limits",
+    "QueueLimit": "limits",
+    "RateLimit": "limits",
     "Reply": "records",
     "Retry": "errors",
     "Shown": "tools.handoff",
@@ -183,4 +175,4 @@ def __dir__() -> list[str]:
 
 
 if _sandboxed():
-    _loaded("everturn.sandbox").pass_through()
+    _loaded("everturn.sandbox_imports").pass_through()

@@ -11,9 +11,11 @@ from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypeForm
 
 from everturn import hooks as hook_points
+from everturn.agent_settings import Approvals, Compaction
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.hooks import Hooks
-from everturn.models import Approvals, Compaction, Limits, Model, ModelSettings, Patience
+from everturn.limits import Limits, Patience
+from everturn.models import Model, ModelSettings
 from everturn.names import versioned
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
@@ -37,7 +39,7 @@ from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output import Output, OutputT_co
-from everturn.tools.provider_tools import Handler, check_handlers, handled, handler_keys, tools_of
+from everturn.tools.provider_defined import Handler, check_handlers, handled, handler_keys, tools_of
 from everturn.tools.schema import ModelArguments, SchemaArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.tools.with_context import check_turn_function

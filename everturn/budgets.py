@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from everturn.errors import InvalidSetting
-from everturn.models import Budget
+from everturn.limits import Budget
 from everturn.records import Record
 from everturn.sizes import MAX_ID_BYTES, MAX_NAME_CHARS, known_id, size_of
 

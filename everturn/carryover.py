@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 from pydantic_core import to_json
 
 from everturn.errors import InvalidSetting
-from everturn.models import Limits
+from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage

@@ -7,7 +7,7 @@ from typing import Any
 from everturn import names
 from everturn.carryover import CarryOver, View
 from everturn.cutting import shortened
-from everturn.plans import HandOver
+from everturn.plans import RunHandoff
 from everturn.records import Decision, Successor, Text, ToolCall, ToolResult
 
 MAX_VIEWS = 16
@@ -82,7 +82,7 @@ class InCharge:
         return None if narrowed == View() else narrowed
 
 
-def result_of(call: ToolCall, plan: HandOver, *, left: int | None, decision: Decision | None = None) -> ToolResult:
+def result_of(call: ToolCall, plan: RunHandoff, *, left: int | None, decision: Decision | None = None) -> ToolResult:
     """What both agents find in the transcript; the one that takes over reads it next. `left`: how often the
     conversation may yet be handed on before a user says something; None: without a limit."""
     if left is not None and left <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from everturn.cutting import shortened
-from everturn.models import MAX_RESULT_CHARS
+from everturn.limits import MAX_RESULT_CHARS
 from everturn.records import Outcome, Text, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
+from everturn.limits import Limits
 from everturn.metadata import MAX_SEARCHABLE, Labelled
-from everturn.models import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt

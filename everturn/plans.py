@@ -178,7 +178,7 @@ class RunAgent(Record):
         return self.input.as_text(call.arguments) if self.input else str(call.arguments.get(MESSAGE, ""))
 
 
-class HandOver(RunPlan):
+class RunHandoff(RunPlan):
     """Plan for a call: once all calls of the reply have results, another agent goes on with the conversation."""
 
     kind: Literal["handoff"] = "handoff"
@@ -197,7 +197,7 @@ class HandOver(RunPlan):
 
 
 PlannedCall = Annotated[
-    RunTool | RunActivity | RunNexus | RunAgent | HandOver | AwaitAnswer | RefuseCall, Field(discriminator="kind")
+    RunTool | RunActivity | RunNexus | RunAgent | RunHandoff | AwaitAnswer | RefuseCall, Field(discriminator="kind")
 ]
 
 

@@ -86,7 +86,7 @@ class Rule(Record):
 Policy = tuple[Rule, ...]
 
 
-def decided(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue]) -> Rule | None:
+def rule_for(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue]) -> Rule | None:
     """The rule that decides on a call: one that denies goes before one that asks, and that before one that approves;
     None if none does. If it can't be said whether a rule applies, a rule to approve does nothing, and for any other one
     a person is asked."""

@@ -14,7 +14,7 @@ from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenRe
 from everturn.causes import Stall
 from everturn.cutting import shortened, shortened_reason
 from everturn.handoffs import InCharge
-from everturn.models import Limits
+from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts

@@ -14,8 +14,8 @@ from everturn import names
 from everturn.carryover import Asked
 from everturn.decisions import Answer, Approve, Deny, too_late
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, HandOver, PlannedCall, RunAgent, RunPlan, WaitReason
-from everturn.policy import MAX_RULE_CHARS, Policy, Rule, decided, with_rules
+from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandoff, RunPlan, WaitReason
+from everturn.policy import MAX_RULE_CHARS, Policy, Rule, rule_for, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision, ToolCall
 from everturn.sizes import MAX_NAME_CHARS
@@ -85,14 +85,14 @@ class PendingCall:
     @property
     def hands_over(self) -> bool:
         """Nothing but a decision is missing for another agent to take over."""
-        return isinstance(self.plan, HandOver) and not self.policy
+        return isinstance(self.plan, RunHandoff) and not self.policy
 
     def ruled(self, policy: Policy, *, again: bool = False) -> Rule | None:
         """The rule that decides on it in people's place; None if a person has to. `again`: the rules have changed."""
         reasons = RULED if again else ("needs_approval",)
         if self.asked.reason not in reasons:
             return None
-        rule = decided(policy, self.call.name, self.call.arguments)
+        rule = rule_for(policy, self.call.name, self.call.arguments)
         asks = rule is None or rule.then == "ask" or (rule.then == "approve" and self.asked.only_person)
         return None if asks else rule
 
@@ -132,7 +132,7 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy) -> PendingCall
     match plan:
         case RunPlan() | RunAgent():
             why = plan.approval if isinstance(plan, RunPlan) else None
-            rule = decided(policy, call.name, call.arguments)
+            rule = rule_for(policy, call.name, call.arguments)
             if not why and (rule is None or rule.then == "approve"):
                 return None
             why = why or (rule and rule.reason) or f"the policy asks for an approval of {call.name}"

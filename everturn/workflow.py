@@ -27,12 +27,13 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, is_cance
 
 from everturn import names
 from everturn.agent import Agent
-from everturn.client.caller import current_context
 from everturn.client.messages import MessageLike, message_payload, start_payload
+from everturn.client.trace_context import current_context
 from everturn.durations import problem
 from everturn.errors import EverturnError, InvalidAgent, InvalidSetting
+from everturn.limits import Limits
 from everturn.markdown import code, first_line, inline
-from everturn.models import Limits, Model, check_provider
+from everturn.models import Model, check_provider
 from everturn.payloads import Notify, WaitNotice
 from everturn.priorities import priority_of
 from everturn.records import Outcome

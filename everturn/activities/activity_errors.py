@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities.patience import retry_delay, spend
 from everturn.errors import EverturnError, InvalidReply, ProviderError
-from everturn.models import Patience
+from everturn.limits import Patience
 from everturn.records import Reply
 
 INVALID_REPLIES = timedelta(minutes=1)
@@ -79,7 +79,7 @@ def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
     return None if again.non_retryable else again
 
 
-def handed_over() -> ApplicationError:
+def worker_shutdown() -> ApplicationError:
     """This worker shuts down: another takes over at once."""
     return ApplicationError(
         "The worker shut down.", type=names.WORKER_SHUTDOWN, next_retry_delay=timedelta(milliseconds=1)

@@ -49,12 +49,12 @@ class Lags:
         self._least = self._least_before = inf
         self._renewed_at = time.monotonic()
 
-    def of(self, handed_over: datetime) -> float:
+    def of(self, started: datetime) -> float:
         """Seconds; infinite if there is no earlier task to compare with."""
         now = time.monotonic()
         if now - self._renewed_at > LAG_WINDOW_SECONDS:
             self._least_before, self._least, self._renewed_at = self._least, inf, now
-        distance, least = now - handed_over.timestamp(), min(self._least, self._least_before)
+        distance, least = now - started.timestamp(), min(self._least, self._least_before)
         self._least = min(self._least, distance)
         return inf if least == inf else distance - least
 

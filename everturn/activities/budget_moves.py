@@ -16,7 +16,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.history.budget_history import kept_budget
+from everturn.history.budget_by_history import kept_budget
 from everturn.logs import get_logger
 
 Pollers = Callable[[Client, str], Awaitable[Collection[Any]]]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from everturn.agent_settings import Compaction
 from everturn.carryover import View
-from everturn.models import Compaction
 from everturn.records import Message, Part, Text, ToolCall, ToolResult, Usage
 
 TRIMMED_OVER_CHARS = 200

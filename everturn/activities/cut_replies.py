@@ -18,7 +18,7 @@ from everturn.streamed import SeenReply, beaten_out
 _log = get_logger("everturn.turn")
 
 
-def handed_over(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Prefixes) -> ModelReply:
+def cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Prefixes) -> ModelReply:
     """The reply of a turn that was cancelled, as far as it was said, without any calls in it. Raises CancelledError if
     nobody waits for it, or if nothing was said or counted."""
     if request.summarise or not is_unwanted():

@@ -14,7 +14,7 @@ from everturn.activities import compaction
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import ModelRequest
-from everturn.plans import HandOver, PlannedCall, RefuseCall
+from everturn.plans import PlannedCall, RefuseCall, RunHandoff
 from everturn.records import Message, Reply, Successor, results_in
 from everturn.tools import user_code
 from everturn.tools.context import ToolContext
@@ -62,7 +62,7 @@ async def plan_handover(
         keep_from=before.from_message(shown.last),
         tools_from=0 if shown.tools else len(before.messages) + 1,  # the reply that hands on, too
     )
-    return HandOver(**run, successor=successor, note=shown.note)
+    return RunHandoff(**run, successor=successor, note=shown.note)
 
 
 async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: ToolContext) -> Shown:
@@ -86,13 +86,13 @@ async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: Too
 
 def one_at_the_most(plans: Sequence[PlannedCall]) -> list[PlannedCall]:
     """The plans with only the first handoff of a reply: a conversation can't go on in two places."""
-    handing = [plan for plan in plans if isinstance(plan, HandOver)]
+    handing = [plan for plan in plans if isinstance(plan, RunHandoff)]
     if len(handing) < 2:
         return list(plans)
     to = handing[0].successor.agent
     text = f"Not handed over: only the first handoff of a reply counts. The conversation goes to {to!r}."
     return [
-        RefuseCall(call_id=plan.call_id, text=text) if isinstance(plan, HandOver) and plan is not handing[0] else plan
+        RefuseCall(call_id=plan.call_id, text=text) if isinstance(plan, RunHandoff) and plan is not handing[0] else plan
         for plan in plans
     ]
 

@@ -55,7 +55,7 @@ class KeptResponse:
             raise
 
     async def _cancel(self) -> None:
-        from everturn.providers import background  # imports httpx: see everturn.providers.asking
+        from everturn.providers import background  # imports httpx: see everturn.providers.model_call
 
         await background.cancel(self._model, self.response_id)
         self.forget()

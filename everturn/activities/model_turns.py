@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, hook_runs, lost_tries
 from everturn.activities.contexts import Contexts, Spent
-from everturn.activities.cut_replies import handed_over
+from everturn.activities.cut_replies import cut_reply
 from everturn.activities.handoffs import SaidBefore, signed, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
@@ -29,12 +29,12 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefixes import Prefixes, digest_of
 from everturn.activities.provider_limits import within_limit
-from everturn.activities.question import fallback_after, instructions_of, question_of
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.takeover import take_over
 from everturn.activities.tool_times import ToolTimes
-from everturn.activities.turn_agent import decided
+from everturn.activities.turn_agent import agent_for_turn
+from everturn.activities.turn_request import fallback_after, instructions_of, turn_request_of
 from everturn.agent import Agent
 from everturn.carryover import View, WorkerFacts, mark_of
 from everturn.errors import (
@@ -50,8 +50,9 @@ from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.tail import last_results
 from everturn.history.transcript import Transcript, filled, read_transcript
+from everturn.limits import Patience
 from everturn.logs import get_logger
-from everturn.models import Model, Patience
+from everturn.models import Model
 from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
@@ -101,7 +102,7 @@ class ModelTurns:
             try:
                 return await self._turn(agent, request, beat, spent)
             except asyncio.CancelledError:
-                return handed_over(request, beat, spent, self._prefixes)
+                return cut_reply(request, beat, spent, self._prefixes)
 
     async def _turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()
@@ -146,7 +147,7 @@ class ModelTurns:
         self, agent: Agent, request: ModelRequest, messages: Sequence[Message]
     ) -> tuple[Agent, RecordedPrompt | None]:
         """The agent as it is for this turn, and its prompt to record; None if the agent is the same for all turns."""
-        made = await decided(agent, partial(self._contexts.of_turn, request), messages)
+        made = await agent_for_turn(agent, partial(self._contexts.of_turn, request), messages)
         if made is agent or request.summarise:
             return made, None
         tools = tuple(
@@ -266,7 +267,7 @@ class ModelTurns:
             model = _model(agent, request)
         except ConfigError as error:
             raise activity_errors.final(error) from None
-        return question_of(agent, request, messages, model=model, tools=self._specs_of(agent))
+        return turn_request_of(agent, request, messages, model=model, tools=self._specs_of(agent))
 
     async def _sent(
         self,
@@ -301,7 +302,7 @@ class ModelTurns:
             raise activity_errors.not_asked(error, fallback=fallback) from error
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
-                raise activity_errors.handed_over() from None
+                raise activity_errors.worker_shutdown() from None
             raise
         if reply.is_empty and (again := activity_errors.of_empty(reply, agent.patience)):
             _log.warning("turn.empty")

@@ -19,11 +19,11 @@ from everturn.names import TOO_DEEP, TOO_LARGE
 from everturn.plans import (
     AwaitAnswer,
     Expiry,
-    HandOver,
     PlannedCall,
     RefuseCall,
     RunActivity,
     RunAgent,
+    RunHandoff,
     RunNexus,
     RunTool,
     TypedInput,
@@ -32,7 +32,7 @@ from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, MOST_LOCAL, size_of
 from everturn.tools.agent_options import ASK
-from everturn.tools.ask_user import question_of
+from everturn.tools.ask_user import turn_request_of
 from everturn.tools.context import ToolContext
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
@@ -135,13 +135,13 @@ def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
             return plan.model_copy(update={"why": f"{why[:most]}…"})
         case RunTool(approval=str(why)) if len(why) > most:
             return plan.model_copy(update={"approval": f"{why[:most]}…"})
-        case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) | HandOver(approval=str(why)) if (
+        case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) | RunHandoff(approval=str(why)) if (
             len(why) > most
         ):
             return _shortened(plan.model_copy(update={"approval": f"{why[:most]}…"}), most + 1)
-        case RunAgent(input=TypedInput(arguments=dict(given))) | HandOver(input=TypedInput(arguments=dict(given))) if (
-            size_of(given) > INPUTS_TO_TEXT * most
-        ):
+        case (
+            RunAgent(input=TypedInput(arguments=dict(given))) | RunHandoff(input=TypedInput(arguments=dict(given)))
+        ) if size_of(given) > INPUTS_TO_TEXT * most:
             return plan.model_copy(update={"input": TypedInput()})  # then it reads them as the model wrote them
         case RunActivity(arguments=dict(arguments)) | RunNexus(arguments=dict(arguments)) if (
             size_of(arguments) > INPUTS_TO_TEXT * most
@@ -219,7 +219,7 @@ async def _plan_run(
 ) -> PlannedCall:
     call = verdict.call
     if tool.runs_on == "client":
-        question = question_of(tool, call.arguments)
+        question = turn_request_of(tool, call.arguments)
         return AwaitAnswer(
             call_id=call.call_id,
             reason="runs_outside" if question is None else "asks_user",

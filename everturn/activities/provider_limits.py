@@ -10,8 +10,9 @@ from temporalio import activity
 from everturn.activities import activity_errors, attempts
 from everturn.activities.heartbeat import INTERVAL_SECONDS, this_heartbeat
 from everturn.errors import RateLimited
+from everturn.limits import Patience
 from everturn.logs import get_logger
-from everturn.models import Model, Patience
+from everturn.models import Model
 from everturn.providers.rate_limiter import Permit
 from everturn.providers.rate_limits import Limit, going, limit_of
 from everturn.records import Reply
@@ -73,7 +74,7 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
             finally:
                 stopping.cancel()
             if not waiting.done():
-                raise activity_errors.handed_over()
+                raise activity_errors.worker_shutdown()
         return waiting.result()
     finally:
         if beat:

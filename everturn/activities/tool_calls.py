@@ -25,8 +25,8 @@ from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefixes import Prefixes
 from everturn.activities.quarantine import Quarantine
-from everturn.activities.retries import told_in_the_end
 from everturn.activities.takeover import take_over
+from everturn.activities.tool_retries import retry_or_text
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
@@ -39,8 +39,8 @@ from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
-from everturn.tools.asking import AsksPerson, OutcomeUnknown, Questions, set_answer
 from everturn.tools.context import ToolContext
+from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, Questions, set_answer
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text
 from everturn.tools.schema import InvalidArguments
@@ -221,7 +221,7 @@ class ToolCalls:
         except asyncio.CancelledError:  # from Temporal: the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
-                raise activity_errors.handed_over() from None
+                raise activity_errors.worker_shutdown() from None
             details = activity.cancellation_details()
             if tool.effect == "once" and details and (details.paused or details.reset):
                 # An operator did this to the activity. Later, Temporal would run it again by itself.
@@ -232,7 +232,7 @@ class ToolCalls:
             if questions.open:
                 raise _asking(tool, request, questions.open) from None
             passing = isinstance(error, (Retry, *tool.retry))
-            return (Text(text=await (told_in_the_end(tool, error) if passing else safe_error_text(error))),), True
+            return (Text(text=await (retry_or_text(tool, error) if passing else safe_error_text(error))),), True
         if questions.open:  # the tool has caught the exception that asks
             raise _asking(tool, request, questions.open)
         return content, False

@@ -25,7 +25,7 @@ from everturn.tools.with_context import with_context
 _log = get_logger("everturn.turn")
 
 
-async def decided(agent: Agent, turn: Callable[[], TurnContext[Any]], messages: Sequence[Message]) -> Agent:
+async def agent_for_turn(agent: Agent, turn: Callable[[], TurnContext[Any]], messages: Sequence[Message]) -> Agent:
     """The agent with what its functions return for this turn, and with the tools that came with what was said last; the
     same object if there is neither. If a function raises, it is tried again while the agent's patience lasts; then the
     conversation stalls. It stalls at once if what a function returns can't be used. `turn` makes their context."""

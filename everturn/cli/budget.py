@@ -15,7 +15,7 @@ from everturn.errors import NotFound
 if TYPE_CHECKING:
     from everturn import Client
     from everturn.budgets import BudgetStatus
-    from everturn.models import Budget
+    from everturn.limits import Budget
 
 
 def budget(
@@ -73,7 +73,7 @@ async def _budget(tenant: str, given: dict[str, Any], *, remove: bool, as_json: 
 
 async def _changed(client: Client, tenant: str, given: dict[str, Any]) -> Budget:
     """The tenant's budget, changed to the given values."""
-    from everturn.models import Budget
+    from everturn.limits import Budget
 
     now = await client.budget(tenant)
     terms: dict[str, Any] = {}

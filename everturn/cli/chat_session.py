@@ -14,7 +14,7 @@ from rich.text import Text
 from everturn import events
 from everturn.cli.connect import Connection
 from everturn.cli.follow import Follower
-from everturn.cli.output import hand_over
+from everturn.cli.output import print_result
 from everturn.cli.render import marked_markdown, transcript_lines
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
@@ -195,4 +195,4 @@ def _print(text: str) -> None:
         screen = Screen(to_stdout=True)
         screen.line(marked_markdown(text, width=screen.width))
     else:
-        hand_over(text)
+        print_result(text)

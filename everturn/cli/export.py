@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from everturn.cli import completion
-from everturn.cli.output import hand_over, tell
+from everturn.cli.output import print_result, tell
 from everturn.private_files import write_atomically
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def export(
         raise typer.BadParameter("a SQLite database needs a file: use --output FILE", param_hint="--format")
     exported = asyncio.run(_read(ids))
     if output is None:
-        hand_over(_written(exported, chosen), end="")
+        print_result(_written(exported, chosen), end="")
         return
     if chosen == "sqlite":
         from everturn.exporting import write_sqlite

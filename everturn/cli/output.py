@@ -19,7 +19,7 @@ def tell_json(value: Any, *, indent: int | None = None) -> None:
     tell(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
-def hand_over(text: str, *, end: str = "\n") -> None:
+def print_result(text: str, *, end: str = "\n") -> None:
     """Prints a text: unchanged into a program or a file, and with unsafe characters made visible on a terminal."""
     sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + end)
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
     from everturn.client.task_queues import QueueStatus
-    from everturn.models import QueueLimit
+    from everturn.limits import QueueLimit
 
 
 def queues(
@@ -48,7 +48,7 @@ async def _queues(
     role: Literal["models", "tools"] | None, change: dict[str, float], *, reason: str, as_json: bool
 ) -> None:
     from everturn.cli.connect import remote_client
-    from everturn.models import QueueLimit
+    from everturn.limits import QueueLimit
 
     async with remote_client() as client:
         if role:

@@ -13,7 +13,7 @@ import typer
 from everturn.cli import streams
 from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
-from everturn.cli.output import hand_over, tell_json
+from everturn.cli.output import print_result, tell_json
 
 if TYPE_CHECKING:
     from everturn.cli.connect import AgentChoice, Connection
@@ -143,7 +143,7 @@ def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
 def _print_text(text: str) -> None:
     """Prints the reply. A program or a file gets it as it was written; a terminal gets it rendered."""
     if not sys.stdout.isatty():
-        hand_over(text)
+        print_result(text)
         return
     from everturn.cli.markdown_text import markdown_lines
     from everturn.cli.terminal import Screen

@@ -40,7 +40,7 @@ def show(
 
 async def _show_prompt(conversation_id: str, turn: int, *, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
-    from everturn.cli.output import hand_over
+    from everturn.cli.output import print_result
 
     async with remote_client() as client:
         found = await client.conversation(conversation_id).prompt(turn)
@@ -49,7 +49,7 @@ async def _show_prompt(conversation_id: str, turn: int, *, as_json: bool) -> Non
         tell_json({"turn": found.turn, "digest": found.digest, "instructions": found.instructions, "tools": tools})
         return
     listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in found.tools)
-    hand_over(f"{found.instructions}\n\nTools:\n{listed or '- none'}\n\nDigest: {found.digest}")
+    print_result(f"{found.instructions}\n\nTools:\n{listed or '- none'}\n\nDigest: {found.digest}")
 
 
 async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:

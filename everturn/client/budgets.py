@@ -13,8 +13,8 @@ from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.client.connection import TASK_TIMEOUT, ClientConnection
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Unreachable
-from everturn.history.budget_history import kept_budget
-from everturn.models import Budget
+from everturn.history.budget_by_history import kept_budget
+from everturn.limits import Budget
 from everturn.priorities import budget_id
 from everturn.sizes import MAX_NAME_CHARS
 from everturn.utf8 import check_utf8

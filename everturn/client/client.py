@@ -24,7 +24,7 @@ from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
-from everturn.client.many_decisions import DecidedCall, Many, decided
+from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.client.task_queues import QueuesClient
 from everturn.errors import (
@@ -34,8 +34,9 @@ from everturn.errors import (
     InvalidSetting,
     Unreachable,
 )
+from everturn.limits import Limits
 from everturn.metadata import TENANT
-from everturn.models import Limits, Model, check_provider
+from everturn.models import Model, check_provider
 from everturn.policy import Rule
 from everturn.priorities import Order
 from everturn.records import Outcome
@@ -337,7 +338,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         conversations wait; it lags by a second or so. `note`, `within`: as in `Conversation.approve`.
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within}
-        return await decided(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
+        return await decide_all(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
 
     @known_options("Client.deny_all", InvalidSetting)
     async def deny_all(
@@ -353,7 +354,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     ) -> list[DecidedCall]:
         """Like `approve_all`, but denies the calls. The model reads the reason."""
         more: dict[str, Any] = {"words": reason, "always": always, "within": within}
-        return await decided(Many.of("deny", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
+        return await decide_all(Many.of("deny", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
 
     async def _waiting(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:
         if ids is None:

@@ -24,8 +24,8 @@ from temporalio.service import RPCError
 from everturn import names, temporal_errors
 from everturn.agent import Agent
 from everturn.client import listing, pollers
-from everturn.client.answered import Answered
-from everturn.client.caller import current_context
+from everturn.client.read_positions import ReadPositions
+from everturn.client.trace_context import current_context
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
 from everturn.live.lane import Lane
 from everturn.live.lanes import lane_of
@@ -83,7 +83,7 @@ class ClientConnection:
         self._hosted: set[str] = set()
         """Names of agents that were checked and may be started."""
         self._hosts_unknown_until = 0.0
-        self.answered = Answered(temporal)
+        self.read_positions = ReadPositions(temporal)
 
     async def indexed(self) -> bool:
         """Whether the namespace has all of everturn's search attributes; False if the server does not answer."""

@@ -18,10 +18,10 @@ from everturn.client.children import with_children
 from everturn.client.connection import ClientConnection
 from everturn.client.delivery import deliver
 from everturn.client.forks import Forks
-from everturn.client.limits import with_wait
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.silence import Silence, logged
+from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.tools import call_tool, run_tools
 from everturn.content_blocks import says_error
@@ -83,11 +83,11 @@ class Conversation(Forks):
         for approvals as long as they take.
         """
         described = await self._describe()
-        seen = self._client.answered.take(self.id, described.run_id)
+        seen = self._client.read_positions.take(self.id, described.run_id)
         by_history = seen.by_history
         state = by_history.state
         if seen.reading.mark.last >= described.history_length and state.answered and state.has_taken(self._sent):
-            self._client.answered.keep(self.id, seen)
+            self._client.read_positions.keep(self.id, seen)
             return state.last_text
         steps = self._runs.follow(described.run_id, reading=seen.reading)
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
@@ -106,7 +106,7 @@ class Conversation(Forks):
                     continue
                 if state.answered or final is not None:
                     if run == seen.run_id:
-                        self._client.answered.keep(self.id, seen)
+                        self._client.read_positions.keep(self.id, seen)
                     return state.last_text if final is None else final
                 if state.stall:
                     raise stalled(self.id, state.turn, state.stall)

@@ -121,7 +121,7 @@ async def decide_one(
     return ""
 
 
-async def decided(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
+async def decide_all(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
     """All decided calls, in the order of the conversations."""
     places = asyncio.Semaphore(AT_ONCE)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from everturn import durations, names
-from everturn.client.caller import current_context
+from everturn.client.trace_context import current_context
 from everturn.content_blocks import read_block
 from everturn.errors import InvalidSetting, Refused
 from everturn.explaining import explain

@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.client.connection import ClientConnection
 from everturn.client.pollers import polling, roles_elsewhere
 from everturn.errors import InvalidSetting, Refused
-from everturn.models import QueueLimit
+from everturn.limits import QueueLimit
 from everturn.roles import ROLES, Role, own_queue
 
 ACTIVITIES: Final = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY

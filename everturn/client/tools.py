@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from everturn.cutting import Notice, bounded
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
-from everturn.models import MAX_RESULT_CHARS
+from everturn.limits import MAX_RESULT_CHARS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_INPUT_BYTES, MAX_INPUT_PARTS

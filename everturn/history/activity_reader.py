@@ -25,7 +25,7 @@ from everturn.causes import cause_of
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
 from everturn.history.steps import ActivityEnded, Step, ToolRunFailed, ToolScheduled
-from everturn.models import MAX_RESULT_CHARS
+from everturn.limits import MAX_RESULT_CHARS
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall
 

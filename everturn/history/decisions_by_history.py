@@ -10,7 +10,7 @@ from everturn import names, waiting
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten
-from everturn.plans import HandOver
+from everturn.plans import RunHandoff
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import ToolCall, ToolResult
 from everturn.state import State
@@ -29,7 +29,7 @@ class DecisionsByHistory:
         left: OpenReply | None = None,
         *,
         settle: Callable[[ToolResult], None],
-        hand_over: Callable[[ToolCall, HandOver], None],
+        hand_over: Callable[[ToolCall, RunHandoff], None],
     ) -> None:
         """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run.
         `hand_over` takes one that puts another agent in charge."""
@@ -106,7 +106,7 @@ class DecisionsByHistory:
     def decide(self, pending: PendingCall, verdict: str) -> None:
         """A decision that counts."""
         self._state.pending.pop(pending.call.call_id, None)
-        if verdict == "approve" and isinstance(pending.plan, HandOver):
+        if verdict == "approve" and isinstance(pending.plan, RunHandoff):
             self._hand_over(pending.call, pending.plan)
         elif verdict != "approve" and (self._state.closing or not pending.tool_asks):
             self._settle(unwritten(pending.call))

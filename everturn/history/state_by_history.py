@@ -17,7 +17,7 @@ from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
 from everturn.history.together import Together
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
-from everturn.plans import HandOver, RefuseCall
+from everturn.plans import RefuseCall, RunHandoff
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
@@ -220,7 +220,7 @@ class StateByHistory:
             pending = waiting.before_run(call, plan, state.policy)
             if pending and not state.closing:
                 self.decisions.wait(pending, time=self._clock)
-            elif isinstance(plan, HandOver) and not pending:
+            elif isinstance(plan, RunHandoff) and not pending:
                 self._hand_over(call, plan)
             elif pending or state.closing or isinstance(plan, RefuseCall):
                 self._take_result(unwritten(call))
@@ -324,7 +324,7 @@ class StateByHistory:
         known = self.decisions.is_known(call_id) or self.calls.begun(call_id)
         return step.name in names.DECISIONS and not known and not self.state.idle
 
-    def _hand_over(self, call: ToolCall, plan: HandOver) -> None:
+    def _hand_over(self, call: ToolCall, plan: RunHandoff) -> None:
         if self._cut_short:
             return
         left = self.state.in_charge.left(self.state.limits.max_handoffs)

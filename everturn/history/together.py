@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from everturn.history import steps
 from everturn.history.decisions_by_history import Ruled
-from everturn.plans import HandOver
+from everturn.plans import RunHandoff
 from everturn.records import Record
 
 MATTERS: Final = (steps.Expired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
@@ -63,4 +63,4 @@ def _copy(value: Any, same: dict[int, Any]) -> Any:
 
 
 def _hands_over(step: steps.Step) -> bool:
-    return isinstance(step, steps.TurnCompleted) and any(isinstance(plan, HandOver) for plan in step.reply.plan)
+    return isinstance(step, steps.TurnCompleted) and any(isinstance(plan, RunHandoff) for plan in step.reply.plan)

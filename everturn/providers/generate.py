@@ -45,7 +45,7 @@ async def generate(
     """
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
-    from everturn.providers.asking import ask
+    from everturn.providers.model_call import ask
     from everturn.providers.rate_limits import asked_within
 
     agent = Agent(

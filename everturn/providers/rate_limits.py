@@ -18,7 +18,8 @@ from hashlib import blake2b
 from typing import Final
 
 from everturn.errors import InvalidSetting, RateLimited
-from everturn.models import PROVIDERS, Model, RateLimit
+from everturn.limits import RateLimit
+from everturn.models import PROVIDERS, Model
 from everturn.providers.catalog import ModelEndpoint, resolve
 from everturn.providers.event_loops import of_this_loop
 from everturn.providers.rate_headers import allowances

@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from everturn.agent_settings import Setting
 from everturn.errors import InvalidTool
-from everturn.models import Setting
 
 
 class UnsupportedParameter(UserWarning):

@@ -14,7 +14,7 @@ from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Usage
 from everturn.spelling import known_fields
-from everturn.tools.asking import AnswerText, Questions
+from everturn.tools.context_ask import AnswerText, Questions
 
 D = TypeVar("D", default=Any)
 """The type of what the worker's `deps=` opens."""

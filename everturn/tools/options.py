@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from pydantic import Field, JsonValue
 
+from everturn.agent_settings import Setting
 from everturn.errors import InvalidTool
-from everturn.models import Setting
 
 
 class ToolOptions(Setting):

@@ -14,7 +14,7 @@ from everturn.client.matching import RUNNING, matching, sampled
 from everturn.errors import EverturnError
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
-from everturn.plans import HandOver, PlannedCall, RunPlan
+from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
 from everturn.tools.schema import InvalidArguments
 
@@ -105,7 +105,7 @@ def _problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping
     """What is wrong with an open call, in the words after its id; empty if nothing is."""
     if not isinstance(planned, RunPlan):
         return ""
-    if isinstance(planned, HandOver):
+    if isinstance(planned, RunHandoff):
         to = planned.successor.agent
         return "" if to in agents else f"hands it on to {to!r}, which is not hosted"
     tool = agent.tool(call.name)

@@ -43,12 +43,12 @@ from everturn.budgets import Terms
 from everturn.client import interpreter_exit
 from everturn.client.pollers import polling
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
+from everturn.limits import RateLimit
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
-from everturn.models import RateLimit
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
-from everturn.providers import asking
+from everturn.providers import model_call
 from everturn.roles import ALL, Role, in_words
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
@@ -262,7 +262,7 @@ class Hosting(Interceptor):
             agents, beats = sorted(self._agents), self._profile.name
             leave_out_model_tracebacks()
             if "models" in self._roles:
-                stack.callback(asyncio.get_running_loop().call_later(PREPARE_SECONDS, asking.prepare).cancel)
+                stack.callback(asyncio.get_running_loop().call_later(PREPARE_SECONDS, model_call.prepare).cancel)
             more = {} if self._roles == ALL else {"roles": in_words(self._roles)}
             _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats, **more)
             if self._restored_at:

@@ -45,13 +45,13 @@ class KnownMessages:
                 request = input.args[0] if input.args else None
                 if isinstance(request, ModelRequest) and not replaying:
                     held: HeldMessages = workflow.instance().held
-                    known.hand_over(request, held, workflow.info().run_id, replayed=self.replayed)
+                    known.lend(request, held, workflow.info().run_id, replayed=self.replayed)
                     self.replayed = False
                 return self.next.start_activity(input)
 
         return Inbound
 
-    def hand_over(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
+    def lend(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
         """Called before the activity with this request can begin."""
         if self.loop is None:
             return

@@ -36,8 +36,8 @@ from everturn.errors import InvalidSetting
 from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
+from everturn.limits import Budget, Limits, RateLimit
 from everturn.logs import get_logger
-from everturn.models import Budget, Limits, RateLimit
 from everturn.providers.rate_limits import checked_limits, read_limits
 from everturn.roles import Role, checked_roles, polled_by
 from everturn.settings import Settings

@@ -20,7 +20,7 @@ from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
-from everturn.models import Budget, RateLimit
+from everturn.limits import Budget, RateLimit
 from everturn.roles import Role
 from everturn.settings import Settings
 from everturn.spelling import known_options

@@ -30,7 +30,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.awaited_worker import handed_back_for
 from everturn.workflows.call_headers import serving
 from everturn.workflows.cancellation import or_cancelled
-from everturn.workflows.history_budget import HistoryBudget
+from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import Closed, NexusOperations
 from everturn.workflows.timeouts import check_options, user_activity_options
 
@@ -50,7 +50,7 @@ class ActivityCalls:
         self,
         state: State,
         activity_results: ActivityResults,
-        budget: HistoryBudget,
+        space: HistorySpace,
         *,
         operations: NexusOperations,
         hosted: Callable[..., Awaitable[Any]],
@@ -61,7 +61,7 @@ class ActivityCalls:
         """The calls whose activities ended: their results are in events."""
         self._state = state
         self._activity_results = activity_results
-        self._budget = budget
+        self._space = space
         self._hosted = hosted
         self._running = running
         self._operations = operations
@@ -75,15 +75,15 @@ class ActivityCalls:
         planned = call.arguments if plan.arguments is None else plan.arguments
         request = request.model_copy(update={"arguments": checked.arguments if checked and edited else planned})
         size = size_of(request.arguments)
-        room = await self._budget.whole(request=size, others=others)
+        room = await self._space.whole(request=size, others=others)
         if not room:
             return tool_results.answered(call, NO_ROOM)
 
         def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
             return self._run(call, handed_back_for(hand_back_for, request), plan)
 
-        with self._budget.promised(call.call_id, room):
-            await self._budget.carry(size)
+        with self._space.promised(call.call_id, room):
+            await self._space.carry(size)
             elsewhere = not isinstance(plan, RunActivity) or plan.task_queue is not None
             result: ToolResult = await self._hosted(call.call_id, start, patience=plan.patience, retried=elsewhere)
         return result
@@ -94,7 +94,7 @@ class ActivityCalls:
 
         async def look(hand_back_for: float | None) -> CheckedCall:
             asked = request.model_copy(update={"hand_back_for": hand_back_for, "tool": call.name})
-            await self._budget.carry(size_of(asked))
+            await self._space.carry(size_of(asked))
             summary = web_ui.summary(f"may {web_ui.shortened(call.name, 40)} run?")
             handle = workflow.start_activity(
                 names.CHECK_CALL, asked, result_type=RawValue, summary=summary, **check_options()

@@ -23,7 +23,7 @@ from everturn.waiting import LONGEST_SECONDS, PendingCall, always_problem, iso, 
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Handlers, Later
-from everturn.workflows.history_budget import SMALL_BYTES, too_full_for
+from everturn.workflows.history_space import SMALL_BYTES, too_full_for
 from everturn.workflows.tracing import Tracing
 
 

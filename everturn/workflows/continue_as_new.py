@@ -19,7 +19,7 @@ from everturn.state import State
 from everturn.workflows import sent_messages, tool_results
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
-from everturn.workflows.history_budget import left_in_run
+from everturn.workflows.history_space import left_in_run
 from everturn.workflows.recent_messages import RecentMessages, whole_prefix
 from everturn.workflows.timeouts import TASK_TIMEOUT, model_options
 

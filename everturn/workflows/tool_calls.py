@@ -21,7 +21,7 @@ from everturn.carryover import OpenReply
 from everturn.cutting import with_short_words
 from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
-from everturn.plans import AwaitAnswer, HandOver, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunPlan, RunTool
+from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunHandoff, RunPlan, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
@@ -33,7 +33,7 @@ from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for, with_what_is_left
 from everturn.workflows.cancellation import stop_if_cancelled, together
 from everturn.workflows.chain import Chain
-from everturn.workflows.history_budget import HistoryBudget
+from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import NexusOperations
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, tool_activity_options
@@ -65,7 +65,7 @@ class OpenCalls:
         self.chain = chain
         self._state = state
         self._activity_results = activity_results
-        self._budget = HistoryBudget()
+        self._space = HistorySpace()
         self._approvals = approvals
         self._agents = agents
         self._awaited_worker = awaited_worker
@@ -84,7 +84,7 @@ class OpenCalls:
         self._activities = ActivityCalls(
             state,
             activity_results,
-            self._budget,
+            self._space,
             operations=self.operations,
             hosted=self._hosted,
             running=self._running,
@@ -190,7 +190,7 @@ class OpenCalls:
             case other:
                 assert_never(other)
 
-    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere | HandOver) -> ToolResult:
+    async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere | RunHandoff) -> ToolResult:
         """Runs the tool. Asks a person first if the plan says so, and again if the outcome of a run is not known."""
         pending = self._pending(call, plan)
         decision: Decision | None = None
@@ -212,7 +212,7 @@ class OpenCalls:
                     )
                 else:
                     decision = taken.decision
-            if isinstance(plan, HandOver):
+            if isinstance(plan, RunHandoff):
                 times = self._state.in_charge.left(self._state.limits.max_handoffs)
                 return handoffs.result_of(call, plan, left=times, decision=decision)
             try:
@@ -262,8 +262,8 @@ class OpenCalls:
                 return ToolResult.cut_short(call, "the conversation was closed")
             self._running.add(call.call_id)
             try:
-                room = await self._budget.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
-                with self._budget.promised(call.call_id, room):
+                room = await self._space.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
+                with self._space.promised(call.call_id, room):
                     outcome = await self._agents.ask(call, plan, room=room)
             except Unreadable:
                 self._running.discard(call.call_id)
@@ -283,7 +283,7 @@ class OpenCalls:
 
         async def ask(hand_back_for: float | None) -> str:
             asked = handed_back_for(hand_back_for, check)
-            await self._budget.carry(size_of(asked))
+            await self._space.carry(size_of(asked))
             handle = workflow.start_activity(
                 names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
             )
@@ -335,11 +335,11 @@ class OpenCalls:
                 return await self._tracing.elsewhere(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})
-            room = await self._budget.share(request=size_of(request), others=self._to_come, local=plan.local)
+            room = await self._space.share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
             start = with_what_is_left(request, lambda asked: self._started(call, asked, plan))
-            with self._budget.promised(call.call_id, room):
+            with self._space.promised(call.call_id, room):
                 return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.retried)
 
     @property

@@ -46,6 +46,7 @@ from everturn import (
     tool,
 )
 from everturn.activities.tool_times import FEWEST_RUNS
+from everturn.agent_settings import Approvals
 from everturn.errors import Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.events import ApprovalRequested, TextDelta
 from everturn.guardrails import Pattern
@@ -61,10 +62,9 @@ from everturn.hooks import (
     before_model,
     before_tool,
 )
-from everturn.models import Approvals
 from everturn.records import Reply
 from everturn.testing import ScriptedModel, call, fail, slow
-from everturn.tools.asking import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, answered
 from everturn.workflows import timeouts
 from tests.crash.workers import workers
 from tests.support.agents import hosting

@@ -9,11 +9,11 @@ from typing import Any
 
 from everturn import Agent, HandOff, Limits, Patience, Shown, ToolContext, ToolFailed, tool
 from everturn.agent import with_sub_agents
+from everturn.agent_settings import Approvals, Compaction
 from everturn.errors import Retry
-from everturn.models import Approvals, Compaction
 from everturn.records import Decision, ToolCall
-from everturn.tools.asking import OutcomeUnknown
 from everturn.tools.context import TurnContext
+from everturn.tools.context_ask import OutcomeUnknown
 from tests.simulation import mcp_agents, near_tools, newer_agents, newer_tools
 from tests.simulation.ledger import chance_at_hand, leave, take
 

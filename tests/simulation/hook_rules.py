@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from everturn import names
 from everturn.decisions import policy_after
 from everturn.history import steps
-from everturn.policy import Policy, decided
+from everturn.policy import Policy, rule_for
 from everturn.records import ToolCall
 from tests.simulation import newer_tools
 from tests.simulation.people import labels
@@ -52,7 +52,7 @@ def what_a_policy_denies_never_runs(one: Evidence) -> Iterator[str]:
         step.request.call_id for step in one.steps if isinstance(step, steps.ToolScheduled) and step.request.decision
     }
     for policy, call in _ruled(one):
-        rule = decided(policy, call.name, call.arguments)
+        rule = rule_for(policy, call.name, call.arguments)
         if rule and call.call_id in ran and rule.then == "deny":
             yield f"{call.name} {call.call_id} ran, and the policy denies it: {rule}"
         if rule and call.call_id in ran - approved and rule.then == "ask" and call.name not in ("peek", "peep"):

@@ -15,8 +15,8 @@ from everturn.hooks import (
     before_tool,
 )
 from everturn.records import Reply, Text, ToolCall, ToolResult
-from everturn.tools.asking import AsksPerson, answered
 from everturn.tools.context import TurnContext
+from everturn.tools.context_ask import AsksPerson, answered
 from tests.simulation.ledger import chance_at_hand, leave, take
 
 MUCH_CENTS = 10

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
-from everturn.models import Limits
+from everturn.limits import Limits
 from everturn.payloads import Status, WaitingCall
 from tests.simulation import moves
 from tests.simulation.resets import points

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from everturn import names
 from everturn.activities.compaction import ASK, shown
 from everturn.activities.prefixes import chained
-from everturn.activities.question import with_notes
+from everturn.activities.turn_request import with_notes
 from everturn.events import Event
 from everturn.history import steps
 from everturn.history.transcript import filled
-from everturn.models import Limits
+from everturn.limits import Limits
 from everturn.payloads import Control
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
 from everturn.streamed import SeenReply, longer

@@ -17,9 +17,9 @@ from everturn.errors import ContextTooLong, Ended, KeyRefused, Stalled
 from everturn.events import Compacted
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
-from everturn.models import Limits
+from everturn.limits import Limits
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
-from everturn.plans import Expiry, HandOver, RunTool
+from everturn.plans import Expiry, RunHandoff, RunTool
 from everturn.providers.base import Request
 from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall, ToolResult, Usage
 from tests.simulation import clock
@@ -122,7 +122,7 @@ def test_a_cancellation_that_was_taken_together_with_the_final_reply_counts() ->
 def test_a_handoff_that_comes_together_with_a_cancellation_hands_nothing_over() -> None:
     """It said that another agent was in charge, while the conversation stayed with its own."""
     calls = ToolCall(call_id="a", name="transfer_to_guard"), ToolCall(call_id="b", name="pay")
-    plan = HandOver(call_id="a", successor=Successor(agent="guard")), RunTool(call_id="b")
+    plan = RunHandoff(call_id="a", successor=Successor(agent="guard")), RunTool(call_id="b")
     for some in (1, 2):
         reply = ModelReply(message=Message(role="assistant", parts=calls[:some]), plan=plan[:some])
         found = by_history(

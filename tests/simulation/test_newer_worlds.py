@@ -13,7 +13,7 @@ import pytest
 from temporalio import workflow
 
 from everturn import Agent, waiting
-from everturn.activities import planning, question, turn_agent
+from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.contexts import Contexts
 from everturn.activities.hook_runs import CallVerdict, HookRuns
 from everturn.activities.journal import Journal
@@ -73,7 +73,7 @@ def _tools_are_those_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _calls_are_forced_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "settings_for", lambda settings, _: settings)
+    monkeypatch.setattr(turn_request, "settings_for", lambda settings, _: settings)
 
 
 def _nobody_doubts(monkeypatch: pytest.MonkeyPatch) -> None:

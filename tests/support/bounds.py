@@ -40,7 +40,7 @@ from everturn.workflows import (
     awaited_worker,
     commands,
     continue_as_new,
-    history_budget,
+    history_space,
     recent_messages,
     sent_messages,
     timeouts,
@@ -77,10 +77,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (commands, "MOST_REFUSED_EDITS"),
     # How much a history may hold.
-    "run_bytes": (history_budget, "RUN_BYTES"),
-    "task_bytes": (history_budget, "TASK_BYTES"),
-    "fair_bytes": (history_budget, "FAIR_BYTES"),
-    "least_bytes": (history_budget, "LEAST_BYTES"),
+    "run_bytes": (history_space, "RUN_BYTES"),
+    "task_bytes": (history_space, "TASK_BYTES"),
+    "fair_bytes": (history_space, "FAIR_BYTES"),
+    "least_bytes": (history_space, "LEAST_BYTES"),
     # How long it looks for a worker that has the agent, without a word and at all.
     "quietly": (hosted_agents, "QUIETLY"),
     "taken_within": (timeouts, "TAKEN_WITHIN"),

@@ -16,7 +16,7 @@ FIRST = (
     *("tests/workflows/test_continue_as_new.py", "tests/workflows/test_cli_looks.py", "tests/ui/test_chat_in_tmux.py"),
     *("tests/workflows/test_cli_run.py", "tests/workflows/test_mcp.py", "tests/workflows/test_fork.py"),
     *("tests/simulation/test_simulation.py", "tests/crash/test_bad_input.py", "tests/workflows/test_told_results.py"),
-    *("tests/workflows/test_history_budget.py", "tests/workflows/test_one_law.py", "tests/exits/test_exits.py"),
+    *("tests/workflows/test_history_space.py", "tests/workflows/test_one_law.py", "tests/exits/test_exits.py"),
 )
 """The files that take longest, the longest first."""
 

@@ -16,7 +16,7 @@ from temporalio.worker import Replayer
 
 from everturn import Client
 from everturn.budgets import BudgetStart, BudgetStatus
-from everturn.history.budget_history import kept_budget
+from everturn.history.budget_by_history import kept_budget
 from everturn.priorities import budget_id
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel

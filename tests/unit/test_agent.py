@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from everturn.agent import Agent
 from everturn.cli.doctor import _handoffs
 from everturn.errors import EverturnError, InvalidAgent, InvalidModel, InvalidTool
-from everturn.models import Limits, Model, ModelSettings, Patience
+from everturn.limits import Limits, Patience
+from everturn.models import Model, ModelSettings
 from everturn.tools.builtin import CodeExecution, WebSearch, XSearch
 from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import tool

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.activities import compaction
+from everturn.agent_settings import Compaction
 from everturn.carryover import View
-from everturn.models import Compaction
 from everturn.records import Message, Text, ToolCall, ToolResult
 
 TURNS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=40)

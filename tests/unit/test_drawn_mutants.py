@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from temporalio.exceptions import ChildWorkflowError, TerminatedError
 
 from everturn.carryover import InRun, Packed
-from everturn.models import Limits
+from everturn.limits import Limits
 from everturn.payloads import Control, Start
 from everturn.plans import RetryPlan, RunActivity, RunTool
 from everturn.records import Message, ToolCall
@@ -23,7 +23,7 @@ from everturn.workflows import (
     continue_as_new,
     early_decisions,
     handlers,
-    history_budget,
+    history_space,
     timeouts,
     tool_results,
     web_ui,
@@ -192,21 +192,21 @@ async def test_results_that_have_just_come_count_until_the_next_workflow_task(mo
     async def sleep(*_: Any, **__: Any) -> None:
         raise _Slept
 
-    monkeypatch.setattr(history_budget.workflow, "info", lambda: run)
-    monkeypatch.setattr(history_budget.workflow, "sleep", sleep)
-    budget = history_budget.HistoryBudget()
+    monkeypatch.setattr(history_space.workflow, "info", lambda: run)
+    monkeypatch.setattr(history_space.workflow, "sleep", sleep)
+    space = history_space.HistorySpace()
     free = 1_500_000  # more than that is left for the second result than one payload
-    run.size = history_budget.RUN_BYTES - history_budget.TEMPORAL_PAYLOAD_BYTES - free
-    assert await budget.whole(request=0, others=0)
-    with budget.promised("a", 1_000_000):
+    run.size = history_space.RUN_BYTES - history_space.TEMPORAL_PAYLOAD_BYTES - free
+    assert await space.whole(request=0, others=0)
+    with space.promised("a", 1_000_000):
         pass
-    assert await budget.whole(request=0, others=0)
-    with budget.promised("b", 1_000_000):
+    assert await space.whole(request=0, others=0)
+    with space.promised("b", 1_000_000):
         pass
     with pytest.raises(_Slept):
-        await budget.whole(request=0, others=0)
+        await space.whole(request=0, others=0)
     run.length += 1  # they are in the history now
-    assert await budget.whole(request=0, others=0)
+    assert await space.whole(request=0, others=0)
 
 
 def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:

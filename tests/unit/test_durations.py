@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everturn import Agent, Limits, Patience, Worker, tool
+from everturn.agent_settings import Approvals
 from everturn.durations import LONGEST
 from everturn.errors import InvalidSetting, InvalidTool
-from everturn.models import Approvals
 from everturn.payloads import Start
 from everturn.plans import RunTool
 from everturn.workflows.timeouts import local_options, tool_activity_options

@@ -17,8 +17,9 @@ PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
     collecting errors extras names printable utf8 base64_text durations spelling markdown vendor_calls private_files
-    log_lines logs settings sse content_encoding at_once sandbox user_modules explaining records lone_results
-    vendor_parts content_blocks models plans packing prices tracing sizes policy carryover streamed causes decisions
+    log_lines logs settings sse content_encoding at_once sandbox_imports user_modules explaining records lone_results
+    vendor_parts content_blocks agent_settings models limits plans packing prices tracing sizes policy carryover
+    streamed causes decisions
     metadata prompts payloads budgets waiting cutting handoffs outcomes activity_outputs events storage priorities state
     temporal_errors temporal_prices namespace heartbeat_profiles roles live history
     tools hooks agent declared_tools loading
@@ -48,7 +49,7 @@ BANS = [
     *(Ban(room, never="pydantic temporalio httpx") for room in ("errors", "names")),
     *(
         Ban(room, never="temporalio httpx")
-        for room in ("records", "models", "plans", "carryover", "payloads", "events")
+        for room in ("records", "agent_settings", "models", "limits", "plans", "carryover", "payloads", "events")
     ),
     # What users write with: usable without Temporal and without a provider.
     *(Ban(room, never="temporalio httpx providers") for room in ("tools", "hooks", "agent", "loading")),

@@ -83,7 +83,7 @@ from everturn.sizes import (
 )
 from everturn.state import State
 from everturn.streamed import MAX_SEEN_CHARS, LiveAt, SeenReply
-from everturn.tools.asking import MAX_LEFT_BYTES
+from everturn.tools.context_ask import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.waiting import PendingCall
 from everturn.worker.clashes import MAX_PREFIX_CHARS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from everturn.policy import MAX_RULES, Rule, decided, problem, with_rules
+from everturn.policy import MAX_RULES, Rule, problem, rule_for, with_rules
 
 
 def rule(then: Any, tool: str = "refund", **where: Any) -> Rule:
@@ -55,40 +55,40 @@ def test_one_that_denies_goes_before_one_that_asks_and_that_before_one_that_appr
         rule("ask", cents={"above": 500}),
         rule("deny", cents={"above": 900}),
     )
-    verdicts = {cents: decided(policy, "refund", {"cents": cents}) for cents in (100, 600, 1000)}
+    verdicts = {cents: rule_for(policy, "refund", {"cents": cents}) for cents in (100, 600, 1000)}
     assert {cents: found and found.then for cents, found in verdicts.items()} == {
         100: "approve",
         600: "ask",
         1000: "deny",
     }
-    assert decided(policy, "other", {"cents": 1000}) is None
+    assert rule_for(policy, "other", {"cents": 1000}) is None
 
 
 @pytest.mark.parametrize("arguments", [{}, {"cents": "1000"}, {"cents": None}, {"cents": [1000]}])
 def test_arguments_that_can_t_be_compared_are_not_let_through(arguments: Any) -> None:
-    denies = decided((rule("deny", cents={"above": 900}),), "refund", arguments)
+    denies = rule_for((rule("deny", cents={"above": 900}),), "refund", arguments)
     assert denies is not None
     assert denies.then == "ask"
-    assert decided((rule("approve", cents={"at_most": 900}),), "refund", arguments) is None
+    assert rule_for((rule("approve", cents={"at_most": 900}),), "refund", arguments) is None
 
 
 def test_a_rule_may_be_for_every_tool_and_look_inside_of_an_argument() -> None:
     policy = (rule("deny", tool="*", **{"customer.tier": {"equals": "blocked"}}),)
-    assert decided(policy, "anything", {"customer": {"tier": "blocked"}}) is not None
-    assert decided(policy, "anything", {"customer": {"tier": "gold"}}) is None
-    assert decided(policy, "anything", {"customer.tier": "blocked"}) is not None
+    assert rule_for(policy, "anything", {"customer": {"tier": "blocked"}}) is not None
+    assert rule_for(policy, "anything", {"customer": {"tier": "gold"}}) is None
+    assert rule_for(policy, "anything", {"customer.tier": "blocked"}) is not None
 
 
 def test_an_argument_that_a_model_made_up_beside_the_one_that_is_meant_decides_nothing() -> None:
     tier = {"customer.tier": {"equals": "gold"}}
     approve, deny = rule("approve", **tier), rule("deny", **tier)
     both = {"customer": {"tier": "none"}, "customer.tier": "gold"}
-    assert decided((approve,), "refund", both) is None
-    found = decided((deny,), "refund", both)
+    assert rule_for((approve,), "refund", both) is None
+    found = rule_for((deny,), "refund", both)
     assert found is not None
     assert found.then == "ask"
-    assert decided((approve,), "refund", {"customer.tier": "gold"}) == approve
-    assert decided((approve,), "refund", {"customer": {"tier": "gold"}}) == approve
+    assert rule_for((approve,), "refund", {"customer.tier": "gold"}) == approve
+    assert rule_for((approve,), "refund", {"customer": {"tier": "gold"}}) == approve
 
 
 @pytest.mark.parametrize("where", [{"cents": one} for one in ({"atmost": 5}, {}, 5, {"equals": None}, {"one_of": []})])

@@ -497,6 +497,29 @@ async def test_a_task_queue_without_a_worker_is_named_in_the_status_until_one_co
     assert queue in awaited.cause
 
 
+async def test_an_activity_that_a_deploy_took_away_waits_for_a_worker_that_has_it(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    model = scripted([[call("greet", {"name": "Ada"}, id="a")], "Done."])
+    before, after = agent_on(model, tools=[activity_tool(greet, needs_approval=True)]), agent_on(model)
+    async with hosting(client, before, cached_conversations=cached_conversations):
+        conversation = await client.start(before, "Go")
+        await waiting(conversation)
+    async with hosting(client, after, cached_conversations=cached_conversations):
+        await conversation.approve("a")
+
+        async def awaited() -> bool:
+            return "Waiting for one since" in ((await conversation.status()).cause or "")
+
+        await eventually(awaited)
+    async with hosting(client, before, cached_conversations=cached_conversations):
+        assert (await conversation.outcome()).text == "Done."
+    [result] = results_of(await conversation.transcript())
+    assert result.text == "Hello Ada!"
+    told_of = [event for event in await told(conversation) if isinstance(event, WorkerAwaited)]
+    assert len(told_of) == 1 and "greet" in told_of[0].cause
+
+
 async def test_a_conversation_that_is_closed_no_longer_waits_for_a_worker(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from everturn import Agent, Client, Model, ModelSettings
 from everturn.devserver import DevServer
 from everturn.errors import Stalled
-from everturn.models import Patience
+from everturn.limits import Patience
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, Worked, is_kept, says
 from tests.support.bounds import Bounds

@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from everturn import Budget, Client, names
 from everturn.activities.budget_moves import move_here
 from everturn.client.pollers import polling
-from everturn.history.budget_history import kept_budget
+from everturn.history.budget_by_history import kept_budget
 from everturn.priorities import budget_id
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting

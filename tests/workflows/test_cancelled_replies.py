@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from everturn import Agent, Client, Conversation, Message, Model, Text, tool
-from everturn.activities.question import CUT_SHORT
+from everturn.activities.turn_request import CUT_SHORT
 from everturn.cli.render import transcript_lines
 from everturn.client.seen_reply import seen_reply
 from everturn.devserver import DevServer
@@ -44,7 +44,7 @@ from tests.workflows.test_cancelled_replies import agent_at
 
 async def main():
     if sys.argv[4:]:
-        model_turns.handed_over = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        model_turns.cut_reply = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     client = await Client.connect(sys.argv[1], task_queue=sys.argv[2])
     await Worker(client, agents=[agent_at(sys.argv[3])]).run()
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from everturn import Client, tool
+from everturn.agent_settings import Compaction
 from everturn.errors import Stalled
-from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call, fail, say
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

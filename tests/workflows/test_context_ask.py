@@ -11,8 +11,9 @@ from everturn import Client, Conversation, ToolContext, tool
 from everturn.errors import NotAnswered, ToolFailed
 from everturn.payloads import PersonsAnswer
 from everturn.testing import ScriptedModel, call
-from everturn.tools.asking import MAX_QUESTIONS, AsksPerson, Questions
+from everturn.tools.context_ask import MAX_QUESTIONS, AsksPerson, Questions
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually
 
@@ -94,6 +95,25 @@ async def test_a_sync_tool_a_local_one_and_one_that_catches_everything_ask_too(
         await conversation.answer(await question(conversation, "W"), "7")
         await conversation.outcome()
     assert await told(conversation) in (["It is 7."], ["You see 7."])
+
+
+async def test_a_question_is_no_edit_that_did_not_fit(
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
+) -> None:
+    bounds(refused_edits=1)
+
+    @tool(effect="read", needs_approval=True)
+    def pay(cents: int) -> str:
+        return f"{cents} paid"
+
+    agent = agent_on(scripted([[call("guess", {}), call("pay", {"cents": 1}, id="p")], "Done."]), tools=[guess, pay])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Go")
+        asking = await question(conversation, "Which number")
+        await conversation.approve("p", {"cents": 2})
+        await conversation.answer(asking, "7")
+        await conversation.outcome()
+    assert await told(conversation) == ["It is 7.", "2 paid"]
 
 
 async def test_whoever_would_not_answer_is_an_error_that_the_tool_or_the_model_may_see_to(

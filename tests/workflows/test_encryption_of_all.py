@@ -35,7 +35,7 @@ from everturn.devserver import DevServer
 from everturn.hooks import AskApproval, DenyCall, after_tool, before_tool
 from everturn.policy import Rule
 from everturn.testing import ScriptedModel, call, fail
-from everturn.tools.asking import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, answered
 from tests.support.agents import agent_on
 from tests.support.nexus_endpoints import endpoint_to
 from tests.support.nexus_shop import Receipt, Refund, Shop

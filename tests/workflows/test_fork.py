@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from everturn import Client, Conversation, Limits, Message, tool
+from everturn.agent_settings import Compaction
 from everturn.errors import AlreadyStarted, InvalidModel, NotFound, Refused
-from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

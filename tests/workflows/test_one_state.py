@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation, events
+from everturn.agent_settings import Compaction
 from everturn.carryover import InRun
 from everturn.errors import Stalled
 from everturn.history.reader import first_step, read_steps
 from everturn.history.steps import CommandSent
-from everturn.models import Compaction
 from everturn.testing import ScriptedModel, call, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

@@ -86,7 +86,7 @@ async def test_a_place_that_the_server_no_longer_knows_costs_the_whole_run_once(
         conversation = await client.start(agent, "a?", keep_open=DAY)
         for reply in "abc":
             assert await conversation.reply() == reply
-            [seen] = client.answered._seen.values()
+            [seen] = client.read_positions._seen.values()
             seen.reading.mark.token = b"of another server"
             if reply != "c":
                 await conversation.send(reply)

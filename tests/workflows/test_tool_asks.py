@@ -10,7 +10,7 @@ import pytest
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
-from everturn.tools.asking import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, answered
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of

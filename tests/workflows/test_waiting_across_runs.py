@@ -12,9 +12,9 @@ import pytest
 from temporalio.worker import Replayer
 
 from everturn import Client, Conversation, ToolCall, ToolContext, events, tool
+from everturn.agent_settings import Approvals
 from everturn.errors import Refused
 from everturn.exporting.reading import read_conversation
-from everturn.models import Approvals
 from everturn.records import Decision
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call

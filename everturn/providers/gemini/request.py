@@ -41,7 +41,7 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
-from everturn.tools.provider_tools import in_a_browser
+from everturn.tools.provider_defined import in_a_browser
 
 _NOTHING: Final = {"text": ""}
 """Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""

@@ -23,7 +23,7 @@ from everturn.providers.openai_chat.messages import CAME_IN
 from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.sse import Event
-from everturn.tools.provider_tools import custom_names
+from everturn.tools.provider_defined import custom_names
 from everturn.utf8 import mend
 
 _STOPS: dict[str, Stop] = {

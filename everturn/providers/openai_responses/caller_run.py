@@ -15,7 +15,7 @@ from everturn.providers.base import NO_RESULT, Request
 from everturn.providers.json_values import a_dict, a_list, a_str, object_in, parse, write
 from everturn.providers.media import in_words, url_of
 from everturn.records import Document, Image, Text, ToolCall, ToolResult
-from everturn.tools.provider_tools import MCP_APPROVAL, called_as, custom_names
+from everturn.tools.provider_defined import MCP_APPROVAL, called_as, custom_names
 
 Item = dict[str, Any]
 

@@ -10,7 +10,7 @@ from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_
 from everturn.providers.catalog import row_of
 from everturn.providers.schema_strict import only_fitting
 from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch, XSearch
-from everturn.tools.provider_tools import called_as
+from everturn.tools.provider_defined import called_as
 
 Made = dict[str, Any]
 

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from everturn.errors import Retry, ToolFailed
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
-from everturn.tools.asking import AsksPerson, OutcomeUnknown, answered
 from everturn.tools.context import ToolContext
+from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, answered
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections

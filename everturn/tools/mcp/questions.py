@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from everturn.tools.asking import MAX_LEFT_BYTES, MAX_QUESTION_CHARS, AsksPerson
+from everturn.tools.context_ask import MAX_LEFT_BYTES, MAX_QUESTION_CHARS, AsksPerson
 
 if TYPE_CHECKING:
     from mcp import types

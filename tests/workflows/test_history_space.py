@@ -12,7 +12,7 @@ from everturn import Client, Image, Limits, tool
 from everturn.errors import Refused
 from everturn.records import ToolResult
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import history_budget
+from everturn.workflows import history_space
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.transcripts import results_of
@@ -56,7 +56,7 @@ async def test_forty_pictures_do_not_end_a_conversation(
         conversation = await client.start(agent, "Draw")
         assert await conversation.reply() == "Done."
         results = results_of(await conversation.transcript())
-    assert await size_of_run(client, conversation.id) < history_budget.RUN_BYTES * 1.25
+    assert await size_of_run(client, conversation.id) < history_space.RUN_BYTES * 1.25
     assert len(results) == 40
     assert 1 <= whole(results) < 16
     assert "Left out because it is too large: image (image/png, 140,000 base64 characters)" in results[-1].text
@@ -70,7 +70,7 @@ async def test_what_agents_answer_has_to_fit_too(client: Client, scripted: Scrip
         conversation = await client.start(agent, "Ask")
         assert await conversation.reply() == "Done."
         results = results_of(await conversation.transcript())
-    assert await size_of_run(client, conversation.id) < history_budget.RUN_BYTES * 1.25
+    assert await size_of_run(client, conversation.id) < history_space.RUN_BYTES * 1.25
     lengths = [len(result.text) for result in results]
     assert max(lengths) == 150_000
     assert min(lengths) < 20_000

@@ -18,7 +18,7 @@ CUT_SHORT = "\n[Cut short: the turn was cancelled before this reply was finished
 _NOT_FORCED = frozenset({None, "auto", "none"})
 
 
-def question_of(
+def turn_request_of(
     agent: Agent, request: ModelRequest, messages: Sequence[Message], *, model: Model, tools: Sequence[ToolSpec]
 ) -> Request:
     return Request(

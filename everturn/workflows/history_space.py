@@ -38,7 +38,7 @@ def too_full_for(size: int) -> str:
     )
 
 
-class HistoryBudget:
+class HistorySpace:
     """The bytes that are promised to calls, until their results are in the history."""
 
     def __init__(self) -> None:

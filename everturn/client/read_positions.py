@@ -14,7 +14,7 @@ MOST_REMEMBERED = 1_000
 
 
 @dataclass
-class Seen:
+class ReadPosition:
     """How far a run was read, and the conversation's state at that point."""
 
     by_history: StateByHistory
@@ -25,21 +25,21 @@ class Seen:
         return self.by_history.run_id
 
 
-class Answered:
+class ReadPositions:
     """What was read of a client's conversations, by their ids. It holds no messages."""
 
     def __init__(self, temporal: Client) -> None:
         self._temporal = temporal
-        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._seen: OrderedDict[str, ReadPosition] = OrderedDict()
 
-    def take(self, conversation_id: str, run_id: str) -> Seen:
-        """Takes out what was read of this run, for the one caller that reads on; a new Seen if there is nothing."""
+    def take(self, conversation_id: str, run_id: str) -> ReadPosition:
+        """Takes out what was read of this run, for the one caller that reads on; a new one if there is nothing."""
         seen = self._seen.pop(conversation_id, None)
         if seen is None or seen.run_id != run_id:
-            return Seen(StateByHistory(run_id=run_id), Reading(self._temporal))
+            return ReadPosition(StateByHistory(run_id=run_id), Reading(self._temporal))
         return seen
 
-    def keep(self, conversation_id: str, seen: Seen) -> None:
+    def keep(self, conversation_id: str, seen: ReadPosition) -> None:
         """Remembers `seen`. To be called only if every message up to there is answered."""
         seen.by_history.transcript.forget()
         self._seen[conversation_id] = seen

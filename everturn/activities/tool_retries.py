@@ -16,7 +16,7 @@ from everturn.tools.tool import Tool
 _log = get_logger("everturn.tool")
 
 
-async def told_in_the_end(tool: Tool, error: Exception) -> str:
+async def retry_or_text(tool: Tool, error: Exception) -> str:
     """What the model is told when there are no more tries. Until then, raises the error that makes Temporal retry."""
     text, attempt = await safe_error_text(error), activity.info().attempt
     if tool.effect == "once" and not tool.attaches:
