@@ -516,8 +516,8 @@ async def test_an_activity_that_a_deploy_took_away_waits_for_a_worker_that_has_i
         assert (await conversation.outcome()).text == "Done."
     [result] = results_of(await conversation.transcript())
     assert result.text == "Hello Ada!"
-    told_of = [event for event in await told(conversation) if isinstance(event, WorkerAwaited)]
-    assert len(told_of) == 1 and "greet" in told_of[0].cause
+    (waited,) = [event for event in await told(conversation) if isinstance(event, WorkerAwaited)]
+    assert "greet" in waited.cause
 
 
 async def test_a_conversation_that_is_closed_no_longer_waits_for_a_worker(
