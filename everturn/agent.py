@@ -218,9 +218,8 @@ class Agent(Generic[OutputT_co]):
         )
 
     def __repr__(self) -> str:
-        return (
-            f"<Agent {self.name!r}, {self.model.name}, tools: {', '.join(item.name for item in self.tools) or 'none'}>"
-        )
+        tools = ", ".join(item.name for item in self.tools) or "none"
+        return f"<Agent {self.name!r}, {self.model.name}, tools: {tools}>"
 
     def tool(self, name: str) -> Tool | None:
         """The tool with this name; None if the agent has none (models make names up)."""

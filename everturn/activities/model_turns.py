@@ -289,9 +289,7 @@ class ModelTurns:
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
         except ContextTooLong as error:
             wanted = agent.compaction
-            helps = wanted is not None and bool(
-                compaction.to_summarise(messages[: request.position], request.view, wanted)[0]
-            )
+            helps = bool(wanted and compaction.to_summarise(messages[: request.position], request.view, wanted)[0])
             raise activity_errors.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
         except ProviderError as error:
             _log.warning("turn.failed", error=str(error))

@@ -27,13 +27,7 @@ from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.client.task_queues import QueuesClient
-from everturn.errors import (
-    ConversationError,
-    Ended,
-    InvalidAgent,
-    InvalidSetting,
-    Unreachable,
-)
+from everturn.errors import ConversationError, Ended, InvalidAgent, InvalidSetting, Unreachable
 from everturn.limits import Limits
 from everturn.metadata import TENANT
 from everturn.models import Model, check_provider

@@ -40,7 +40,7 @@ def _hooks_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _no_rule_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "decided", lambda *_: None)
+    monkeypatch.setattr(waiting, "rule_for", lambda *_: None)
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
