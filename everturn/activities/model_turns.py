@@ -50,7 +50,6 @@ from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.tail import last_results
 from everturn.history.transcript import Transcript, filled, read_transcript
-from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.namespace import Namespace
@@ -282,14 +281,16 @@ class ModelTurns:
         limit, fallback = agent.patience.turn_timeout, fallback_after(agent, question.model)
         try:
             with reply_stream or nullcontext() as told:
-                asked = partial(self._once, question, told, kept, agent.patience)
+                asked = partial(self._once, question, told, kept, limit.total_seconds())
                 reply = await within_limit(question.model, asked, patience=agent.patience, fallback=fallback)
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
         except ContextTooLong as error:
             wanted = agent.compaction
-            helps = bool(wanted and compaction.to_summarise(messages[: request.position], request.view, wanted)[0])
+            helps = wanted is not None and bool(
+                compaction.to_summarise(messages[: request.position], request.view, wanted)[0]
+            )
             raise activity_errors.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
         except ProviderError as error:
             _log.warning("turn.failed", error=str(error))
@@ -308,10 +309,10 @@ class ModelTurns:
             raise again
         return reply
 
-    async def _once(self, question: Request, to: ReplyStream | None, kept: KeptResponse, patience: Patience) -> Reply:
+    async def _once(self, question: Request, to: ReplyStream | None, kept: KeptResponse, seconds: float) -> Reply:
         options: dict[str, Any] = {"on_delta": to.take, "on_start": to.counted_by} if to else {}
         options |= {"kept": kept} if question.settings.background else {}
-        async with asyncio.timeout(patience.turn_timeout.total_seconds()):
+        async with asyncio.timeout(seconds):
             return without_large_details(await ask(question, **options))
 
     def _specs_of(self, agent: Agent) -> tuple[ToolSpec, ...]:
