@@ -13,8 +13,8 @@ from everturn.errors import RateLimited
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.models import Model
-from everturn.providers.rate_limiter import Permit
 from everturn.providers.rate_limits import Limit, going, limit_of
+from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
 from everturn.streamed import AtLimit
 

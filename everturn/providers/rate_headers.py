@@ -17,7 +17,7 @@ from math import isfinite
 from typing import Final, Literal
 
 from everturn.providers.failures import http_date
-from everturn.providers.rate_limiter import Allowance
+from everturn.providers.rate_permits import Allowance
 
 _UNITS: Final[Mapping[str, Literal["requests", "tokens"]]] = {
     "requests": "requests",

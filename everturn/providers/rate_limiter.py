@@ -9,6 +9,8 @@ Pure: the caller passes the time, and the limiter sends nothing. Workers do not 
   soon after a cut, though nearly all calls between were accepted, has another cause than the rate: the cut is undone.
   So are several cuts after which 429s came as before.
 
+Workers that share a limit whose 429s hold calls for long do otherwise from `feeling` on: `limit_part`.
+
 A 429's Retry-After holds all calls. Many ask for more than is needed, so one call is sent early. If it is accepted,
 the hold ends, and the next early call comes sooner. If it is refused, later ones wait longer, up to the whole hold.
 
@@ -22,6 +24,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
+
+from everturn.providers import limit_part
+from everturn.providers.limit_part import Part
+from everturn.providers.rate_permits import Allowance, Permit
 
 Phase = Literal["open", "feeling", "closing_in", "steady"]
 
@@ -87,31 +93,6 @@ FIRST_TOKENS: Final = 1_000.0
 """Assumed tokens of a call, until calls have reported theirs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a provider's headers say about one of its limits."""
-
-    unit: Literal["requests", "tokens"]
-    limit: float
-    remaining: float
-    reset: float | None = None
-    """Seconds until the whole limit is available again."""
-
-
-@dataclass(eq=False, slots=True)
-class Permit:
-    """Allows one call. The caller reports the call's outcome with it."""
-
-    sent: float
-    early: bool
-    """The call goes out during a hold, to test whether the hold is still needed."""
-    open: bool = True
-    """No outcome was reported yet."""
-    taken: bool = False
-    answered: bool = False
-    """An answer showed that the call was accepted, and not only the time that passed."""
-
-
 @dataclass
 class RateLimiter:
     """All times are in seconds, by any clock that only goes forward."""
@@ -149,6 +130,18 @@ class RateLimiter:
     """Calls that were accepted since the last 429."""
     _taken: deque[float] = field(default_factory=deque)
     _tokens: float = FIRST_TOKENS
+    _held_long: bool = False
+    """The first 429 held calls for long."""
+    _own: Part | None = None
+    """This worker's part of a limit that others share."""
+    _refused_in_a_row: int = 0
+    """429s with at most one accepted call between them."""
+
+    def share(self, workers: int) -> None:
+        """Says how many workers share the limit. Who felt for it alone meanwhile goes on with its part."""
+        if self.phase == "feeling" and self._held_long:
+            self._rate = max(self._rate * self.workers / workers, LEAST_RATE)
+        self.workers = workers
 
     @property
     def rate(self) -> float | None:
@@ -202,6 +195,8 @@ class RateLimiter:
             self._looking = self._look = None
             self._part = max(self._part / EARLIER, LEAST_LOOK)
             self.hold = self._next = self._grown = now
+            if self._takes_care:  # the early call took what had come back meanwhile
+                self._next = now + 1 / self._rate
 
     def refused(self, permit: Permit | None, now: float, retry_after: float | None) -> None:
         """The call was answered with 429. `permit` is None if it went out without one."""
@@ -213,6 +208,7 @@ class RateLimiter:
             self._looking = None
             self._part = min(1.0, self._part * LATER)
         elif permit is None or self._cut_at is None or permit.sent >= self._cut_at:  # else it was under way by then
+            self._refused_in_a_row = self._refused_in_a_row + 1 if self._taken_in_a_row < 2 else 0
             self._count_vain_cuts()
             if self._needless(now):
                 self._raise(self._rate_before_cut * NEEDLESS_GROWTH, now)
@@ -221,7 +217,7 @@ class RateLimiter:
                 self._raise(self._rate_before_cut, now)
             else:
                 self._rate_before_cut = self._rate
-                self._cut(now)
+                self._cut(now, held=self._own_hold if retry_after is None else retry_after)
         self._taken_in_a_row = 0
         if self.refusing_since is None:
             self.refusing_since = now
@@ -277,8 +273,13 @@ class RateLimiter:
         match self.phase:
             case "open":
                 return
+            case "feeling" if self._takes_care:
+                self._rate = limit_part.felt(self._rate, seconds, since=now - self._felt_since)
             case "feeling":
                 self._rate *= (FEELING_GROWTH if self.workers == 1 else FEELING_GROWTH_SHARED) ** seconds
+            case "closing_in" | "steady" if self._own:
+                quiet = (now - (self._cut_at or 0.0)) / QUIET_SECONDS
+                self._rate = self._own.grown(self._rate, seconds, quiet=quiet, workers=self.workers)
             case "closing_in":
                 self._rate *= CLOSING_GROWTH ** (seconds / self.workers**2)
                 self._rate += CLOSING_STEP * seconds / self.workers**2
@@ -288,13 +289,24 @@ class RateLimiter:
             case other:
                 assert_never(other)
         known = self._known_rate()
-        self._rate = min(self._rate, MOST_RATE if known is None else known)
+        most = MOST_RATE if known is None else known
+        self._rate = min(self._rate, most)
+        if self._own:
+            self._own.rate = min(self._own.rate, most)
+
+    @property
+    def _takes_care(self) -> bool:
+        return self._own is not None or (self.phase == "feeling" and self._held_long and self.workers > 1)
 
     def _raise(self, rate: float, now: float) -> None:
         self._rate, self._cut_at, self._vain_cuts = rate, now, 0
+        if self._own:
+            self._own.rate = max(self._own.rate, rate)
 
     def _count_vain_cuts(self) -> None:
         """To be called for each 429, before the rate is cut."""
+        if self._own:
+            return
         if self.phase != "steady" or self._rate > self._rate_before_cut * NEEDLESS_BELOW:
             self._rate_before_all, self._vain_cuts = self._rate, 0  # it has grown since, so it may be the limit
         elif self._taken_in_a_row >= VAIN_CALLS:
@@ -310,21 +322,37 @@ class RateLimiter:
             and self._rate <= self._rate_before_cut * NEEDLESS_BELOW
         )
 
-    def _cut(self, now: float) -> None:
-        """Lowers the rate after a 429 for a call that went out since the last cut."""
+    def _cut(self, now: float, *, held: float) -> None:
+        """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
         span = now - self._felt_since
-        if self.phase != "open":
+        if self._takes_care:
+            self._cut_with_care(now)
+        elif self.phase != "open":
             self._cut_to_what_was_taken(now)
         elif (known := self._known_rate()) is not None:
             self._rate, self.phase = known * (1 - CUT), "steady"
         elif len(self._taken) >= FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
             self._rate, self.phase = len(self._taken) / span * (1 - CUT), "closing_in"
         else:
-            self._rate, self.phase = FIRST_RATE / self.workers**FIRST_RATE_SHARED, "feeling"
+            self._held_long = held > limit_part.LONG_HOLD_SECONDS
+            shared = self.workers if self._held_long else self.workers**FIRST_RATE_SHARED
+            self._rate, self.phase = FIRST_RATE / shared, "feeling"
             self._felt_since = now
             self._taken.clear()
         self._rate = max(self._rate, LEAST_RATE)
         self._cut_at = now
+
+    def _cut_with_care(self, now: float) -> None:
+        if self._refused_in_a_row >= limit_part.MANY_REFUSALS:
+            self._rate *= 1 - limit_part.MANY_CUT
+            self._refused_in_a_row = 1
+            if self._own:
+                self._own.rate *= 1 - limit_part.MANY_CUT
+        elif self._own:
+            self._rate, self.phase = self._own.cut(self._rate, now), "steady"
+        elif len(self._taken) >= limit_part.FEW_CALLS:
+            self._own = Part.found(self._rate, now, workers=self.workers)
+            self._rate, self.phase = self._own.below, "closing_in"
 
     def _cut_to_what_was_taken(self, now: float) -> None:
         span = max(0.1, min(MEASURED_SECONDS, now - self._felt_since))
@@ -356,6 +384,7 @@ class RateLimiter:
         self.hold = max(self.hold, now + retry_after * self.uniform(1.0, LONGER_BY))
         self._next, self._grown = max(self._next, self.hold), self.hold
         if self._looking is None:
-            crowded = self.phase == "feeling" and self.workers > 1  # all of them look, and there is room for few
+            # While they feel for a limit in haste, all of them look, and there is room for few.
+            crowded = self.phase == "feeling" and self.workers > 1 and not self._held_long
             look = max(LOOK_SECONDS * (2 if crowded else 1), retry_after * self._part)
             self._look = now + look * self.uniform(1 - SPREAD, 1 + SPREAD) if self._part < 1 else None

@@ -23,7 +23,8 @@ from everturn.models import PROVIDERS, Model
 from everturn.providers.catalog import ModelEndpoint, resolve
 from everturn.providers.event_loops import of_this_loop
 from everturn.providers.rate_headers import allowances
-from everturn.providers.rate_limiter import Permit, RateLimiter
+from everturn.providers.rate_limiter import RateLimiter
+from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
 from everturn.spelling import nearest
 
@@ -197,7 +198,7 @@ def shared_by(workers: int) -> None:
     here = _here()
     here.workers = max(1, workers)
     for one in here.limits.values():
-        one.limiter.workers = here.workers
+        one.limiter.share(here.workers)
         one.wake()
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from everturn.providers.rate_headers import allowances
-from everturn.providers.rate_limiter import Allowance
+from everturn.providers.rate_permits import Allowance
 
 OPENAI = {
     "x-ratelimit-limit-requests": "15000",

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from statistics import median
+from typing import Any
 
 import pytest
 
-from everturn.providers.rate_limiter import Allowance, Permit, RateLimiter
+from everturn.providers.rate_limiter import RateLimiter
+from everturn.providers.rate_permits import Allowance, Permit
 
 RATE, BUCKET, RETRY_AFTER = 5.0, 5.0, 20.0
 
@@ -28,6 +30,8 @@ class Fleet:
     retry_after: float = RETRY_AFTER
     rate: float = RATE
     at_random: float = 0.0
+    known_after: float = 0.0
+    """Each worker knows how many there are only so many seconds after its first 429, as it does in production."""
     now: float = 0.0
     refused: int = 0
     taken: list[float] = field(default_factory=list)
@@ -37,7 +41,8 @@ class Fleet:
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
         uniform = self._chance.uniform
-        self.limiters = [RateLimiter(workers=self.workers, uniform=uniform) for _ in range(self.workers)]
+        known = 1 if self.known_after else self.workers
+        self.limiters = [RateLimiter(workers=known, uniform=uniform) for _ in range(self.workers)]
         self._free = [self.slots] * self.workers
         self._queue: list[tuple[float, int]] = []
         self._here: list[list[tuple[float, int]]] = [[] for _ in range(self.workers)]
@@ -102,6 +107,8 @@ class Fleet:
             self._at(self._chance.uniform(0.2, 1.0), partial(self._done, worker, conversation))
         else:
             self.refused += 1
+            if self.known_after and not limiter.refused_calls:
+                self._at(self.known_after, partial(limiter.share, self.workers))
             limiter.refused(permit, self.now, self.retry_after)
             heapq.heappush(self._here[worker], (came, conversation))
         self._wake(worker)
@@ -120,30 +127,27 @@ class Fleet:
         return sum(begin <= at < end for at in self.taken) / RATE / (end - begin)
 
 
-@pytest.mark.parametrize(
-    ("workers", "used", "refused"), [(1, 0.90, 0.02), (4, 0.75, 0.05), (8, 0.70, 0.08)], ids=["1", "4", "8"]
-)
-def test_a_limit_that_nobody_told_is_found_and_used(workers: int, used: float, refused: float) -> None:
-    for seed in range(3):
-        fleet = Fleet(workers, seed)
+def check_fleets(workers: int, **more: Any) -> None:
+    """What a fleet is to reach: 90 % of the rate and five 429s for 100 replies, in the median of seven of them."""
+    fleets = [Fleet(workers, seed, **more) for seed in range(7)]
+    for fleet in fleets:
         fleet.hold(200, turns=3)
-        assert fleet.used >= used
-        assert fleet.refused <= refused * 600
         waits = sorted(fleet.waits)
         assert waits[594] <= 3 * median(waits)
+        assert fleet.used >= 0.84
+        assert fleet.refused <= 0.09 * 600
+    assert median(fleet.used for fleet in fleets) >= 0.90
+    assert median(fleet.refused for fleet in fleets) <= 0.05 * 600
 
 
-@pytest.mark.parametrize(("workers", "used", "refused"), [(1, 0.9, 0.03), (4, 0.85, 0.05), (8, 0.85, 0.07)])
-def test_with_few_slots_calls_wait_in_the_queue_and_no_worker_is_left_with_its_own(
-    workers: int, used: float, refused: float
-) -> None:
-    for seed in range(3):
-        fleet = Fleet(workers, seed, slots=32 // workers)
-        fleet.hold(200, turns=3)
-        assert fleet.used >= used
-        assert fleet.refused <= refused * 600
-        waits = sorted(fleet.waits)
-        assert waits[594] <= 2 * median(waits)
+@pytest.mark.parametrize(("workers", "known_after"), [(1, 0.0), (4, 0.0), (4, 0.5), (8, 0.0), (8, 0.5)])
+def test_a_limit_that_nobody_told_is_found_and_used(workers: int, known_after: float) -> None:
+    check_fleets(workers, known_after=known_after)
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_with_few_slots_calls_wait_in_the_queue_and_no_worker_is_left_with_its_own(workers: int) -> None:
+    check_fleets(workers, slots=32 // workers)
 
 
 @pytest.mark.parametrize("workers", [1, 4, 8])
