@@ -3,33 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import JsonValue
-from temporalio.exceptions import ChildWorkflowError, TerminatedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    RetryState,
+    TerminatedError,
+    TimeoutType,
+)
+from temporalio.exceptions import (
+    TimeoutError as TimedOut,
+)
 
+from everturn import names
 from everturn.carryover import InRun, Packed
+from everturn.decisions import Approve
 from everturn.limits import Limits
 from everturn.payloads import Control, Start
 from everturn.plans import RetryPlan, RunActivity, RunTool
 from everturn.records import Message, ToolCall
-from everturn.sizes import MAX_NAME_CHARS, size_of
+from everturn.sizes import LOCAL_BYTES, MAX_NAME_CHARS, MOST_LOCAL, TASK_BYTES, size_of
 from everturn.state import State
+from everturn.tracing import Trace
 from everturn.workflows import (
     activity_calls,
+    awaited_worker,
+    commands,
     continue_as_new,
     early_decisions,
     handlers,
     history_space,
+    subagents,
     timeouts,
+    tool_calls,
     tool_results,
+    tracing,
     web_ui,
 )
 from everturn.workflows.recent_messages import RecentMessages
 from tests.support.bounds import Bounds
+
+
+def activity_error(cause: BaseException) -> ActivityError:
+    error = ActivityError(
+        "failed",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="worker",
+        activity_type="Pay",
+        activity_id="1",
+        retry_state=RetryState.TIMEOUT,
+    )
+    error.__cause__ = cause
+    return error
 
 
 @pytest.mark.parametrize(("most", "made", "left"), [(None, 3, None), (7, 0, 7), (7, 2, 5), (7, 7, 0), (7, 9, 0)])
@@ -219,3 +252,130 @@ def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyP
     assert isinstance(continue_as_new._earlier(state, recent), Packed)
     held.append(Message.user(words))
     assert isinstance(continue_as_new._earlier(state, recent), InRun)
+
+
+# ---------------------------------------------------------------- those of `SEED=1 make mutants DRAWN=60`
+
+
+def test_calls_that_run_or_have_results_are_not_to_come() -> None:
+    calls: Any = SimpleNamespace(_open=[1, 2, 3, 4], _running={"a"}, _results={"a": 1, "b": 2})
+    assert vars(tool_calls.OpenCalls)["_to_come"].fget(calls) == 2
+
+
+@pytest.mark.parametrize(("others", "each"), [(1, LOCAL_BYTES), (MOST_LOCAL, history_space.LEAST_BYTES)])
+async def test_local_results_leave_room_for_as_many_as_run_at_once(
+    others: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimpleNamespace(get_current_history_length=lambda: 10, get_current_history_size=lambda: 0)
+    monkeypatch.setattr(history_space.workflow, "info", lambda: run)
+    space = history_space.HistorySpace()
+    assert await space.share(request=1_000, others=others, most=TASK_BYTES, local=True) == (
+        TASK_BYTES - 1_000 - others * each
+    )
+
+
+@pytest.mark.parametrize(("passed", "again"), [(0.0, True), (39.0, True), (40.0, False), (99.0, False)])
+async def test_a_lost_activity_is_tried_again_if_another_try_fits_into_its_patience(
+    passed: float, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = RunActivity(call_id="a", activity="Pay", timeout=60.0, patience=100.0, effect="idempotent")
+    tried: list[bool] = []
+    lost = activity_error(TimedOut("lost", type=TimeoutType.HEARTBEAT, last_heartbeat_details=[]))
+    now = [7.0]
+
+    async def one_try(*_: Any, again: bool) -> str:
+        tried.append(again)
+        if len(tried) == 1:
+            now[0] += passed
+            raise lost
+        return "done"
+
+    monkeypatch.setattr(activity_calls.workflow, "time", lambda: now[0])
+    calls: Any = SimpleNamespace(_try=one_try)
+    call: Any = None
+    assert await activity_calls.ActivityCalls._run(calls, call, call, plan) == "done"  # type: ignore[comparison-overlap]
+    assert tried == [True, again]
+
+
+@pytest.mark.parametrize("call_id", ["a", "#1", "!"])
+def test_expected_arguments_are_refused_only_for_all_calls_at_once(
+    call_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
+    asked: list[dict[str, Any]] = []
+    approvals = SimpleNamespace(refused_edits=0, objection=lambda *_, **more: asked.append(more))
+    one: Any = SimpleNamespace(approvals=approvals, _always_objection=lambda _: None)
+    assert commands.Commands._approve_objection(one, Approve(call_id=call_id, expected={"cents": 1})) is None
+    assert asked[0]["expected"] == {"cents": 1}
+
+
+async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float, **_: Any) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(awaited_worker.workflow, "sleep", sleep)
+    monkeypatch.setattr(awaited_worker.workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(awaited_worker, "by_the_queue", nullcontext)
+    not_hosted = activity_error(ApplicationError("nobody", {}, type=names.NOT_HOSTED))
+    left = iter([not_hosted] * 4)
+
+    async def start(_: float | None) -> str:
+        if error := next(left, None):
+            raise error
+        return "done"
+
+    waits = awaited_worker.AwaitedWorker(lambda: None)
+    assert await waits.find("call a", start, patience=1e6, retried=False) == "done"
+    assert len(slept) == 4
+    assert waits.cause is None
+
+
+@pytest.mark.parametrize(
+    ("told", "given"), [("off", None), ("dropped", Trace(chain_id="c")), ("unknown", Trace(chain_id="c"))]
+)
+def test_a_turn_of_a_trace_that_is_dropped_is_told_whose_it_is(told: str, given: Trace | None) -> None:
+    one: Any = SimpleNamespace(
+        _told=told, _chain_id="c", _caller=None, _answer=None, _links=[], _trace=lambda: Trace(chain_id="c")
+    )
+    assert tracing.Tracing.of_turn(one) == given
+
+
+@pytest.mark.parametrize(("later", "cancelled"), [(False, True), (True, False)])
+async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_that_asks_for_it(
+    later: bool, cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimpleNamespace(length=10)
+    monkeypatch.setattr(
+        subagents.workflow, "info", lambda: SimpleNamespace(get_current_history_length=lambda: run.length)
+    )
+
+    async def nothing() -> None:
+        pass
+
+    monkeypatch.setattr(subagents, "what_came_together", nothing)
+    came = asyncio.get_running_loop().create_future()
+    stopped: list[str] = []
+
+    async def start() -> Any:
+        try:
+            return await came
+        except asyncio.CancelledError:
+            stopped.append("before it began")
+            raise
+
+    asking = asyncio.create_task(subagents._begun(start()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    run.length += later
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.sleep(0)
+    assert stopped == (["before it began"] if cancelled else [])
+    if later:  # the child is cancelled once it has begun
+        child = asyncio.get_running_loop().create_future()
+        came.set_result(child)
+        with pytest.raises(asyncio.CancelledError):
+            await child
