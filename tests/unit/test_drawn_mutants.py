@@ -212,6 +212,7 @@ def test_of_many_calls_the_rest_is_counted() -> None:
     calls = tuple(ToolCall(call_id=str(number), name="look", arguments={}) for number in range(web_ui.SHOWN_CALLS + 3))
     assert next(web_ui.lines([Message(role="assistant", parts=calls)])).endswith(" and 3 more")
     assert "more" not in next(web_ui.lines([Message(role="assistant", parts=calls[: web_ui.SHOWN_CALLS])]))
+    assert web_ui.SHOWN_CALLS == 5  # as docs and pictures show
 
 
 class _Slept(Exception):
@@ -379,3 +380,49 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
         came.set_result(child)
         with pytest.raises(asyncio.CancelledError):
             await child
+
+
+def test_arguments_that_are_shown_end_at_their_limit_though_no_piece_ends_there() -> None:
+    shown = web_ui._beginning({"text": "x" * (web_ui.ARGUMENTS_CHARS + 1_000), "more": 1})
+    assert shown.endswith("x …")
+    assert len(shown) == web_ui.ARGUMENTS_CHARS + 2
+
+
+def test_after_a_summary_the_next_question_is_another_turn() -> None:
+    state = State(Start(agent="clerk"), run_began=0.0)
+    state.summary_due = state.reply_awaited = True
+    reply: Any = SimpleNamespace(message=SimpleNamespace(parts=()))
+    state.take_summary(reply)
+    assert (state.summary_due, state.reply_awaited) == (False, False)
+
+
+def test_a_decision_that_another_one_holds_up_outlives_its_workflow_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, told = [7.0], list[tuple[str, str]]()
+    monkeypatch.setattr(early_decisions.workflow, "time", lambda: now[0])
+    early = early_decisions.EarlyDecisions()
+    for name in ("a1", "a2", "b1"):
+        early.keep(name[0], lambda why, name=name: told.append((name, why)), waits=False)  # type: ignore[misc]
+    early.release("a", until=lambda: bool(told))
+    assert told == [("a1", "")]
+    now[0] = 8.0
+    early.keep("c", lambda _: None, waits=False)
+    assert told[1:] == [("b1", "Call 'b' was not waiting for it.")]
+    early.release("a", until=lambda: False)
+    assert told[2:] == [("a2", "")]
+
+
+async def test_a_call_waits_if_the_running_ones_were_promised_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimpleNamespace(get_current_history_length=lambda: 10, get_current_history_size=lambda: 0)
+
+    async def wait(_: Any) -> None:
+        raise _Slept
+
+    monkeypatch.setattr(history_space.workflow, "info", lambda: run)
+    monkeypatch.setattr(history_space.workflow, "wait_condition", wait)
+    space = history_space.HistorySpace()
+    with space.promised("a", history_space.RUN_BYTES - history_space.FAIR_BYTES - 1_000):
+        assert await space.share(request=1_000, others=0) == history_space.FAIR_BYTES
+        with pytest.raises(_Slept):
+            await space.share(request=1_001, others=0)
+    run.get_current_history_size = lambda: history_space.RUN_BYTES  # nothing runs that could leave any of it
+    assert await space.share(request=1_000, others=0) == history_space.LEAST_BYTES

@@ -33,7 +33,7 @@ REPLAYS = ("tests/replay/test_histories.py", *(f"tests/unit/test_{name}.py" for 
 _WORKFLOW_TESTS = """
     conversation approvals steering limits continue_as_new waiting_across_runs one_state odd_moments too_late
     told_results decisions_in_time wait_reasons following sub_agents unreadable awaited_worker compaction
-    what_is_said large full_inbox history_budget worst_payloads idempotency_keys tool_retries reset revivals wire
+    what_is_said large full_inbox history_space worst_payloads idempotency_keys tool_retries reset revivals wire
 """
 WORKFLOW_TESTS = tuple(f"tests/workflows/test_{name}.py" for name in _WORKFLOW_TESTS.split())
 """Those of the loop and of what its readers make of it, with a real server."""
@@ -48,10 +48,10 @@ _AIMED = {
     "chain": "reset revivals",
     "commands": "worst_payloads policies many_decisions decisions_in_time approvals steering",
     "continue_as_new": "continue_as_new worst_payloads large waiting_across_runs",
-    "conversation": "conversation limits what_is_said wire",
+    "conversation": "conversation limits what_is_said wire unreadable",
     "early_decisions": "decisions_in_time too_late",
     "handlers": "full_inbox odd_moments unreadable",
-    "history_budget": "history_budget worst_payloads large",
+    "history_space": "history_space worst_payloads large",
     "nexus_operations": "nexus_tools",
     "sent_messages": "full_inbox waiting_across_runs",
     "start_input": "real_starts start_transcript",
@@ -63,7 +63,7 @@ _AIMED = {
     "tool_results": "told_results guardrails",
     "tracing": "traces",
     "visibility": "listing searchable wait_reasons",
-    "wait_notices": "wait_reasons",
+    "wait_notices": "wait_reasons ask_from_workflow",
     "web_ui": "history_in_the_web_ui",
 }
 
