@@ -59,7 +59,7 @@ _AIMED = {
     "subagents": "sub_agents ask_from_workflow",
     "tenant_budget": "tenant_budgets budget_moves used_up",
     "timeouts": "awaited_worker tool_retries heartbeats",
-    "tool_calls": "approvals policies told_results tool_retries handoffs hooks",
+    "tool_calls": "approvals policies told_results tool_retries handoffs hooks context_ask",
     "tool_results": "told_results guardrails",
     "tracing": "traces",
     "visibility": "listing searchable wait_reasons",
