@@ -17,8 +17,9 @@ LONG_HOLD_SECONDS: Final = 2.0
 
 FELT_GROWTH: Final = 0.03
 FELT_SECONDS: Final = 30.0
-"""While workers feel for the limit, each grows by so much a second, and twice as fast after so many seconds, with the
-fourth power of the time."""
+MOST_FELT_GROWTH: Final = 1.0
+"""While workers feel for the limit, each grows by so much a second, and twice as fast after so many seconds without a
+429, with the fourth power of the time."""
 FEW_CALLS: Final = 6
 """A 429 before so many accepted calls does not end that search: the others' first calls had emptied the bucket."""
 FIRST_CUT, FIRST_CUT_EACH, MOST_FIRST_CUT = 0.3, 0.025, 0.5
@@ -33,14 +34,11 @@ BACK_SECONDS: Final = 5.0
 """The time in which a worker comes back to its part."""
 GROWTH: Final = 0.002
 """Per second, of all workers together."""
-MANY_REFUSALS: Final = 3
-MANY_CUT: Final = 0.3
-"""So many 429s, with hardly an accepted call between them: the rate is far too high."""
 
 
-def felt(rate: float, seconds: float, *, since: float) -> float:
-    """The rate after so many more seconds of feeling, which began so many seconds ago."""
-    return float(rate * (1 + FELT_GROWTH * (1 + (since / FELT_SECONDS) ** 4)) ** seconds)
+def felt(rate: float, seconds: float, *, quiet: float) -> float:
+    """The rate after so many more seconds of feeling, in which no 429 came for so long."""
+    return float(rate * (1 + min(FELT_GROWTH * (1 + (quiet / FELT_SECONDS) ** 4), MOST_FELT_GROWTH)) ** seconds)
 
 
 @dataclass(slots=True)

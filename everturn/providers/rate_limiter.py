@@ -56,6 +56,9 @@ LEAST_CUT_AT_FIRST: Final = 0.3
 MOST_CUT_AT_FIRST: Final = 0.6
 MOST_CUT: Final = 0.4
 MEASURED_SECONDS: Final = 25.0
+MANY_REFUSALS: Final = 3
+MANY_CUT: Final = 0.3
+"""So many 429s, with hardly an accepted call between them: the rate of workers that share a limit is far too high."""
 FEW_AT_FIRST: Final = 4
 FEW_CALLS: Final = 5
 """Fewer accepted calls than this do not show a rate."""
@@ -274,7 +277,7 @@ class RateLimiter:
             case "open":
                 return
             case "feeling" if self._takes_care:
-                self._rate = limit_part.felt(self._rate, seconds, since=now - self._felt_since)
+                self._rate = limit_part.felt(self._rate, seconds, quiet=now - (self._cut_at or 0.0))
             case "feeling":
                 self._rate *= (FEELING_GROWTH if self.workers == 1 else FEELING_GROWTH_SHARED) ** seconds
             case "closing_in" | "steady" if self._own:
@@ -325,7 +328,12 @@ class RateLimiter:
     def _cut(self, now: float, *, held: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
         span = now - self._felt_since
-        if self._takes_care:
+        if self.workers > 1 and self._refused_in_a_row >= MANY_REFUSALS and self.phase != "open":
+            self._rate *= 1 - MANY_CUT
+            self._refused_in_a_row = 1
+            if self._own:
+                self._own.rate = max(self._own.rate * (1 - MANY_CUT), LEAST_RATE)
+        elif self._takes_care:
             self._cut_with_care(now)
         elif self.phase != "open":
             self._cut_to_what_was_taken(now)
@@ -343,12 +351,7 @@ class RateLimiter:
         self._cut_at = now
 
     def _cut_with_care(self, now: float) -> None:
-        if self._refused_in_a_row >= limit_part.MANY_REFUSALS:
-            self._rate *= 1 - limit_part.MANY_CUT
-            self._refused_in_a_row = 1
-            if self._own:
-                self._own.rate *= 1 - limit_part.MANY_CUT
-        elif self._own:
+        if self._own:
             self._rate, self.phase = self._own.cut(self._rate, now), "steady"
         elif len(self._taken) >= limit_part.FEW_CALLS:
             self._own = Part.found(self._rate, now, workers=self.workers)

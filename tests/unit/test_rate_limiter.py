@@ -275,3 +275,33 @@ def test_a_call_that_breaks_leaves_its_place() -> None:
     limiter.over(permit)  # said twice, it counts once
     assert limiter.send(0.0)
     assert limiter.when(0.0) is None
+
+
+@pytest.mark.parametrize("retry_after", [0.0, 20.0, None])
+@pytest.mark.parametrize("workers", [1, 8])
+def test_a_provider_that_was_away_for_hours_is_left_alone_and_asked_again_soon_after(
+    workers: int, retry_after: float | None
+) -> None:
+    limiter, now = RateLimiter(workers=workers, uniform=random.Random(0).uniform), 0.0
+
+    def call(*, refused: bool) -> None:
+        nonlocal now
+        while (at := limiter.when(now)) is not None and at > now:
+            now = at
+        permit = limiter.send(now)
+        now += 0.01
+        if refused:
+            limiter.refused(permit, now, retry_after)
+        else:
+            limiter.accepted(permit, now)
+        limiter.over(permit)
+
+    for _ in range(20):
+        call(refused=False)
+    while now < 4 * 3_600:
+        call(refused=True)
+    assert limiter.refused_calls < 4 * 3_600
+    back = now
+    for _ in range(40):
+        call(refused=False)
+    assert now - back < 180
