@@ -100,6 +100,11 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
                 cure="Start one with `everturn up` (with TEMPORAL_ADDRESS unset), or set "
                 "TEMPORAL_ADDRESS to a running server.",
             ) from error
+        except AssertionError as error:  # the SDK's, if this process was forked from one that had connected
+            raise InvalidSetting(
+                f"This process can't connect: {error}.",
+                cure="Start it with multiprocessing's 'spawn', or give it a runtime= of its own (temporalio.runtime).",
+            ) from error
         return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
 
     # ------------------------------------------------------------ conversations

@@ -13,11 +13,15 @@ A worker that was cancelled may be without an end: if the loop's end also cancel
 the SDK's core waits for that answer on a thread of its own, and the runtime for that thread, forever. Such a process
 keeps its handles. No call of the loop's is under way then, so that no thread of the runtime asks for the GIL any more,
 but for those that report the cancelled calls: they get a moment.
+
+A forked process has none of the runtime's threads, and would wait for them forever. It keeps the handles that it was
+forked with, and ends those that it has made.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import os
 import sys
@@ -40,7 +44,7 @@ _MOMENT_SECONDS = 0.05
 """For threads that report to a loop that has ended. Each takes microseconds."""
 
 _connected_in: set[int] = set()
-"""The ids of this process and of those that it was forked from, as far as they have connected."""
+"""The ids of this process and of those that it was forked from, as far as they have tried to connect."""
 
 
 def runtime_is_used() -> None:
@@ -60,10 +64,7 @@ def worker_was_cancelled() -> None:
 # Registered at import: a program's own atexit functions, which may use a client, then mostly run before this one.
 @atexit.register
 def _end_runtimes() -> None:
-    if not _connected_in:
-        return
     if os.getpid() not in _connected_in:
-        _keep_handles()  # a forked process has none of the runtime's threads, and would wait for them forever
         return
     _wait_for_reports()
     if os.getpid() in _cancelled_workers_in:
@@ -74,15 +75,24 @@ def _end_runtimes() -> None:
         one._ref = None
 
 
+def _forked() -> None:
+    if _connected_in:
+        _keep_handles()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def _keep_handles() -> None:
     """Nothing drops the last one any more, and waits for the runtime's threads: also not the interpreter's exit."""
-    import ctypes
-
     for one in _handles():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one._ref))
 
 
 def _handles() -> list[Any]:
+    if gc.get_freeze_count():
+        gc.unfreeze()  # what is frozen is not listed; it stays unfrozen, since all of it may go now
     kinds = {getattr(sys.modules[module], name) for module, name in _HANDLES if module in sys.modules}
     # Not isinstance, which runs code of objects that pretend to be others.
     return [one for one in gc.get_objects() if type(one) in kinds]

@@ -76,6 +76,41 @@ def test_a_fork_does_not_wait_for_its_parents_threads(server: DevServer) -> None
     assert ended(forked, server) == []
 
 
+FORKED = """
+import gc, os, sys
+from everturn.errors import InvalidSetting
+from temporalio.runtime import Runtime, TelemetryConfig
+
+if "freeze" in os.environ["CHILD"]:
+    gc.freeze()
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+if "own" in os.environ["CHILD"]:
+    asyncio.run(Client.connect(runtime=Runtime(telemetry=TelemetryConfig())))
+else:
+    try:
+        asyncio.run(Client.connect())
+    except InvalidSetting as error:
+        sys.exit("spawn" not in str(error))
+    sys.exit("it has connected")
+"""
+
+
+@pytest.mark.parametrize("child", ["as its parent", "own", "freeze", "freeze, own"])
+def test_a_fork_that_connects_ends_as_it_should(child: str, server: DevServer) -> None:
+    assert (
+        ended(
+            written("connect only")
+            .replace("await Client", "return await Client")
+            .replace("asyncio.run(main())", "client = asyncio.run(main())")
+            + FORKED,
+            server,
+            CHILD=child,
+        )
+        == []
+    )
+
+
 def test_a_programs_own_last_words_can_still_use_its_client(server: DevServer) -> None:
     program = """
 import asyncio, atexit
