@@ -103,7 +103,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         except AssertionError as error:  # the SDK's, if this process was forked from one that had connected
             raise InvalidSetting(
                 f"This process can't connect: {error}.",
-                cure="Start it with multiprocessing's 'spawn', or give it a runtime= of its own (temporalio.runtime).",
+                cure="Fork a process before it connects, or start others with multiprocessing's 'spawn'.",
             ) from error
         return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
 

@@ -15,7 +15,7 @@ keeps its handles. No call of the loop's is under way then, so that no thread of
 but for those that report the cancelled calls: they get a moment.
 
 A forked process has none of the runtime's threads, and would wait for them forever. It keeps the handles that it was
-forked with, and ends those that it has made.
+forked with. The SDK refuses to connect there with its default runtime; with one of its own, a fork may hang or abort.
 """
 
 from __future__ import annotations
