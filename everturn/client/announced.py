@@ -30,7 +30,7 @@ STOPPED = frozenset({WorkerStatus.WORKER_STATUS_SHUTTING_DOWN, WorkerStatus.WORK
 class AnnouncedWorker:
     identity: str
     stopped: bool
-    beat_at: int
+    beat_at: float
     """When its last heartbeat came, in seconds since 1970 by its own clock; 0 if the server does not say."""
     agents: frozenset[str] | None
     """The agents that it hosts; None if it does not say, for example because it finds them in a store."""
@@ -58,7 +58,7 @@ async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWork
             return []
         if page.workers_info:
             for one in (info.worker_heartbeat for info in page.workers_info):
-                beat_at = one.heartbeat_time.ToSeconds() if one.HasField("heartbeat_time") else 0
+                beat_at = one.heartbeat_time.ToNanoseconds() / 1e9 if one.HasField("heartbeat_time") else 0
                 found.append(_worker(one.worker_identity, one.status, beat_at, one.plugins))
         else:
             found += [_worker(one.worker_identity, one.status, 0, one.plugins) for one in page.workers]
@@ -69,7 +69,7 @@ async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWork
 
 
 def _worker(
-    identity: str, status: WorkerStatus.ValueType, beat_at: int, plugins: Iterable[PluginInfo]
+    identity: str, status: WorkerStatus.ValueType, beat_at: float, plugins: Iterable[PluginInfo]
 ) -> AnnouncedWorker:
     told = next((told for plugin in plugins if (told := _told(plugin.name)) is not None), None)
     agents, roles = told or (None, ALL)

@@ -95,7 +95,7 @@ async def _looked(
 
 def recent(pollers: Sequence[PollerInfo], *, now: float, workers: Collection[AnnouncedWorker] = ()) -> list[PollerInfo]:
     """The pollers seen lately. If this machine's clock can't be right, the latest poll counts as now."""
-    seen = [poller.last_access_time.ToSeconds() for poller in pollers]
+    seen = [poller.last_access_time.ToNanoseconds() / 1e9 for poller in pollers]
     if seen and not (now - max(seen) >= 0 and now - min(seen) <= REMEMBERED_SECONDS):
         now = max(seen)
     return [
@@ -105,7 +105,7 @@ def recent(pollers: Sequence[PollerInfo], *, now: float, workers: Collection[Ann
     ]
 
 
-def _gone(identity: str, polled_at: int, workers: Collection[AnnouncedWorker], *, now: float) -> bool:
+def _gone(identity: str, polled_at: float, workers: Collection[AnnouncedWorker], *, now: float) -> bool:
     """Whether its heartbeats show that it is gone; False if it sends none."""
     theirs = [one for one in workers if one.identity == identity]
     if works := [one for one in theirs if not one.stopped]:

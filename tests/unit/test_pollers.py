@@ -35,6 +35,9 @@ def test_one_that_said_that_it_stops_or_is_not_heard_of_any_more_is_not() -> Non
     assert recent([polled], now=NOON, workers=[stopped, works]) == [polled]
     begun_again = _seen("it", NOON - 30)  # in the same process, and not heard of yet
     assert recent([begun_again], now=NOON, workers=[stopped]) == [begun_again]
+    at_once = _seen("it", NOON - 40, milliseconds=300)  # in the same second
+    said_at_200 = AnnouncedWorker("it", stopped=True, beat_at=NOON - 40 + 0.2, agents=None)
+    assert recent([at_once], now=NOON, workers=[said_at_200]) == [at_once]
 
     silent = AnnouncedWorker("it", stopped=False, beat_at=NOON - 100, agents=None)
     killed, slow = _seen("it", NOON - 90), _seen("it", NOON - 70)
@@ -56,5 +59,5 @@ def test_of_too_many_agents_none_is_named() -> None:
     assert _told("[]") is None
 
 
-def _seen(identity: str, at: int) -> PollerInfo:
-    return PollerInfo(identity=identity, last_access_time=Timestamp(seconds=at))
+def _seen(identity: str, at: int, *, milliseconds: int = 0) -> PollerInfo:
+    return PollerInfo(identity=identity, last_access_time=Timestamp(seconds=at, nanos=milliseconds * 1_000_000))

@@ -266,12 +266,12 @@ async def test_a_role_without_a_worker_is_named_by_the_status_the_events_and_the
         conversation = await client.start(agent, "Go.")
 
         async def told() -> bool:
-            return (await conversation.status()).cause is not None
+            cause = (await conversation.status()).cause or ""
+            return f"No worker polls the task queue '{client.task_queue}-models' for models" in cause
 
-        await eventually(told, what="the status has a cause")
+        await eventually(told, what="the status says who lacks")
         status = await conversation.status()
         assert status.state == "running"
-        assert f"No worker polls the task queue '{client.task_queue}-models' for models" in (status.cause or "")
         assert "everturn worker --roles models" in (status.cure or "")
         async for event in conversation.events():
             if isinstance(event, WorkerAwaited):
