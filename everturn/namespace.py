@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Set
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.namespace.v1 import NamespaceConfig
@@ -27,6 +27,13 @@ AGAIN_SECONDS = 30.0
 SHORTEST_RETENTION = 86_400.0
 """Temporal keeps histories at least this long: assumed until the server says more."""
 
+NOTICED_SECONDS = 65.0
+"""The longest until each server of a cluster has noticed newly registered search attributes: 10 s with an SQL database,
+a minute with Elasticsearch. Until then, some servers turn down what names them."""
+
+LOOK_SECONDS = 0.5
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = get_logger("everturn.namespace")
@@ -63,6 +70,21 @@ class Namespace:
     async def retention(self) -> float | None:
         """Seconds for which it keeps the history of a run that is over; None if it keeps them for ever."""
         return await self._retention.get()
+
+    async def once_noticed(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+        """What a call brings that names everturn's search attributes: made again while the server that answers has not
+        noticed yet that they were registered. Raises RPCError."""
+        began = time.monotonic()
+        while True:
+            try:
+                return await ask(*args, **options)
+            except RPCError as error:
+                if not temporal_errors.attribute_unknown(error) or time.monotonic() - began > NOTICED_SECONDS:
+                    raise
+                _log.info(
+                    "namespace.not_noticed", what="search attributes", error=str(error), waits_seconds=LOOK_SECONDS
+                )
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _ask_indexed(self) -> bool:
         return not await lacking_search_attributes(self._temporal)

@@ -30,11 +30,12 @@ _PASSING = (
 )
 
 # The server tells these apart in words alone: the details of its errors are empty, or the same as those of others.
-# tests/workflows/test_temporal_errors.py and test_used_up.py hold them against the real one.
+# tests/workflows/test_temporal_errors.py, test_used_up.py and test_namespace.py hold them against the real one.
 _ABORTED = "aborted by closing"
 _COMPLETED = "execution already completed"
 _TURNED_DOWN = "unexpected workflow task failure"
 _USED_UP = "total number of distinct updates"
+_ATTRIBUTE = "search attribute Everturn"
 
 _MOVED = ".CurrentBranchChangedFailure"
 """The server's own type, which its API does not have."""
@@ -89,6 +90,11 @@ def task_fails(error: RPCError) -> bool:
 def updates_used_up(error: RPCError) -> bool:
     """Whether the conversation's run has taken all the updates that Temporal allows a run."""
     return error.status is RPCStatusCode.FAILED_PRECONDITION and _USED_UP in error.message
+
+
+def attribute_unknown(error: RPCError) -> bool:
+    """Whether a server does not know one of our search attributes, or not yet."""
+    return error.status is RPCStatusCode.INVALID_ARGUMENT and _ATTRIBUTE in error.message
 
 
 @contextmanager

@@ -193,7 +193,8 @@ class ClientConnection:
         if (name := _in_charge(start)) != start.agent:  # another agent has taken over
             agent = name
         try:
-            await self.temporal.start_workflow(
+            await self.namespace.once_noticed(
+                self.temporal.start_workflow,
                 names.CONVERSATION,
                 start,
                 id=conversation_id,

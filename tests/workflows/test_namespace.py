@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import temporalio.client
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, namespace, tool
 from everturn.devserver import DevServer
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
+from everturn.workflows.visibility import STATUS
 from tests.support.agents import agent_on, hosting
-from tests.support.waiting import waiting
+from tests.support.waiting import eventually, waiting
 
 Failing = Callable[[int, RPCStatusCode], None]
 
@@ -91,6 +96,31 @@ async def test_a_conversation_that_met_a_worker_without_an_answer_is_told_later(
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     upserted = [one for one in history.events if one.HasField("upsert_workflow_search_attributes_event_attributes")]
     assert upserted
+
+
+async def test_a_conversation_is_started_before_the_server_has_noticed_new_search_attributes(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The list has them at once, and what reads a cache has not: of a cluster's servers, some for 10 s or a minute."""
+    as_in_a_cluster = {"system.forceSearchAttributesCacheRefreshOnRead": "false"}
+    async with DevServer(dynamic_config=as_in_a_cluster) as server:
+        new = Client(await temporalio.client.Client.connect(server.address, namespace="new"))
+        keeps = Duration(seconds=86_400)
+        await new.temporal.workflow_service.register_namespace(
+            RegisterNamespaceRequest(namespace="new", workflow_execution_retention_period=keeps)
+        )
+
+        async def lacking() -> list[str]:
+            with suppress(RPCError):  # it is not there yet
+                return await namespace.lacking_search_attributes(new.temporal)
+            return []
+
+        await namespace.register_search_attributes(new.temporal, await eventually(lacking))
+        with caplog.at_level(logging.INFO):
+            conversation = await new.start("clerk", "Go")
+        described = await new.temporal.get_workflow_handle(conversation.id).describe()
+        assert described.typed_search_attributes[STATUS] == "running"
+    assert "namespace.not_noticed" in caplog.text
 
 
 async def test_a_server_that_keeps_the_question_to_operators_is_told_of_once(
