@@ -12,8 +12,8 @@ import sys
 
 from everturn.errors import EverturnError
 from everturn.settings import Settings
+from everturn.worker.drain_deadline import end_process
 from everturn.worker.process import check, run, serve
-from everturn.worker.shutdown import end_process
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from everturn.collecting import paused
+from everturn.garbage_collection import paused
 
 if TYPE_CHECKING:
     from everturn import workflow as workflow  # for type checkers: of what __getattr__ gives, they know nothing

@@ -19,7 +19,7 @@ from everturn.models import Model, ModelSettings
 from everturn.names import versioned
 from everturn.records import Decision, ToolCall
 from everturn.spelling import known_options
-from everturn.tools.agent_options import (
+from everturn.tools.agent_option_checks import (
     ASK,
     check_name,
     check_type,
@@ -31,6 +31,7 @@ from everturn.tools.agent_options import (
     models_of,
     output_of,
 )
+from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.builtin import ServerTool
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import InputType, given_arguments
@@ -38,9 +39,8 @@ from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
-from everturn.tools.output import Output, OutputT_co
+from everturn.tools.output_type import Output, OutputT_co
 from everturn.tools.provider_defined import Handler, check_handlers, handled, handler_keys, tools_of
-from everturn.tools.schema import ModelArguments, SchemaArguments
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.tools.with_context import check_turn_function
 

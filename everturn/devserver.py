@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 
 from everturn import extras, names
+from everturn.connect_options import connect_options, temporal_is_configured
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.log_lines import names_a_secret
 from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
-from everturn.settings import connect_options, temporal_is_configured
 
 HOST: Final = "127.0.0.1"
 
@@ -244,7 +244,7 @@ class DevServer:
         from temporalio.client import Client
         from temporalio.service import RPCError
 
-        from everturn.namespace import lacking_search_attributes
+        from everturn.search_attributes import lacking_search_attributes
 
         with suppress(OSError):
             socket.create_connection((HOST, self.port), timeout=1).close()

@@ -29,7 +29,7 @@ from everturn.prices import cost_usd
 from everturn.providers import generate
 from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
 from everturn.tools.context import ToolContext, TurnContext
-from everturn.tools.output import InvalidOutput, Output
+from everturn.tools.output_type import InvalidOutput, Output
 
 __all__ = ["Judge", "MaxChars", "Pattern"]
 

@@ -16,12 +16,12 @@ from everturn.cutting import shortened, shortened_reason
 from everturn.handoffs import InCharge
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
+from everturn.pending_calls import PendingCall
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, known_id
 from everturn.streamed import SeenReply, longer
-from everturn.waiting import PendingCall
 
 MAX_REPAIRS = 2
 """How often the model is asked to correct a final reply."""

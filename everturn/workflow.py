@@ -38,7 +38,7 @@ from everturn.payloads import Notify, WaitNotice
 from everturn.priorities import priority_of
 from everturn.records import Outcome
 from everturn.sizes import id_problem
-from everturn.tools.output import OutputT_co
+from everturn.tools.output_type import OutputT_co
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
-from everturn import durations, names
+from everturn import durations
 from everturn.agent import Agent
-from everturn.errors import InvalidAgent, InvalidSetting
+from everturn.errors import InvalidSetting
 from everturn.logs import get_logger
 from everturn.spelling import known_options
-from everturn.tools import user_code
-from everturn.tools.results import safe_error_text
 
 FindAgent = Callable[[str, str | None], Agent | Awaitable[Agent | None] | None]
 """Given a name and a version (None: the current one), returns the agent, or None if there is none."""
-
-MOST = 1_000
-"""Agents that a worker keeps at hand. The one that was used least recently goes first."""
 
 _log = get_logger("everturn.worker")
 
@@ -64,100 +54,3 @@ class AgentStore:
         self.cache_for = cache_for
         self.timeout = timeout
         self.patience = patience
-
-
-class HostedAgents(Mapping[str, Agent]):
-    """A worker's agents by the names that conversations use: those that it was given, and those of its store that are
-    at hand. Iteration gives only the former."""
-
-    def __init__(
-        self, given: Mapping[str, Agent], store: AgentStore | None, *, complete: Callable[[Agent], Agent]
-    ) -> None:
-        self._given = given
-        self.store = store
-        self._complete = complete
-        self._found: OrderedDict[str, tuple[Agent, float]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Agent | None]] = {}
-
-    def __getitem__(self, name: str) -> Agent:
-        return self._given[name] if name in self._given else self._found[name][0]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given or name in self._found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-    def __bool__(self) -> bool:
-        return bool(self._given) or self.store is not None
-
-    def at_hand(self, name: str) -> Agent | None:
-        """The agent if the store need not be asked."""
-        if name in self._given or self.store is None:
-            return self._given.get(name)
-        agent, since = self._found.get(name, (None, 0.0))
-        if agent is None or not ("@" in name or time.monotonic() - since < self.store.cache_for.total_seconds()):
-            return None
-        self._found.move_to_end(name)
-        return agent
-
-    async def look_up(self, name: str) -> Agent | None:
-        """The store's agent. The store is asked once for all that wait for the same name. Raises StoreFailed, and
-        InvalidAgent for an agent that can't be used."""
-        if self.store is None:
-            return None
-        task = self._asking.get(name)
-        if task is None:
-            task = self._asking[name] = asyncio.create_task(self._asked(self.store, name))
-            task.add_done_callback(lambda done: self._forget(name, done))
-        return await asyncio.shield(task)
-
-    def _forget(self, name: str, done: asyncio.Task[Any]) -> None:
-        self._asking.pop(name, None)
-        if not done.cancelled():
-            done.exception()
-
-    async def _asked(self, store: AgentStore, name: str) -> Agent | None:
-        plain, _, version = name.partition("@")
-        try:
-            found = await user_code.call(
-                partial(store.find, plain, version or None), seconds=store.timeout.total_seconds()
-            )
-        except Exception as error:  # noqa: BLE001 - the user's own, whatever it is
-            why = f"The agent {name!r} can't be looked up: {await safe_error_text(error)}"
-            _log.warning("agent_store.failed", agent=name, error=why, goes_on_with_older=name in self._found)
-            if name in self._found:
-                return self._found[name][0]
-            raise StoreFailed(why) from None
-        if found is None:
-            self._found.pop(name, None)
-            return None
-        known = self._found.get(name)
-        agent = known[0] if known and getattr(known[0], "_found_as", None) is found else self._checked(found, name)
-        self._found[name] = agent, time.monotonic()
-        self._found.move_to_end(name)
-        while len(self._found) > MOST:
-            self._found.popitem(last=False)
-        return agent
-
-    def _checked(self, found: Any, name: str) -> Agent:
-        if not isinstance(found, Agent):
-            raise InvalidAgent(
-                f"The store returned {type(found).__name__} for the agent {name!r}.",
-                cure="Return an Agent, or None if the store has none of that name.",
-            )
-        for tool in found.tools:
-            if tool.activity is not None and tool.activity.hosted is not None:
-                raise InvalidAgent(
-                    f"The agent {name!r} of the store has the activity {tool.activity.name!r} with its "
-                    "function, but a worker registers functions only when it starts.",
-                    cure="Give activity_tool() the activity's name and its schema, and host "
-                    "the activity on your own worker.",
-                )
-        # From now on, conversations ask for an agent with a version by that version.
-        made = self._complete(found).named(name if "@" in name else names.versioned(name, found.version))
-        vars(made)["_found_as"] = found  # if the store returns it again, the agent made of it is kept
-        return made

@@ -9,8 +9,8 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities.contexts import Contexts
+from everturn.activities.hand_back import agent_of
 from everturn.activities.heartbeat import Heartbeats
-from everturn.activities.hosted_agents import agent_of
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck

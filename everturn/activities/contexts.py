@@ -19,7 +19,7 @@ from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.records import HookPoint, Usage, cost_with
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import annotations_of
-from everturn.tools.schema import mentioned
+from everturn.tools.signature import mentioned
 
 MakeDeps = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes what `async with` opens when the worker starts, and closes when it has drained."""

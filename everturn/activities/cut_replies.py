@@ -8,7 +8,7 @@ from temporalio import activity
 
 from everturn.activities.contexts import Spent
 from everturn.activities.heartbeat import Heartbeat, is_unwanted
-from everturn.activities.prefixes import Prefixes, chained
+from everturn.activities.prefix_cache import PrefixCache, chained
 from everturn.history.transcript import filled
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest
@@ -18,7 +18,7 @@ from everturn.streamed import SeenReply, beaten_out
 _log = get_logger("everturn.turn")
 
 
-def cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Prefixes) -> ModelReply:
+def cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: PrefixCache) -> ModelReply:
     """The reply of a turn that was cancelled, as far as it was said, without any calls in it. Raises CancelledError if
     nobody waits for it, or if nothing was said or counted."""
     if request.summarise or not is_unwanted():
@@ -39,7 +39,7 @@ def cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Pr
     return ModelReply(message=cut, digest=_digest(request, cut, prefixes), usage=spent.usage, cost_usd=spent.cost_usd)
 
 
-def _digest(request: ModelRequest, cut: Message, prefixes: Prefixes) -> str:
+def _digest(request: ModelRequest, cut: Message, prefixes: PrefixCache) -> str:
     """The digest of the transcript with `cut`; empty if that is not known. The worker does not remember this prefix: so
     it meets the conversation with the next turn, whose reply says the worker's facts."""
     results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)

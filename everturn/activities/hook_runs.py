@@ -28,9 +28,9 @@ from everturn.providers import Request
 from everturn.records import HookAction, HookPoint, Message, Reply, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_ACTIONS_BYTES, MAX_CAUSE_BYTES, MAX_EDIT_BYTES, MAX_REPLY_BYTES, size_of, too_deep
 from everturn.tools import user_code
+from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.results import safe_error_text
-from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 
 MAX_WHY_BYTES = 300

@@ -1,147 +1,120 @@
-"""What this worker hosts. An activity for anything else is handed back, so that another worker of the queue takes it.
-
-So a queue may have workers that host different agents, and versions of them side by side in the middle of a deploy.
-"""
+"""The agents that a worker hosts: those that it was given, and those that its store knows."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, Protocol
-
-from temporalio import activity
-from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 from everturn import names
-from everturn.activities import lost_tries, patience
-from everturn.activities.agent_store import AgentStore, HostedAgents, StoreFailed
-from everturn.activities.heartbeat import Heartbeats
-from everturn.activities.mcp_memory import left_so_far
-from everturn.activities.user_activities import is_users_own
+from everturn.activities.agent_store import AgentStore, StoreFailed
 from everturn.agent import Agent
-from everturn.errors import ConfigError
+from everturn.errors import InvalidAgent
 from everturn.logs import get_logger
-from everturn.payloads import ToolRequest
-from everturn.tools.tool import Tool
+from everturn.tools import user_code
+from everturn.tools.results import safe_error_text
 
-QUIETLY = timedelta(seconds=5)
-"""How long an activity is handed back before its conversation is told. About ten tries, which cost no history event."""
-
-FIRST_DELAY_SECONDS = 0.1
-LONGEST_DELAY_SECONDS = 2.0
-
-UNBOUNDED_SECONDS = 365 * 86_400.0
-
-CURE = "Start a worker that has it on this task queue: EVERTURN_AGENTS=FILE.py everturn worker."
+MOST = 1_000
+"""Agents that a worker keeps at hand. The one that was used least recently goes first."""
 
 _log = get_logger("everturn.worker")
 
 
-class _Request(Protocol):
-    @property
-    def agent(self) -> str: ...
-    @property
-    def hand_back_for(self) -> float | None: ...
+class HostedAgents(Mapping[str, Agent]):
+    """A worker's agents by the names that conversations use: those that it was given, and those of its store that are
+    at hand. Iteration gives only the former."""
 
+    def __init__(
+        self, given: Mapping[str, Agent], store: AgentStore | None, *, complete: Callable[[Agent], Agent]
+    ) -> None:
+        self._given = given
+        self.store = store
+        self._complete = complete
+        self._found: OrderedDict[str, tuple[Agent, float]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Agent | None]] = {}
 
-class NoLongerAvailable(Exception):
-    """None of the agent's workers has the tool any more."""
+    def __getitem__(self, name: str) -> Agent:
+        return self._given[name] if name in self._given else self._found[name][0]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._given or name in self._found
 
-async def agent_of(agents: Mapping[str, Agent], request: _Request, *, heartbeats: Heartbeats) -> Agent:
-    """The agent that a request is for. Raises the error that hands the activity back if this worker does not host it.
-    If the agent store fails, raises the error that makes Temporal try again while the store's patience lasts."""
-    if not isinstance(agents, HostedAgents):
-        agent = agents.get(request.agent)
-    elif (agent := agents.at_hand(request.agent)) is None and agents.store is not None:
-        with heartbeats.beating():
-            agent = await _looked_up(agents, agents.store, request.agent)
-    if agent is not None:
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __bool__(self) -> bool:
+        return bool(self._given) or self.store is not None
+
+    def at_hand(self, name: str) -> Agent | None:
+        """The agent if the store need not be asked."""
+        if name in self._given or self.store is None:
+            return self._given.get(name)
+        agent, since = self._found.get(name, (None, 0.0))
+        if agent is None or not ("@" in name or time.monotonic() - since < self.store.cache_for.total_seconds()):
+            return None
+        self._found.move_to_end(name)
         return agent
-    raise _handed_back(f"the agent {request.agent!r}", agents, request.hand_back_for)
 
+    async def look_up(self, name: str) -> Agent | None:
+        """The store's agent. The store is asked once for all that wait for the same name. Raises StoreFailed, and
+        InvalidAgent for an agent that can't be used."""
+        if self.store is None:
+            return None
+        task = self._asking.get(name)
+        if task is None:
+            task = self._asking[name] = asyncio.create_task(self._asked(self.store, name))
+            task.add_done_callback(lambda done: self._forget(name, done))
+        return await asyncio.shield(task)
 
-async def _looked_up(agents: HostedAgents, store: AgentStore, name: str) -> Agent | None:
-    try:
-        return await agents.look_up(name)
-    except StoreFailed as error:
-        delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=store.patience)
-        again = patience.spend(delay, store.patience)
-        raise ApplicationError(
-            str(error),
-            {"cure": "Check the agent store. Then `resume`."},
-            type=names.NOT_PREPARED,
-            non_retryable=not again,
-            next_retry_delay=delay if again else None,
-            category=ApplicationErrorCategory.BENIGN,
-        ) from None
-    except ConfigError as error:
-        raise ApplicationError(
-            error.message, {"cure": f"{error.cure} Then `resume`."}, type=names.NOT_PREPARED, non_retryable=True
-        ) from None
+    def _forget(self, name: str, done: asyncio.Task[Any]) -> None:
+        self._asking.pop(name, None)
+        if not done.cancelled():
+            done.exception()
 
+    async def _asked(self, store: AgentStore, name: str) -> Agent | None:
+        plain, _, version = name.partition("@")
+        try:
+            found = await user_code.call(
+                partial(store.find, plain, version or None), seconds=store.timeout.total_seconds()
+            )
+        except Exception as error:  # noqa: BLE001 - the user's own, whatever it is
+            why = f"The agent {name!r} can't be looked up: {await safe_error_text(error)}"
+            _log.warning("agent_store.failed", agent=name, error=why, goes_on_with_older=name in self._found)
+            if name in self._found:
+                return self._found[name][0]
+            raise StoreFailed(why) from None
+        if found is None:
+            self._found.pop(name, None)
+            return None
+        known = self._found.get(name)
+        agent = known[0] if known and getattr(known[0], "_found_as", None) is found else self._checked(found, name)
+        self._found[name] = agent, time.monotonic()
+        self._found.move_to_end(name)
+        while len(self._found) > MOST:
+            self._found.popitem(last=False)
+        return agent
 
-def tool_of(agent: Agent, name: str, request: ToolRequest) -> Tool:
-    """The agent's tool. If this worker lacks it, raises the error that hands the call back: another worker may have it.
-    After patience, raises NoLongerAvailable; a call that a person approved stalls instead."""
-    tool = agent.tool(name)
-    if tool and tool.is_function:
-        return tool
-    error = _handed_back(f"the tool {name!r} of agent {request.agent!r}", [agent.name], request.hand_back_for)
-    if error.non_retryable and request.hand_back_for is not None and request.decision is None:
-        raise NoLongerAvailable
-    raise error
-
-
-def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
-    """The input of an activity that this worker has no function for. If it is not a tool's, raises the error that hands
-    it back: a newer version of everturn may know it."""
-    try:
-        [value] = arguments
-        request: ToolRequest = activity.payload_converter().from_payload(value.payload, ToolRequest)
-    except Exception as error:  # whatever a converter raises for input that is not ours
-        name = activity.info().activity_type
-        raise _handed_back(f"the activity {name!r}", (), UNBOUNDED_SECONDS) from error
-    return request
-
-
-def not_registered(info: activity.Info) -> ApplicationError:
-    """The error of an activity that another workflow asks for and nobody has. It is the one that the SDK raises on a
-    worker without conversations."""
-    return ApplicationError(
-        f"Activity function {info.activity_type} for workflow {info.workflow_id} is not registered on this worker",
-        type=names.NO_ACTIVITY,
-    )
-
-
-def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> ApplicationError:
-    hosts = ", ".join(sorted(agents)) or "no agent"
-    cause = (
-        f"No worker on task queue {activity.info().task_queue!r} has {lack}; the "
-        f"worker that was asked last hosts {hosts}."
-    )
-    return handed_back(cause, CURE, seconds, lacks=lack, hosts=sorted(agents))
-
-
-def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> ApplicationError:
-    """The error that hands the activity back; not retryable once it was handed back for `seconds` (None: QUIETLY).
-    `facts`: for the log."""
-    info = activity.info()
-    delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)
-    longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
-    # A local activity never leaves its worker: the conversation has to send it to the queue.
-    again = not info.is_local and patience.spend(timedelta(seconds=delay), longest)
-    if info.attempt == 1 or not again:
-        say = _log.info if again else _log.warning
-        say("activity.handed_back", activity=info.activity_type, **facts)
-    return ApplicationError(
-        cause,
-        {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and lost_tries.lost() > 0},
-        type=names.NOT_HOSTED,
-        non_retryable=not again,
-        next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),
-        # Otherwise Temporal would log a traceback; the line above is enough.
-        category=ApplicationErrorCategory.BENIGN,
-    )
+    def _checked(self, found: Any, name: str) -> Agent:
+        if not isinstance(found, Agent):
+            raise InvalidAgent(
+                f"The store returned {type(found).__name__} for the agent {name!r}.",
+                cure="Return an Agent, or None if the store has none of that name.",
+            )
+        for tool in found.tools:
+            if tool.activity is not None and tool.activity.hosted is not None:
+                raise InvalidAgent(
+                    f"The agent {name!r} of the store has the activity {tool.activity.name!r} with its "
+                    "function, but a worker registers functions only when it starts.",
+                    cure="Give activity_tool() the activity's name and its schema, and host "
+                    "the activity on your own worker.",
+                )
+        # From now on, conversations ask for an agent with a version by that version.
+        made = self._complete(found).named(name if "@" in name else names.versioned(name, found.version))
+        vars(made)["_found_as"] = found  # if the store returns it again, the agent made of it is kept
+        return made

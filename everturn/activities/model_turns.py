@@ -15,26 +15,26 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import activity_errors, compaction, hook_runs, lost_tries
+from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, lost_tries
 from everturn.activities.contexts import Contexts, Spent
 from everturn.activities.cut_replies import cut_reply
+from everturn.activities.free_sticky_queue import take_over
+from everturn.activities.hand_back import agent_of
 from everturn.activities.handoffs import SaidBefore, signed, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
-from everturn.activities.hosted_agents import agent_of
 from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.large_replies import fitted, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
-from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.activities.provider_limits import within_limit
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
-from everturn.activities.takeover import take_over
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
-from everturn.activities.turn_request import fallback_after, instructions_of, turn_request_of
+from everturn.activities.turn_request import instructions_of, turn_request_of
 from everturn.agent import Agent
 from everturn.carryover import View, WorkerFacts, mark_of
 from everturn.errors import (
@@ -46,9 +46,9 @@ from everturn.errors import (
     InvalidSetting,
     ProviderError,
 )
+from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
-from everturn.history.tail import last_results
 from everturn.history.transcript import Transcript, filled, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
@@ -71,7 +71,7 @@ class ModelTurns:
         self,
         agents: Mapping[str, Agent],
         *,
-        prefixes: Prefixes,
+        prefixes: PrefixCache,
         heartbeats: Heartbeats,
         namespace: Namespace,
         streaming: Streaming,
@@ -278,7 +278,7 @@ class ModelTurns:
         kept: KeptResponse,
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
-        limit, fallback = agent.patience.turn_timeout, fallback_after(agent, question.model)
+        limit, fallback = agent.patience.turn_timeout, fallbacks.next_after(agent, question.model)
         try:
             with reply_stream or nullcontext() as told:
                 asked = partial(self._once, question, told, kept, limit.total_seconds())

@@ -31,10 +31,10 @@ from everturn.plans import (
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, MOST_LOCAL, size_of
-from everturn.tools.agent_options import ASK
+from everturn.tools.agent_option_checks import ASK
+from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import turn_request_of
 from everturn.tools.context import ToolContext
-from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 
 MAX_PLANNED_CALLS = 512

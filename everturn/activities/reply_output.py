@@ -15,7 +15,7 @@ from everturn.records import Reply
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
 from everturn.tools import user_code
 from everturn.tools.context import TurnContext
-from everturn.tools.output import InvalidOutput
+from everturn.tools.output_type import InvalidOutput
 from everturn.tools.results import safe_error_text
 
 _log = get_logger("everturn.turn")

@@ -17,15 +17,15 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, lost_tries, nexus_endpoints, patience
 from everturn.activities.contexts import Contexts
+from everturn.activities.free_sticky_queue import take_over
+from everturn.activities.hand_back import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
-from everturn.activities.hosted_agents import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
-from everturn.activities.takeover import take_over
 from everturn.activities.tool_retries import retry_or_text
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
@@ -39,11 +39,11 @@ from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
 from everturn.storage.artifacts import Artifacts
+from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, Questions, set_answer
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text
-from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
 from everturn.utf8 import mend
@@ -62,7 +62,7 @@ class ToolCalls:
         self,
         agents: Mapping[str, Agent],
         *,
-        prefixes: Prefixes,
+        prefixes: PrefixCache,
         heartbeats: Heartbeats,
         threads: Executor,
         artifacts: Artifacts | None = None,

@@ -54,12 +54,6 @@ def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelS
     return settings.model_copy(update={"tool_choice": None})
 
 
-def fallback_after(agent: Agent, failed: Model) -> str | None:
-    """The name of the next model in line; None after the last one, and for a model that is not in line."""
-    line = [agent.model.name, *(model.name for model in agent.fallback_models)]
-    return next(iter(line[line.index(failed.name) + 1 :]), None) if failed.name in line else None
-
-
 def instructions_of(agent: Agent, request: ModelRequest) -> str:
     """The instructions as text, with a note if the turn is to conclude. If a function gives them, it has run before."""
     said = agent.instructions if isinstance(agent.instructions, str) else ""

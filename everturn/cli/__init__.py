@@ -42,7 +42,7 @@ from everturn.cli.worker import worker
 from everturn.errors import EverturnError
 from everturn.printable import printable_line
 from everturn.utf8 import is_utf8
-from everturn.worker.shutdown import end_process
+from everturn.worker.drain_deadline import end_process
 
 # Typer brings its own copy of click, or uses the installed one: this is the base class of both copies' usage errors.
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, temporal_errors
 from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
-from everturn.client.connection import TASK_TIMEOUT, ClientConnection
+from everturn.client.client_base import TASK_TIMEOUT, ClientBase
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.history.budget_by_history import kept_budget
@@ -20,7 +20,7 @@ from everturn.sizes import MAX_NAME_CHARS
 from everturn.utf8 import check_utf8
 
 
-class BudgetingClient(ClientConnection):
+class BudgetingClient(ClientBase):
     """The part of a client that is about tenants' budgets."""
 
     async def set_budget(self, tenant: str, budget: Budget | None) -> None:

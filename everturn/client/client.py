@@ -19,13 +19,14 @@ from everturn import durations, names
 from everturn.agent import Agent
 from everturn.client import interpreter_exit, listing
 from everturn.client.budgets import BudgetingClient
-from everturn.client.delivery import deliver
+from everturn.client.connecting import connected
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
+from everturn.client.send_or_revive import deliver
 from everturn.client.task_queues import QueuesClient
 from everturn.errors import ConversationError, Ended, InvalidAgent, InvalidSetting, Unreachable
 from everturn.limits import Limits
@@ -34,11 +35,9 @@ from everturn.models import Model, check_provider
 from everturn.policy import Rule
 from everturn.priorities import Order
 from everturn.records import Outcome
-from everturn.settings import Settings, connect_options
+from everturn.settings import Settings
 from everturn.spelling import known_options, options_of
 from everturn.storage.beside import own_client
-from everturn.storage.codecs import encrypted
-from everturn.storage.data_converter import configured, stored
 from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 
@@ -80,31 +79,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         `data_converter`: None means EVERTURN_DATA_CONVERTER. `encryption`: None means EVERTURN_ENCRYPTION_KEYS or
         EVERTURN_ENCRYPTION_COMMAND, if set. All processes that share conversations need the same three. `options`
         are temporalio's own. Raises Unreachable and InvalidSetting."""
-        merged: dict[str, Any] = {**connect_options(), **options}
         settings = Settings.load()
-        if "data_converter" in merged:
-            encryption = encryption or Encryption.of_settings(settings)
-            merged["data_converter"] = encrypted(merged["data_converter"], encryption)
-        else:
-            merged["data_converter"] = configured(encryption)
-        if stores := storage or settings.storage:
-            merged["data_converter"] = stored(merged["data_converter"], stores)
-        if address:
-            merged["target_host"] = check_utf8("address", address)
-        interpreter_exit.runtime_is_used()
-        try:
-            temporal = await temporalio.client.Client.connect(**merged)
-        except RuntimeError as error:
-            raise Unreachable(
-                f"No Temporal server answers at {merged['target_host']}.",
-                cure="Start one with `everturn up` (with TEMPORAL_ADDRESS unset), or set "
-                "TEMPORAL_ADDRESS to a running server.",
-            ) from error
-        except AssertionError as error:  # the SDK's, if this process was forked from one that had connected
-            raise InvalidSetting(
-                f"This process can't connect: {error}.",
-                cure="Fork a process before it connects, or start others with multiprocessing's 'spawn'.",
-            ) from error
+        temporal = await connected(settings, address, storage, encryption, options)
         return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
 
     # ------------------------------------------------------------ conversations

@@ -14,16 +14,16 @@ from temporalio.client import WorkflowExecutionStatus
 
 from everturn import names, temporal_errors
 from everturn.client import listing, updates
-from everturn.client.children import with_children
-from everturn.client.connection import ClientConnection
-from everturn.client.delivery import deliver
+from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.seen_reply import cut_short, seen_reply
+from everturn.client.send_or_revive import deliver
 from everturn.client.silence import Silence, logged
 from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
-from everturn.client.tools import call_tool, run_tools
+from everturn.client.subagent_events import with_children
+from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.content_blocks import says_error
 from everturn.errors import Ended, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
@@ -45,7 +45,7 @@ from everturn.tools.results import parts_of_blocks
 class Conversation(Forks):
     """One conversation, by its id. Any process may have any number of handles on the same one."""
 
-    def __init__(self, client: ClientConnection, conversation_id: str) -> None:
+    def __init__(self, client: ClientBase, conversation_id: str) -> None:
         super().__init__(client, conversation_id)
         self._sent: set[str] = set()
         """The ids of messages sent by this handle. The server may show them late: reply() waits until it does."""

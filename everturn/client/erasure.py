@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, temporal_errors
 from everturn.client.belongings import Belonging, Belongings, Was, describe, find_belongings
-from everturn.client.connection import ClientConnection
+from everturn.client.client_base import ClientBase
 from everturn.client.listing import quoted
 from everturn.errors import InvalidSetting, Refused
 from everturn.logs import get_logger
@@ -91,7 +91,7 @@ class Erased:
         return sum(one.payloads for one in self.conversations)
 
 
-class ErasingClient(ClientConnection):
+class ErasingClient(ClientBase):
     """The part of a client that erases conversations."""
 
     @known_options("Client.erase", InvalidSetting)

@@ -10,7 +10,7 @@ from uuid import uuid4
 from temporalio.client import WorkflowExecutionDescription
 
 from everturn import temporal_errors
-from everturn.client.connection import ClientConnection
+from everturn.client.client_base import ClientBase
 from everturn.client.messages import MessageLike, content_of, user_message
 from everturn.client.prompts import AskedTurns
 from everturn.history.fork import Changes, start_of_fork
@@ -23,7 +23,7 @@ from everturn.sizes import check_input
 class Forks(AskedTurns):
     """The part of a conversation that forks it."""
 
-    def __init__(self, client: ClientConnection, conversation_id: str) -> None:
+    def __init__(self, client: ClientBase, conversation_id: str) -> None:
         super().__init__(client.temporal, conversation_id)
         self._client = client
 
@@ -32,7 +32,7 @@ class Forks(AskedTurns):
         at_turn: int,
         id: str | None = None,  # noqa: A002 - the contract's name
         *,
-        to: ClientConnection | None = None,
+        to: ClientBase | None = None,
         message: MessageLike | None = None,
         model: str | None = None,
         results: Mapping[str, str | Iterable[ResultPart]] | None = None,

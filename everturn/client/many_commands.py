@@ -10,8 +10,8 @@ from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.at_once import at_once
-from everturn.client.connection import ClientConnection
+from everturn.bounded_concurrency import at_once
+from everturn.client.client_base import ClientBase
 from everturn.client.matching import RUNNING, matching
 from everturn.errors import InvalidSetting
 from everturn.models import Model, check_provider
@@ -31,7 +31,7 @@ class Steered:
     """Why the command could not be sent; empty if it was sent."""
 
 
-class ManyCommands(ClientConnection):
+class ManyCommands(ClientBase):
     """What a client does to all conversations that a filter finds."""
 
     by: str

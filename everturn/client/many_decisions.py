@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from everturn.errors import ConversationError, EverturnError, Refused
 from everturn.explaining import explain
 from everturn.payloads import WaitingCall
+from everturn.pending_calls import RULED
 from everturn.policy import ANY_TOOL, Rule
-from everturn.waiting import RULED
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation

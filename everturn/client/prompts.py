@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import temporalio.client
 
 from everturn import temporal_errors
-from everturn.client.runs import Runs
+from everturn.client.followed_runs import Runs
 from everturn.errors import ConversationError, NotFound
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnCompleted

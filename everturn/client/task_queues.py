@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.client.connection import ClientConnection
+from everturn.client.client_base import ClientBase
 from everturn.client.pollers import polling, roles_elsewhere
 from everturn.errors import InvalidSetting, Refused
 from everturn.limits import QueueLimit
@@ -47,7 +47,7 @@ class QueueStatus:
         return {**asdict(self), "limit": self.limit.model_dump()}
 
 
-class QueuesClient(ClientConnection):
+class QueuesClient(ClientBase):
     """The part of a client that is about task queues."""
 
     async def task_queues(self) -> tuple[QueueStatus, ...]:

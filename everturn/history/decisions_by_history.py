@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from everturn import names, waiting
+from everturn import names, pending_calls
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten
+from everturn.pending_calls import PendingCall
 from everturn.plans import RunHandoff
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import ToolCall, ToolResult
 from everturn.state import State
-from everturn.waiting import PendingCall
 
 Ruled = tuple[str, Rule]
 """A call that the conversation's policy has decided on, and the rule that decided."""
@@ -79,7 +79,7 @@ class DecisionsByHistory:
         """False if the decision can't be taken now."""
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
-        rules = waiting.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
+        rules = pending_calls.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
         if rules is None:
             return False
         for pending in addressed:

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
-from everturn import names, waiting
+from everturn import names, pending_calls
 from everturn.carryover import Packed
 from everturn.causes import read_cause
 from everturn.errors import InvalidSetting
@@ -47,11 +47,11 @@ from everturn.history.steps import (
     TurnScheduled,
     WorkflowTaskCompleted,
 )
-from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
 from everturn.storage.beside import own
 from everturn.storage.unreadable import strict
+from everturn.subagent_results import result_of
 from everturn.temporal_errors import RECONNECT_SECONDS, history_moved, passes
 
 
@@ -226,7 +226,7 @@ class HistoryReader:
                 if completed.scheduled_event_id in self._cancelled:
                     return TurnCancelled(event.event_id, at, turn)
                 why = f"The reply of turn {turn.turn} can't be read: {why}"
-                return TurnFailed(event.event_id, at, turn, why, waiting.READ_AGAIN)
+                return TurnFailed(event.event_id, at, turn, why, pending_calls.READ_AGAIN)
             self._turn = turn.turn
             return TurnCompleted(event.event_id, at, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):
@@ -259,7 +259,7 @@ class HistoryReader:
         tool = self._tools.pop(scheduled_id, None)
         if check := self._checks.pop(scheduled_id, None):
             if not told.not_hosted:
-                return DecisionChecked(event_id, at, check, waiting.not_asked(told.cause))
+                return DecisionChecked(event_id, at, check, pending_calls.not_asked(told.cause))
             call = check.model_dump(include={"agent", "turn", "hand_back_for"}) | {"call_id": check.call.call_id}
             tool = (names.CHECK_DECISION, ToolRequest(**call))
         if tool:

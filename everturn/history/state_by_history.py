@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn import handoffs, names, waiting
+from everturn import handoffs, names, pending_calls
 from everturn.carryover import OpenReply
 from everturn.decisions import policy_after
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
-from everturn.history.together import Together
+from everturn.history.same_task import SameTask
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import RefuseCall, RunHandoff
@@ -47,7 +47,7 @@ class StateByHistory:
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, and begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
-        self._together: Together | None = None  # what the last workflow task brought, until its updates are over
+        self._together: SameTask | None = None  # what the last workflow task brought, until its updates are over
 
     def take(self, step: steps.Step) -> None:
         if type(step) is steps.Step:
@@ -93,9 +93,9 @@ class StateByHistory:
     def _take_together(
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], told: Sequence[Ruled] = ()
     ) -> None:
-        if Together.matters(brought):
+        if SameTask.matters(brought):
             parts = (self, self.state, self.calls, self.decisions)
-            self._together = Together(brought, early, parts, self.transcript, self.state.start, self.reply)
+            self._together = SameTask(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
             self._take_brought(step)
         for step in early:
@@ -106,7 +106,7 @@ class StateByHistory:
         if self._together:
             self._together.told = (*told, *self.decisions.ruled)
 
-    def _take_before(self, together: Together, step: steps.Sent) -> None:
+    def _take_before(self, together: SameTask, step: steps.Sent) -> None:
         """An update that was accepted before the conversation took in what the same workflow task brought."""
         together.take_back()
         self._take_sent(step)
@@ -217,7 +217,7 @@ class StateByHistory:
         state = self.state
         begun = self.calls.running | state.pending.keys() | self.decisions.checked.keys()
         for call, plan in [one for one in self.calls.unsettled if one[0].call_id not in begun]:
-            pending = waiting.before_run(call, plan, state.policy)
+            pending = pending_calls.before_run(call, plan, state.policy)
             if pending and not state.closing:
                 self.decisions.wait(pending, time=self._clock)
             elif isinstance(plan, RunHandoff) and not pending:
@@ -261,7 +261,7 @@ class StateByHistory:
         if lost.stalled:
             self.state.stalls(lost.cause, lost.cure or None)
             return
-        again = waiting.after_run(
+        again = pending_calls.after_run(
             call,
             plan,
             self.decisions.asked.get(call.call_id),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everturn.collecting import paused
+from everturn.garbage_collection import paused
 from everturn.providers.base import OnDelta, Request, warn_unsupported
 from everturn.records import Reply
 

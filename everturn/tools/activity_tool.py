@@ -14,10 +14,11 @@ from everturn import durations
 from everturn.errors import InvalidTool
 from everturn.plans import RetryPlan
 from everturn.spelling import known_options
+from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.options import ToolOptions
-from everturn.tools.schema import ModelArguments, SchemaArguments, describe, read_signature, unwrap
+from everturn.tools.signature import describe, read_signature, unwrap
 from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect, Predicate, Tool
 from everturn.tools.user_activity import RetryPolicyLike, UserActivity
 

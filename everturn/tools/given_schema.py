@@ -11,7 +11,8 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, PydanticUserError
 
 from everturn.errors import InvalidTool
-from everturn.tools.schema import ModelArguments, SchemaArguments, Signature, describe, mentions, namespace_of, unwrap
+from everturn.tools.arguments import ModelArguments, SchemaArguments
+from everturn.tools.signature import Signature, describe, mentions, namespace_of, unwrap
 
 InputType = type[BaseModel] | Mapping[str, Any]
 """A pydantic model or a JSON schema of type object."""

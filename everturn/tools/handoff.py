@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.records import Message
 from everturn.spelling import known_fields, known_options
+from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import InputType, given_arguments
-from everturn.tools.schema import ModelArguments, SchemaArguments
 from everturn.tools.tool import Predicate, Tool
 from everturn.tools.with_context import check_takes
 from everturn.utf8 import mend

@@ -15,10 +15,11 @@ from pydantic import BaseModel, Field
 from everturn.errors import InvalidTool
 from everturn.spelling import known_options
 from everturn.tools.activity_tool import check_text, patience_for
+from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.options import ToolOptions
-from everturn.tools.schema import ModelArguments, SchemaArguments, Signature, read_signature
+from everturn.tools.signature import Signature, read_signature
 from everturn.tools.tool import DEFAULT_TIMEOUT, Predicate, Tool
 from everturn.tools.user_activity import NexusOperation
 

@@ -15,8 +15,8 @@ from typing import Any, get_origin, get_type_hints
 from pydantic import BaseModel, ValidationError
 
 from everturn.errors import InvalidTool, ToolFailed
+from everturn.tools.arguments import InvalidArguments, SchemaArguments
 from everturn.tools.json_schema import problems_in
-from everturn.tools.schema import InvalidArguments, SchemaArguments
 
 CONTEXT = "everturn_context"
 """The parameter that passes the call's context to these tools. No argument has this name."""

@@ -18,7 +18,7 @@ from everturn.errors import InvalidAgent, InvalidTool
 from everturn.spelling import nearest
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments, whatever_it_takes
-from everturn.tools.schema import UntypedParameter
+from everturn.tools.signature import UntypedParameter
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 
 MCP_APPROVAL: Final = "mcp_approval_request"

@@ -18,7 +18,7 @@ from everturn.content_blocks import parts_in, read_block, says_error
 from everturn.errors import Retry, ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.tools import user_code
-from everturn.tools.schema import InvalidArguments
+from everturn.tools.arguments import InvalidArguments
 from everturn.utf8 import mend
 
 NO_OUTPUT = "(no output)"

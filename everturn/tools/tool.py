@@ -19,21 +19,21 @@ from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.spelling import options_of, refuse_unknown
 from everturn.tools import user_code
-from everturn.tools.checks import check_approval, check_choice, check_duration, check_local, check_name, own_name
+from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_signature
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import CONTEXT, adopted
 from everturn.tools.results import safe_error_text, to_parts
 from everturn.tools.retry import Kinds, check_retry, kinds_of
-from everturn.tools.schema import (
-    InvalidArguments,
-    ModelArguments,
-    SchemaArguments,
-    Signature,
-    describe,
-    read_signature,
-    unwrap,
+from everturn.tools.signature import Signature, describe, read_signature, unwrap
+from everturn.tools.tool_option_checks import (
+    check_approval,
+    check_choice,
+    check_duration,
+    check_local,
+    check_name,
+    own_name,
 )
 from everturn.tools.user_activity import NexusOperation, UserActivity
 from everturn.tools.with_context import with_context

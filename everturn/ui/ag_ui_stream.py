@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Final
 
-from everturn.client.answers import GivenAnswer, Rest
+from everturn.client.followed_reply import FollowedReply, Rest
 from everturn.events import Event, Replied
 from everturn.records import Message, ToolCall
 from everturn.ui import narrator
@@ -40,7 +40,7 @@ class AgUiRun:
         """The ids of the messages that have begun and not ended."""
         self._count = 0
 
-    async def events(self, answer: GivenAnswer, *, comes_back: bool, refused: list[str]) -> AsyncGenerator[AgUiEvent]:
+    async def events(self, answer: FollowedReply, *, comes_back: bool, refused: list[str]) -> AsyncGenerator[AgUiEvent]:
         """The events of the run. `comes_back`: the client reconnects, may lack any part of the conversation, and gets
         its messages first. `refused`: why decisions were refused."""
         yield {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}

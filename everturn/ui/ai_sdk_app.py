@@ -12,8 +12,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from everturn.agent import Agent
-from everturn.client.answers import GivenAnswer
 from everturn.client.client import Client
+from everturn.client.followed_reply import FollowedReply
 from everturn.errors import InvalidSetting, NotFound
 from everturn.spelling import known_options
 from everturn.ui.ai_sdk_messages import ui_messages
@@ -118,7 +118,7 @@ class _AiSdk:
     async def _stream(
         self,
         chat: Chat,
-        answer: GivenAnswer,
+        answer: FollowedReply,
         *,
         seen: SeenByPage | None = None,
         message_id: str = "",

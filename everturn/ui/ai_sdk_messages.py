@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from everturn import events
-from everturn.client.answers import GivenAnswer
+from everturn.client.followed_reply import FollowedReply
 from everturn.declared_tools import said_by_person
 from everturn.records import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.chats import OWN_ID
@@ -16,7 +16,7 @@ from everturn.ui.results import media_type_of, output_of, url_of
 UIMessage = dict[str, Any]
 
 
-def ui_messages(transcript: Sequence[Message], answer: GivenAnswer) -> list[UIMessage]:
+def ui_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[UIMessage]:
     """The messages of people and the answers to them. The latest answer has the same id here as in its stream, so a
     page that resumes the stream shows the answer once."""
     results = results_in(transcript) | {

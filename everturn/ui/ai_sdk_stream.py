@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 
-from everturn.client.answers import GivenAnswer, Rest
+from everturn.client.followed_reply import FollowedReply, Rest
 from everturn.events import ApprovalRequested, Event
 from everturn.ui import narrator
 from everturn.ui.narrator import Kind, Narrator
@@ -37,7 +37,7 @@ class UIMessageStream:
         """The ids of the parts that have begun and not ended."""
         self._count = 0
 
-    async def chunks(self, answer: GivenAnswer, *, refused: list[str]) -> AsyncGenerator[Chunk]:
+    async def chunks(self, answer: FollowedReply, *, refused: list[str]) -> AsyncGenerator[Chunk]:
         """The chunks of the answer, until it is at rest. `refused`: why decisions were refused."""
         self._narrates.look_ahead(answer.events)
         for event in answer.events:
@@ -107,7 +107,7 @@ class UIMessageStream:
             "approvalDescriptor": about,
         }
 
-    def _end(self, answer: GivenAnswer, refused: list[str]) -> Iterator[Chunk]:
+    def _end(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
         rest = answer.rest or Rest("ended")
         yield from self._start("reply")
         # Ask again if a decision was refused: else the page would send the same decision over and over.

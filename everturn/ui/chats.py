@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from everturn.agent import Agent
-from everturn.client.answers import GivenAnswer
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
+from everturn.client.followed_reply import FollowedReply
 from everturn.errors import Ended, InvalidSetting, NotFound, Refused
 from everturn.events import Replied, TurnStarted
 from everturn.records import Message, Part
@@ -172,8 +172,8 @@ class Chat:
         await self.say(replace(message, message_id=f"again-{digest[:32]}"))
         return f"again-{digest[:32]}"
 
-    def answer(self, *, message_id: str | None = None) -> GivenAnswer:
-        return GivenAnswer(self.conversation, message_id=message_id, decides=self.visitor.decides)
+    def answer(self, *, message_id: str | None = None) -> FollowedReply:
+        return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides)
 
     async def decide(self, choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> tuple[bool, list[str]]:
         """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,

@@ -16,7 +16,7 @@ from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
-from everturn.tools.schema import InvalidArguments
+from everturn.tools.arguments import InvalidArguments
 
 SHOWN: Final = 3
 """Conversations that a line names beside the first one."""

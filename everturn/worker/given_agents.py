@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
+from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.contexts import MakeDeps, check_deps
+from everturn.activities.hosted_agents import HostedAgents
 from everturn.agent import Agent, with_sub_agents
 from everturn.errors import InvalidAgent
 from everturn.hooks import Hooks

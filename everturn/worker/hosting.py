@@ -31,7 +31,7 @@ from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.lost_tries import LostTries
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.streaming import Streaming
 from everturn.activities.tenant_budgets import TenantBudgets
@@ -86,7 +86,7 @@ class Hosted:
     """What a plugin's workers have in common."""
 
     agents: Mapping[str, Agent]
-    prefixes: Prefixes
+    prefixes: PrefixCache
     journals: Path
     artifacts: Artifacts | None
     stream_seconds: float | None

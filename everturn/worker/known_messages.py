@@ -13,7 +13,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
 
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.payloads import ModelRequest
 from everturn.workflows.recent_messages import HeldMessages
 
@@ -22,7 +22,7 @@ class KnownMessages:
     """Copies messages from a worker's conversations to its memory. Each conversation runs in a thread of its workflow
     task; the memory belongs to the worker's event loop."""
 
-    def __init__(self, prefixes: Prefixes) -> None:
+    def __init__(self, prefixes: PrefixCache) -> None:
         self._prefixes = prefixes
         self.loop: asyncio.AbstractEventLoop | None = None
         """The worker's, as long as it runs."""

@@ -30,7 +30,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.errors import InvalidSetting
 from everturn.logs import WORKER_HEARTBEATS, core_logs
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
@@ -71,7 +71,7 @@ def meter_of(client: Client, *, task_queue: str) -> MetricMeter | None:
 class Metrics(Interceptor):
     """Counts what a worker's activities do."""
 
-    def __init__(self, meter: MetricMeter, *, prefixes: Prefixes, tenants: int = 0) -> None:
+    def __init__(self, meter: MetricMeter, *, prefixes: PrefixCache, tenants: int = 0) -> None:
         """`tenants`: how many tenants get a label of their own. Zero: there is no such label."""
         self._turns = meter.create_counter("everturn_turns", "Model turns that were asked for.")
         self._tokens = meter.create_counter("everturn_tokens", "Tokens, as counted by the providers.")

@@ -26,10 +26,10 @@ from temporalio.worker import (
 from temporalio.workflow import _Definition
 
 from everturn import durations, names
-from everturn.activities.agent_store import HostedAgents
 from everturn.activities.contexts import MakeDeps
+from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.budgets import declared_budgets
 from everturn.client.announced import plugin_name
 from everturn.errors import InvalidSetting
@@ -52,7 +52,7 @@ from everturn.worker.conversation_runner import ConversationRunner
 from everturn.worker.given_agents import Agents, given_agents
 from everturn.worker.hosting import Hosted, Hosting
 from everturn.worker.setting_costs import DEFAULTS, costs
-from everturn.worker.tasks_at_once import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
+from everturn.worker.task_slots import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
@@ -155,7 +155,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         more = checked_hooks("a worker", hooks)
         self.hosted = Hosted(
             agents=given_agents(agents, hooks=more, artifacts=kept, deps=deps, prefix=clashes.checked_prefix(prefix)),
-            prefixes=Prefixes(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
+            prefixes=PrefixCache(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
             journals=journals or default_folder(),
             artifacts=kept,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,

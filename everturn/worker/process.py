@@ -11,11 +11,11 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from everturn import logs
-from everturn.collecting import paused
 from everturn.errors import InvalidSetting, Unreachable
+from everturn.garbage_collection import paused
 from everturn.roles import checked_roles, polled_by
 from everturn.settings import Settings
-from everturn.worker import shutdown
+from everturn.worker import drain_deadline
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
@@ -26,7 +26,7 @@ _REMIND_SECONDS: Final = 30.0
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """`asyncio.run`, on uvloop if it is installed: a tenth less CPU for each turn (extra `everturn[fast]`). What it
-    waits for afterwards, such as a thread that reads from a disk that is gone, is given shutdown.GRACE_SECONDS."""
+    waits for afterwards, such as a thread that reads from a disk that is gone, has `drain_deadline.GRACE_SECONDS`."""
     loops: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):
         from uvloop import new_event_loop as loops
@@ -36,7 +36,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
             runner.run(main)
             status = 0
         finally:
-            timer = threading.Timer(shutdown.GRACE_SECONDS, shutdown.end_process, [status])
+            timer = threading.Timer(drain_deadline.GRACE_SECONDS, drain_deadline.end_process, [status])
             timer.daemon = True
             timer.start()
             at_the_end.callback(timer.cancel)

@@ -15,7 +15,7 @@ import temporalio.worker
 from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
 from everturn.activities.contexts import MakeDeps
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.heartbeat_profiles import ProfileName
@@ -26,10 +26,10 @@ from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.worker.deployment import Deployment, of_settings, options
+from everturn.worker.drain_deadline import drained
 from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
 from everturn.worker.plugin import EverturnPlugin
-from everturn.worker.shutdown import drained
 from everturn.worker.traces import Traces
 
 LOOK_SECONDS = 0.005
@@ -175,7 +175,7 @@ class Worker:
         """The task that is in the worker's `async with` block."""
 
     @property
-    def prefixes(self) -> Prefixes:
+    def prefixes(self) -> PrefixCache:
         """Its memory of transcripts."""
         return self._plugin.hosted.prefixes
 

@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from everturn.activity_outputs import value_in
 from everturn.explaining import why_unreadable
 from everturn.logs import workflow_log
-from everturn.waiting import READ_ELSEWHERE
+from everturn.pending_calls import READ_ELSEWHERE
 from everturn.workflows.cancellation import or_cancelled
 
 V = TypeVar("V")

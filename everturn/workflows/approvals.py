@@ -13,11 +13,11 @@ from everturn import names
 from everturn.carryover import Asked, OpenReply
 from everturn.cutting import shortened, shortened_reason
 from everturn.payloads import PersonsAnswer
+from everturn.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES
 from everturn.state import State
-from everturn.waiting import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Later
 

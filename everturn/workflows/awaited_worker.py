@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
-from everturn.waiting import iso
+from everturn.pending_calls import iso
 from everturn.workflows import tool_results
 from everturn.workflows.eager_dispatch import by_the_queue
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 from temporalio import workflow
 
@@ -14,16 +14,16 @@ from everturn import names
 from everturn.cutting import shortened_reason
 from everturn.decisions import Answer, Approve, Deny, SetPolicy, too_late
 from everturn.payloads import Control, MessageIn
+from everturn.pending_calls import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision
 from everturn.sizes import MAX_INPUT_BYTES, size_of
 from everturn.state import State
-from everturn.waiting import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
-from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.handlers import Handlers, Later
 from everturn.workflows.history_space import SMALL_BYTES, too_full_for
+from everturn.workflows.stalls_and_pauses import StallsAndPauses
 from everturn.workflows.tracing import Tracing
 
 
@@ -40,13 +40,9 @@ class Commands:
         self._turn: asyncio.Task[str | None] | None = None
         """The current answer, from a message to its final reply."""
         self._tracing = tracing
-        self._held: set[str] = set()
-        """Why the conversation waits for `resume`."""
-        self._freed = "", ""
-        """The last command that ended a stall or pause, and who sent it."""
         self._on_change = on_change
-        self._early = EarlyDecisions()
         self.handlers = Handlers()
+        self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
         accept = self.handlers.accept
         accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message, hold=self._keep)
         accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval, hold=self._hold)
@@ -74,7 +70,7 @@ class Commands:
     async def message_or_end(self) -> None:
         """Waits until there is a message to answer, the conversation closes, or has idled for its time."""
         state = self.state
-        await self._nothing_lost()
+        await self.holds.nothing_lost()
         while state.idle and not state.closing:
             self._on_change()
             with suppress(asyncio.TimeoutError):
@@ -84,45 +80,7 @@ class Commands:
                 )
             if not self.handlers.lost:
                 return
-            await self._nothing_lost()
-
-    async def _nothing_lost(self) -> None:
-        """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
-        while (lost := self.handlers.lost) and not self.state.closing:
-            self.handlers.lost = ""
-            cure = (
-                "Set EVERTURN_STORAGE to the same value on all workers and clients, send "
-                "it again if it matters, then resume."
-            )
-            await self.stalled(lost, cure)
-
-    async def stalled(self, cause: str, cure: str | None) -> None:
-        """Waits until a person sends `resume`."""
-        state = self.state
-        state.stalls(cause, cure)
-        self._on_change()
-        self._early.release(names.RESUME, until=lambda: state.stall is None)
-        self._early.settled(names.RESUME)  # one is enough: further ones were not meant for a later stall
-        await self._until("stalled", lambda: state.stall is None)
-
-    async def unpaused(self) -> None:
-        await self._nothing_lost()
-        if self.state.paused:
-            await self._until("paused", lambda: not self.state.paused)
-
-    async def _until(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:
-        """Waits for a person. If several calls wait for the same `resume`, this is one wait."""
-        if reason in self._held:
-            await workflow.wait_condition(over)
-            return
-        since = workflow.time()
-        self._held.add(reason)
-        try:
-            await workflow.wait_condition(over)
-        finally:
-            self._held.discard(reason)
-            ended, by = self._freed if over() else ("", "")
-            self._tracing.was_held(reason, since=since, ended=ended, by=by)
+            await self.holds.nothing_lost()
 
     # ------------------------------------------------------------ messages
 
@@ -226,15 +184,15 @@ class Commands:
         return self._changed()
 
     def _hold_resume(self, _: Control, later: Later) -> bool:
-        return not (self.state.idle or self.state.pending) and self._early.keep(names.RESUME, later, waits=False)
+        return not (self.state.idle or self.state.pending) and self.holds.keep_early(later)
 
     def _resume(self, control: Control) -> dict[str, Any]:
-        self._freed = names.RESUME, control.by
+        self.holds.freed = names.RESUME, control.by
         self.state.resume(control)
         return self._changed()
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
-        self._freed = names.CANCEL_TURN, control.by
+        self.holds.freed = names.CANCEL_TURN, control.by
         self.state.cancel(control)
         self._show_if_it_runs_on()
         if self._turn:
@@ -242,7 +200,7 @@ class Commands:
         return {"state": self.state.name}
 
     def _close(self, control: Control) -> dict[str, Any]:
-        self._freed = names.CLOSE, control.by
+        self.holds.freed = names.CLOSE, control.by
         self.state.close()
         self._show_if_it_runs_on()
         self.approvals.close(
@@ -253,7 +211,7 @@ class Commands:
     def _show_if_it_runs_on(self) -> None:
         """Whoever paused it while a turn ran may end that turn before anything waits: lists must not say `paused` until
         the turn is over. If something waits, it shows by itself what it comes to."""
-        if not self._held:
+        if not self.holds.any:
             self._on_change()
 
     def _changed(self) -> dict[str, Any]:

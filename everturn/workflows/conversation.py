@@ -19,11 +19,11 @@ from everturn.carryover import CarryOver, OpenReply
 from everturn.causes import cause_of
 from everturn.cutting import short_status
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
+from everturn.pending_calls import READ_AGAIN
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
-from everturn.waiting import READ_AGAIN
 from everturn.workflows import continue_as_new, handlers, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
@@ -79,7 +79,7 @@ class ConversationWorkflow:
             carried=open_reply,
             chain=chain,
             on_outcome=self._take_outcome,
-            stalled=self._commands.stalled,
+            stalled=self._commands.holds.stalled,
         )
         self._open_reply = carry_over.open
         """The open reply of the earlier run, until this run continues it."""
@@ -87,7 +87,7 @@ class ConversationWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> Outcome:
         if self._start_input.handed:
-            await self._commands.stalled(self._start_input.problem, "Deploy the code that wrote it, then resume.")
+            await self._commands.holds.stalled(self._start_input.problem, "Deploy the code that wrote it, then resume.")
             if self._state.closing:
                 return self._outcome("cancelled", reason="the conversation was closed before it was answered")
             continue_as_new.go_on(self._start_input.handed_on(self._state.inbox))
@@ -201,7 +201,7 @@ class ConversationWorkflow:
         """
         state = self._state
         while True:
-            await self._commands.unpaused()
+            await self._commands.holds.unpaused()
             if state.abandoned:
                 return None
             # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
@@ -217,7 +217,7 @@ class ConversationWorkflow:
                 if state.closing:
                     state.abandoned = True
                     return None
-                await self._commands.stalled(error.why, READ_AGAIN)
+                await self._commands.holds.stalled(error.why, READ_AGAIN)
                 if not state.abandoned and (reply := self._read_again(error.raw)):
                     return reply
             except ActivityError as error:
@@ -233,7 +233,7 @@ class ConversationWorkflow:
                     return None
                 else:
                     state.begin_fallbacks_anew()
-                    await self._commands.stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
+                    await self._commands.holds.stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
 
     async def _call_model(self, conclude: str | None, *, summarise: bool) -> ModelReply:
         state = self._state

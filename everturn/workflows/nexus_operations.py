@@ -23,7 +23,7 @@ AT_ONCE = 20
 """Of one conversation. Temporal fails the workflow task, again and again, if 30 of a run are open."""
 
 MOST_LEFT = 8
-"""Together with those at once, what a run may have of operations that Temporal does not let go of. It counts each one
+"""SameTask with those at once, what a run may have of operations that Temporal does not let go of. It counts each one
 that timed out, for as long as the run goes on, and what was cancelled until its handler says so."""
 
 ENOUGH_LEFT = 4

@@ -16,18 +16,17 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from everturn import handoffs, names, waiting
+from everturn import handoffs, names
 from everturn.carryover import OpenReply
 from everturn.cutting import with_short_words
-from everturn.outcomes import result_of
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
+from everturn.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunHandoff, RunPlan, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
-from everturn.waiting import PendingCall
+from everturn.subagent_results import result_of
 from everturn.workflows import tool_results, web_ui
-from everturn.workflows.activity_calls import ActivityCalls
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for, with_what_is_left
@@ -38,6 +37,7 @@ from everturn.workflows.nexus_operations import NexusOperations
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, tool_activity_options
 from everturn.workflows.tracing import Tracing
+from everturn.workflows.user_activity_calls import UserActivityCalls
 
 R = TypeVar("R")
 
@@ -81,7 +81,7 @@ class OpenCalls:
         self._lost: set[str] = set()
         """Those of which a try was lost, before they were handed back."""
         self.operations = NexusOperations(state, awaited_worker)
-        self._activities = ActivityCalls(
+        self._activities = UserActivityCalls(
             state,
             activity_results,
             self._space,
@@ -179,7 +179,7 @@ class OpenCalls:
             case RefuseCall():
                 return tool_results.answered(call, plan.text)
             case AwaitAnswer():
-                pending = self._carried.pop(call.call_id, None) or waiting.for_answer(call, plan)
+                pending = self._carried.pop(call.call_id, None) or for_answer(call, plan)
                 taken = await self._asked(pending.at(workflow.time()))
                 self._approvals.settle(call.call_id)
                 return tool_results.of(call, taken)
@@ -223,7 +223,7 @@ class OpenCalls:
                 kind = tool_results.kind_of(error)
                 self._approvals.refused_edits += kind == names.INVALID_EDIT
                 cause, left = tool_results.cause_of(error), tool_results.left_by(error)
-                pending = waiting.after_run(call, plan, pending, kind=kind, cause=cause, left=left, decision=decision)
+                pending = after_run(call, plan, pending, kind=kind, cause=cause, left=left, decision=decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error, begun=call.call_id in self._lost)
 
@@ -240,7 +240,7 @@ class OpenCalls:
             try:
                 return await self._agents_answer(call, plan)
             except Unreadable as error:
-                pending = waiting.after_run(call, plan, pending, kind=names.UNREADABLE_RESULT, cause=error.why)
+                pending = after_run(call, plan, pending, kind=names.UNREADABLE_RESULT, cause=error.why)
 
     async def _asked(self, pending: PendingCall) -> AppliedDecision:
         """Waits for the decision on the call, however long it takes."""
@@ -254,7 +254,7 @@ class OpenCalls:
 
     def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
         """What a person is asked about the call, by the earlier run or by the plan; None if nobody is asked."""
-        return self._carried.pop(call.call_id, None) or waiting.before_run(call, plan, self._state.policy)
+        return self._carried.pop(call.call_id, None) or before_run(call, plan, self._state.policy)
 
     async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         async with self._slots:
@@ -298,7 +298,7 @@ class OpenCalls:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return waiting.not_asked(tool_results.cause_of(error))
+            return not_asked(tool_results.cause_of(error))
 
     async def _run(
         self,

@@ -18,6 +18,7 @@ from everturn import causes, names
 from everturn.carryover import CarryOver
 from everturn.cutting import shortened
 from everturn.payloads import ModelReply, Start
+from everturn.pending_calls import PendingCall
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
@@ -36,7 +37,6 @@ from everturn.tracing import (
     WaitSpan,
     or_none,
 )
-from everturn.waiting import PendingCall
 from everturn.workflows.own_loop import OwnLoop
 
 HEADER = "_tracer-data"

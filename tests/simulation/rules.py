@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from everturn import names
 from everturn.activities.compaction import ASK, shown
-from everturn.activities.prefixes import chained
+from everturn.activities.prefix_cache import chained
 from everturn.activities.turn_request import with_notes
 from everturn.events import Event
 from everturn.history import steps

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from everturn import Agent, waiting
+from everturn import Agent, pending_calls
 from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.contexts import Contexts
 from everturn.activities.hook_runs import CallVerdict, HookRuns
@@ -40,7 +40,7 @@ def _hooks_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _no_rule_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "rule_for", lambda *_: None)
+    monkeypatch.setattr(pending_calls, "rule_for", lambda *_: None)
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:

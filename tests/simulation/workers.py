@@ -22,17 +22,18 @@ from temporalio.bridge.proto.activity_task import ActivityCancellationDetails, C
 from temporalio.worker._activity import _ActivityWorker, _RunningActivity
 
 from everturn import Agent, Client
-from everturn.activities.agent_store import AgentStore, FindAgent, HostedAgents
+from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
 from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.lost_tries import LostTries
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_times import ToolTimes
@@ -99,7 +100,7 @@ class SimulatedWorker:
             hosted = HostedAgents({}, AgentStore(self._finding(hosted)), complete=lambda agent: agent)
         contexts = Contexts()
         contexts.deps = name
-        self.prefixes = Prefixes(prefix_bytes)
+        self.prefixes = PrefixCache(prefix_bytes)
         times = ToolTimes()
         self._machine = machine
         self._journal = machine.journal() if machine else Journal(Path("nowhere"), scope={})

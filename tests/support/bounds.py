@@ -16,8 +16,8 @@ import pytest
 from everturn import packing, state, temporal_errors
 from everturn.activities import (
     contexts,
+    hand_back,
     heartbeat,
-    hosted_agents,
     live_text,
     lost_tries,
     mcp_tools,
@@ -25,7 +25,7 @@ from everturn.activities import (
     tool_times,
 )
 from everturn.cli import follow
-from everturn.client import connection, erasure, messages, silence
+from everturn.client import client_base, erasure, messages, silence
 from everturn.history import fork, next_life
 from everturn.live import text_server
 from everturn.providers import background, http, json_values, rate_limiter
@@ -36,7 +36,6 @@ from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
 from everturn.worker import workflow_steps
 from everturn.workflows import (
-    activity_calls,
     awaited_worker,
     commands,
     continue_as_new,
@@ -44,6 +43,7 @@ from everturn.workflows import (
     recent_messages,
     sent_messages,
     timeouts,
+    user_activity_calls,
 )
 
 Bounds = Callable[..., None]
@@ -82,10 +82,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "fair_bytes": (history_space, "FAIR_BYTES"),
     "least_bytes": (history_space, "LEAST_BYTES"),
     # How long it looks for a worker that has the agent, without a word and at all.
-    "quietly": (hosted_agents, "QUIETLY"),
+    "quietly": (hand_back, "QUIETLY"),
     "taken_within": (timeouts, "TAKEN_WITHIN"),
     "started_within": (timeouts, "STARTED_WITHIN"),
-    "lost_activity_tries": (activity_calls, "MOST_TRIES"),
+    "lost_activity_tries": (user_activity_calls, "MOST_TRIES"),
     "host_patience": (awaited_worker, "PATIENCE"),
     # How much of a provider's answer is read, and how long its end is waited for.
     "broken_seconds": (background, "BROKEN_SECONDS"),
@@ -130,7 +130,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "mcp_values": (limits, "MAX_VALUES"),
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
-    "task_timeout": (connection, "TASK_TIMEOUT"),
+    "task_timeout": (client_base, "TASK_TIMEOUT"),
     # How long what is erased is watched until it is gone.
     "gone_seconds": (erasure, "GONE_SECONDS"),
     # How often a page of another front end is told that its stream is alive.

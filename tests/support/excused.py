@@ -22,7 +22,7 @@ NOT_CALLED = {
 HARMLESS = {
     "everturn:_loaded": "imports a module; from where, changes nothing in it",
     "everturn:_sandboxed": "asks who imports everturn",
-    "everturn.collecting:paused": "only by _loaded, and what is collected changes nothing",
+    "everturn.garbage_collection:paused": "only by _loaded, and what is collected changes nothing",
     "everturn.logs:workflow_log": "is silent in a replay, and nothing depends on it",
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
     "everturn.workflows.cancellation:what_came_together": "sleep(0) waits for no clock: the loop's next round",

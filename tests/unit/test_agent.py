@@ -13,8 +13,8 @@ from everturn.cli.doctor import _handoffs
 from everturn.errors import EverturnError, InvalidAgent, InvalidModel, InvalidTool
 from everturn.limits import Limits, Patience
 from everturn.models import Model, ModelSettings
+from everturn.tools.arguments import InvalidArguments
 from everturn.tools.builtin import CodeExecution, WebSearch, XSearch
-from everturn.tools.schema import InvalidArguments
 from everturn.tools.tool import tool
 
 

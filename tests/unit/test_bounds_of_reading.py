@@ -23,7 +23,7 @@ from everturn.records import Image, Message, Text, ToolResult
 from everturn.storage import directory
 from everturn.storage.artifacts import Artifacts, name_of
 from everturn.storage.external import DirectoryDriver
-from everturn.tools.output import InvalidOutput, Output
+from everturn.tools.output_type import InvalidOutput, Output
 from tests.support.bounds import Bounds
 
 LONG = 200_000

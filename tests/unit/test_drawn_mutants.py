@@ -33,7 +33,6 @@ from everturn.sizes import LOCAL_BYTES, MAX_NAME_CHARS, MOST_LOCAL, TASK_BYTES, 
 from everturn.state import State
 from everturn.tracing import Trace
 from everturn.workflows import (
-    activity_calls,
     awaited_worker,
     commands,
     continue_as_new,
@@ -45,6 +44,7 @@ from everturn.workflows import (
     tool_calls,
     tool_results,
     tracing,
+    user_activity_calls,
     web_ui,
 )
 from everturn.workflows.recent_messages import RecentMessages
@@ -111,7 +111,7 @@ def test_an_activity_takes_its_arguments_by_position_up_to_the_last_that_is_give
     given: dict[str, JsonValue], handed: list[JsonValue]
 ) -> None:
     plan = RunActivity(call_id="a", activity="Pay", by_position=("a", "b", "c"))
-    assert activity_calls._inputs(plan, given) == handed
+    assert user_activity_calls._inputs(plan, given) == handed
 
 
 def test_temporal_ends_a_call_of_a_tool_only_after_it_should_have_ended_by_itself() -> None:
@@ -291,10 +291,10 @@ async def test_a_lost_activity_is_tried_again_if_another_try_fits_into_its_patie
             raise lost
         return "done"
 
-    monkeypatch.setattr(activity_calls.workflow, "time", lambda: now[0])
+    monkeypatch.setattr(user_activity_calls.workflow, "time", lambda: now[0])
     calls: Any = SimpleNamespace(_try=one_try)
     call: Any = None
-    assert await activity_calls.ActivityCalls._run(calls, call, call, plan) == "done"  # type: ignore[comparison-overlap]
+    assert await user_activity_calls.UserActivityCalls._run(calls, call, call, plan) == "done"  # type: ignore[comparison-overlap]
     assert tried == [True, again]
 
 

@@ -16,12 +16,15 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
-    collecting errors extras names printable utf8 base64_text durations spelling markdown vendor_calls private_files
-    log_lines logs settings sse content_encoding at_once sandbox_imports user_modules explaining records lone_results
+    garbage_collection errors extras names printable utf8 base64_text durations spelling markdown vendor_calls
+    private_files
+    log_lines logs settings connect_options sse content_encoding bounded_concurrency
+    sandbox_imports user_modules explaining records lone_results
     vendor_parts content_blocks agent_settings models limits plans packing prices tracing sizes policy carryover
     streamed causes decisions
-    metadata prompts payloads budgets waiting cutting handoffs outcomes activity_outputs events storage priorities state
-    temporal_errors temporal_prices namespace heartbeat_profiles roles live history
+    metadata prompts payloads budgets pending_calls cutting handoffs subagent_results activity_outputs events
+    storage priorities state
+    temporal_errors temporal_prices search_attributes namespace heartbeat_profiles roles live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web ui mcp_server cli

@@ -13,7 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
 from everturn.activities import lost_tries
-from everturn.activities.hosted_agents import handed_back
+from everturn.activities.hand_back import handed_back
 from everturn.activities.lost_tries import ALONE, AT, LOST, RAN, LostTries
 from everturn.activities.patience import SPENT
 from everturn.causes import cause_of

@@ -15,7 +15,7 @@ from everturn import prices
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.streaming import Streaming
 from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
@@ -47,7 +47,11 @@ async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     heartbeats = Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={}))
     namespace = cast("Namespace", Told())
     turns = ModelTurns(
-        {agent.name: agent}, prefixes=Prefixes(), heartbeats=heartbeats, namespace=namespace, streaming=Streaming(0.2)
+        {agent.name: agent},
+        prefixes=PrefixCache(),
+        heartbeats=heartbeats,
+        namespace=namespace,
+        streaming=Streaming(0.2),
     )
     request = ModelRequest(agent=agent.name, turn=1, delta=(Message.user("?"),))
     reply: ModelReply = await ActivityEnvironment().run(turns.call_model, request)

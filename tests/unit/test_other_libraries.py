@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from everturn import Agent, Image, Tool, ToolContext, ToolFailed, tool
 from everturn.errors import InvalidTool
-from everturn.tools.schema import InvalidArguments
+from everturn.tools.arguments import InvalidArguments
 
 CONTEXT = ToolContext(conversation_id="orders", call_id="c1", attempt=2, turn=3)
 

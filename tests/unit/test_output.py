@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from everturn.agent import Agent
 from everturn.providers.schema_strict import fits_strict
-from everturn.tools.output import InvalidOutput
+from everturn.tools.output_type import InvalidOutput
 
 
 class Order(BaseModel):

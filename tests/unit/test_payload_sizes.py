@@ -41,6 +41,7 @@ from everturn.payloads import (
     WaitingCall,
     WaitNotice,
 )
+from everturn.pending_calls import PendingCall
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.policy import MAX_POLICY_BYTES, Rule
 from everturn.prompts import KNOWN, RecordedPrompt
@@ -85,7 +86,6 @@ from everturn.state import State
 from everturn.streamed import MAX_SEEN_CHARS, LiveAt, SeenReply
 from everturn.tools.context_ask import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
-from everturn.waiting import PendingCall
 from everturn.worker.clashes import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.activities.prefixes import Prefixes, digest_of
+from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.records import Message, Text, ToolResult
 
 MESSAGES = st.lists(st.text("ab", max_size=3).map(Message.user), min_size=1, max_size=3).map(tuple)
 
 
 def test_what_was_remembered_is_found_by_its_digest() -> None:
-    prefixes = Prefixes()
+    prefixes = PrefixCache()
     hello = (Message.user("hello"),)
     digest = prefixes.remember("", (), hello)
     assert prefixes.find(digest, 1) == list(hello)
@@ -22,7 +22,7 @@ def test_what_was_remembered_is_found_by_its_digest() -> None:
 
 
 def test_a_retried_turn_starts_from_the_prefix_before_it() -> None:
-    prefixes = Prefixes()
+    prefixes = PrefixCache()
     start = prefixes.remember("", (), (Message.user("hello"),))
     found = prefixes.find(start, 1)
     assert found is not None
@@ -38,7 +38,7 @@ def test_whatever_is_found_is_right_and_the_bound_holds(
     steps: list[tuple[int, tuple[Message, ...]]], bound: int
 ) -> None:
     """Branches grow from any earlier state, as retries, resets and forks do."""
-    prefixes, known = Prefixes(max_bytes=bound), [("", ())]
+    prefixes, known = PrefixCache(max_bytes=bound), [("", ())]
     for which, new in steps:
         digest, messages = known[which % len(known)]
         found = prefixes.find(digest, len(messages))
@@ -53,7 +53,7 @@ def test_whatever_is_found_is_right_and_the_bound_holds(
 
 
 def test_conversations_that_are_alike_are_remembered_once() -> None:
-    prefixes, digest, messages = Prefixes(), "", ()
+    prefixes, digest, messages = PrefixCache(), "", ()
     for word in "abc":
         new = (Message.user(word),)
         digest, before = prefixes.remember(digest, messages, new), digest
@@ -66,7 +66,7 @@ def test_conversations_that_are_alike_are_remembered_once() -> None:
 
 
 def test_the_branch_that_was_not_asked_for_longest_goes_first_and_leaves_what_is_shared() -> None:
-    prefixes = Prefixes()
+    prefixes = PrefixCache()
     start = prefixes.remember("", (), (Message.user("hello"),))
     old = prefixes.remember(start, (Message.user("hello"),), (Message.user("old"),))
     new = prefixes.remember(start, (Message.user("hello"),), (Message.user("new"),))
@@ -80,7 +80,7 @@ def test_the_branch_that_was_not_asked_for_longest_goes_first_and_leaves_what_is
 
 
 def test_results_that_are_in_a_prefix_are_not_kept_twice() -> None:
-    prefixes = Prefixes()
+    prefixes = PrefixCache()
     for _ in range(2):
         prefixes.remember_result("run", ToolResult(call_id="a", content=(Text(text="x" * 50),)))
     prefixes.forget_results("run", ["a", "b"])
@@ -89,7 +89,7 @@ def test_results_that_are_in_a_prefix_are_not_kept_twice() -> None:
 
 
 def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
-    prefixes = Prefixes(max_bytes=10_000)
+    prefixes = PrefixCache(max_bytes=10_000)
     result = ToolResult(call_id="a", content=(Text(text="x"),))
     prefixes.remember_result("run", result)
     assert prefixes.find_results("run", ("a",)) == {"a": result}
@@ -104,16 +104,16 @@ def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
 
 
 def test_what_is_remembered_is_counted_as_it_lies_in_memory() -> None:
-    ascii_only, with_emoji = Prefixes(), Prefixes()
+    ascii_only, with_emoji = PrefixCache(), PrefixCache()
     ascii_only.remember("", (), (Message.user("x" * 10_000),))
     with_emoji.remember("", (), (Message.user("x" * 10_000 + "😀"),))
     assert with_emoji.bytes > 3 * ascii_only.bytes, "one emoji makes every character take four bytes"
-    many = Prefixes()
+    many = PrefixCache()
     many.remember("", (), (Message(role="tool", parts=tuple(ToolResult(call_id=str(n)) for n in range(100))),))
     assert many.bytes > 100_000, "each part is an object of its own"
 
 
-def conversation(prefixes: Prefixes, *, turns: int = 12, run_id: str = "run") -> int:
+def conversation(prefixes: PrefixCache, *, turns: int = 12, run_id: str = "run") -> int:
     """One whose every turn calls a tool with a large result; how many of its turns find all that they need."""
     hits, digest, messages = 0, "", [Message.user(run_id)]
     digest = prefixes.remember("", (), messages)
@@ -131,22 +131,22 @@ def conversation(prefixes: Prefixes, *, turns: int = 12, run_id: str = "run") ->
 
 def test_a_full_memory_finds_as_much_as_an_empty_one() -> None:
     """What other conversations left fills it, as on any worker after some days."""
-    seasoned = Prefixes(max_bytes=200_000)
+    seasoned = PrefixCache(max_bytes=200_000)
     for number in range(200):
         conversation(seasoned, turns=2, run_id=f"earlier {number}")
     assert seasoned.bytes > 0.9 * seasoned.max_bytes
-    assert conversation(seasoned) == conversation(Prefixes(max_bytes=200_000)) == 12
+    assert conversation(seasoned) == conversation(PrefixCache(max_bytes=200_000)) == 12
 
 
 def test_results_that_nobody_came_for_go_before_what_is_in_use() -> None:
-    prefixes = Prefixes(max_bytes=100_000)
+    prefixes = PrefixCache(max_bytes=100_000)
     for number in range(100):
         prefixes.remember_result("gone", ToolResult(call_id=str(number), content=(Text(text="x" * 3_000),)))
     assert conversation(prefixes) == 12
 
 
 def test_what_is_larger_than_the_memory_pushes_nothing_out() -> None:
-    prefixes = Prefixes(max_bytes=20_000)
+    prefixes = PrefixCache(max_bytes=20_000)
     small = prefixes.remember("", (), (Message.user("small"),))
     large = Message.user("x" * 30_000)
     prefixes.remember(small, (Message.user("small"),), (large,))

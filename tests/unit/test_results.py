@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
+from everturn.tools.arguments import InvalidArguments
 from everturn.tools.results import MAX_ERROR_CHARS, NO_OUTPUT, error_text, to_parts
-from everturn.tools.schema import InvalidArguments
 
 IMAGE = Image(data="aGk=", media_type="image/png")
 

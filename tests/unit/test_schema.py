@@ -18,7 +18,8 @@ from typing_extensions import TypedDict
 
 from everturn.errors import InvalidTool
 from everturn.providers.schema_strict import fits_strict
-from everturn.tools.schema import InvalidArguments, ModelArguments, Signature, UntypedParameter, read_signature
+from everturn.tools.arguments import InvalidArguments, ModelArguments
+from everturn.tools.signature import Signature, UntypedParameter, read_signature
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTypeCheckers

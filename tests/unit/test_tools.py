@@ -20,8 +20,8 @@ from structlog.testing import LogCapture
 
 from everturn.errors import InvalidTool, ToolFailed
 from everturn.records import Image, Text
+from everturn.tools.arguments import SchemaArguments
 from everturn.tools.context import ToolContext
-from everturn.tools.schema import SchemaArguments
 from everturn.tools.tool import InvalidArguments, Tool, tool
 
 CONTEXT = ToolContext(conversation_id="order-81", call_id="call_1", attempt=2, turn=3)

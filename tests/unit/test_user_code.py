@@ -18,9 +18,9 @@ from pydantic import BaseModel, field_validator
 from everturn import tool
 from everturn.activities.heartbeat import Heartbeat
 from everturn.tools import user_code
+from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.results import MAX_ITEMS, safe_error_text, to_parts
-from everturn.tools.schema import InvalidArguments
 from everturn.tools.user_code import NoThread, Threads, TookTooLong
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually

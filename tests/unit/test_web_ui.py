@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from everturn import Agent, tool
-from everturn.client.connection import _details as _details_of_start
+from everturn.client.client_base import _details as _details_of_start
 from everturn.markdown import first_line
 from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage

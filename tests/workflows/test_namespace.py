@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, namespace, tool
+from everturn import Client, namespace, search_attributes, tool
 from everturn.devserver import DevServer
 from everturn.namespace import Namespace
 from everturn.testing import ScriptedModel, call
@@ -112,10 +112,10 @@ async def test_a_conversation_is_started_before_the_server_has_noticed_new_searc
 
         async def lacking() -> list[str]:
             with suppress(RPCError):  # it is not there yet
-                return await namespace.lacking_search_attributes(new.temporal)
+                return await search_attributes.lacking_search_attributes(new.temporal)
             return []
 
-        await namespace.register_search_attributes(new.temporal, await eventually(lacking))
+        await search_attributes.register_search_attributes(new.temporal, await eventually(lacking))
         with caplog.at_level(logging.INFO):
             conversation = await new.start("clerk", "Go")
         described = await new.temporal.get_workflow_handle(conversation.id).describe()

@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from everturn import Client, Conversation, Limits, Worker, tool
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.payloads import ModelRequest
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
@@ -124,7 +124,7 @@ async def test_a_large_result_stands_in_the_history_once(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, local: bool, forgotten: bool
 ) -> None:
     if forgotten:
-        monkeypatch.setattr(Prefixes, "remember_result", lambda *_: None)
+        monkeypatch.setattr(PrefixCache, "remember_result", lambda *_: None)
 
     @tool(effect="read", timeout=timedelta(seconds=5), local=local)
     def read_page(number: int) -> str:

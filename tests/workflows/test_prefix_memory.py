@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation, Worker, tool
-from everturn.activities.prefixes import digest_of
+from everturn.activities.prefix_cache import digest_of
 from everturn.carryover import CarryOver, Packed
 from everturn.devserver import DevServer
 from everturn.packing import pack

@@ -10,7 +10,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode, WorkflowService
 
 from everturn import Client, tool
-from everturn.activities.prefixes import Prefixes
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
@@ -47,7 +47,7 @@ def _counted(method: Any, sizes: list[int]) -> Any:
 @pytest.fixture
 def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each call ran on another worker."""
-    monkeypatch.setattr(Prefixes, "remember_result", lambda *_: None)
+    monkeypatch.setattr(PrefixCache, "remember_result", lambda *_: None)
 
 
 @pytest.mark.parametrize("local", [False, True], ids=["in their events", "in their markers"])

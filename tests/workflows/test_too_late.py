@@ -17,7 +17,7 @@ from temporalio.client import WorkflowHandle
 
 from everturn import Client, Conversation, tool
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.prefixes import digest_of
+from everturn.activities.prefix_cache import digest_of
 from everturn.errors import Ended, Refused
 from everturn.events import ToolCalled
 from everturn.history import steps

@@ -468,9 +468,9 @@ BLOCKED = """
 import asyncio, sys, time
 from datetime import timedelta
 from everturn import Agent, Client, Worker, tool
-from everturn.worker import shutdown
+from everturn.worker import drain_deadline
 
-shutdown.GRACE_SECONDS = 0.5
+drain_deadline.GRACE_SECONDS = 0.5
 
 @tool
 async def block() -> None:

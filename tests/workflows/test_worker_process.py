@@ -56,8 +56,8 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
 def test_its_process_ends_though_a_thread_of_the_event_loop_does_not() -> None:
     program = """
 import asyncio, threading
-from everturn.worker import process, shutdown
-shutdown.GRACE_SECONDS = 0.3
+from everturn.worker import process, drain_deadline
+drain_deadline.GRACE_SECONDS = 0.3
 async def main():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
 process.run(main())

@@ -12,10 +12,10 @@ from everturn import names
 from everturn.errors import EverturnError, InvalidTool
 from everturn.logs import get_logger
 from everturn.sizes import MAX_DEPTH, size_of, too_deep
+from everturn.tools.arguments import SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.mcp import limits, tasks
 from everturn.tools.mcp.config import McpServer, McpTool
-from everturn.tools.schema import SchemaArguments
 from everturn.tools.tool import Effect, Tool
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ WORKFLOW_TESTS = tuple(f"tests/workflows/test_{name}.py" for name in _WORKFLOW_T
 """Those of the loop and of what its readers make of it, with a real server."""
 
 _AIMED = {
-    "activity_calls": "activity_tools nexus_tools typed_inputs awaited_worker",
+    "user_activity_calls": "activity_tools nexus_tools typed_inputs awaited_worker",
     "activity_results": "unreadable activity_tools",
     "approvals": "approvals policies many_decisions",
     "awaited_worker": "awaited_worker no_worker",
@@ -54,6 +54,7 @@ _AIMED = {
     "history_space": "history_space worst_payloads large",
     "nexus_operations": "nexus_tools",
     "sent_messages": "full_inbox waiting_across_runs",
+    "stalls_and_pauses": "steering wait_reasons decisions_in_time",
     "start_input": "real_starts start_transcript",
     "state": "steering limits conversation one_state",
     "subagents": "sub_agents ask_from_workflow",

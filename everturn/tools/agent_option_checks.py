@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field, PydanticUserError
 
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.models import Model, check_provider
+from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.handoff import AGENT_NAME, HandOff
-from everturn.tools.output import Output
-from everturn.tools.schema import ModelArguments, SchemaArguments
+from everturn.tools.output_type import Output
 
 _NAME = re.compile(AGENT_NAME)
 

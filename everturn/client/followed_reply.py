@@ -49,10 +49,10 @@ class _Answering(Protocol):
     async def _describe(self) -> WorkflowExecutionDescription: ...
 
 
-class GivenAnswer:
+class FollowedReply:
     """The latest answer of a conversation, or the one to a message.
 
-        async with GivenAnswer(conversation) as answer:
+        async with FollowedReply(conversation) as answer:
             ...  # answer.events, as far as it has come; answer.rest says whether it goes on
             async for event in answer.more():
                 ...

@@ -51,7 +51,7 @@ class _Kept:
     used: int
 
 
-class Prefixes:
+class PrefixCache:
     """A tree of turns, and the results that are to become part of it. If it is too large, what nobody has asked for the
     longest time goes first, be it a branch or a result. Not thread-safe: it belongs to the worker's event loop."""
 

@@ -1,131 +1,27 @@
-"""The arguments of a tool, from a function's signature: their JSON schema, and the check of what a model sent."""
+"""What a function says of itself as a tool: its arguments by its signature, and its description by its docstring."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
+from pydantic import BaseModel, Field, RootModel, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticSerializationError, PydanticUndefined
+from pydantic_core import PydanticUndefined
 
 from everturn.errors import InvalidTool
+from everturn.tools.arguments import ModelArguments, SchemaArguments, object_schema
 from everturn.tools.docstrings import read_docstring
-from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, is_plain, problems_in, shortened_value
-
-MAX_NAMES = 5
 
 
 class UntypedParameter(UserWarning):
     """A tool's parameter has no annotation: the model is not told what to send, and anything is taken."""
-
-
-class InvalidArguments(Exception):
-    """What a model sent does not fit; the message is for the model: one problem a line, ten at most."""
-
-
-class ModelArguments:
-    """Arguments described by a pydantic model.
-
-    `names` maps the model's fields to arguments, if their names differ. `whole`: the function's only parameter, if that
-    takes the model itself.
-    """
-
-    def __init__(
-        self, model: type[BaseModel], *, names: Mapping[str, str] | None = None, whole: str | None = None
-    ) -> None:
-        self.schema = object_schema(model)
-        self.runs_user_code = runs_user_code(model.__pydantic_core_schema__)
-        """Whether validation runs users' code: validators, default factories, classes of their own."""
-        self._model = model
-        self._names = names or {}
-        self._by_name = names is not None
-        self._whole = whole
-
-    def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
-        """The arguments as Python values, defaults filled in; raises InvalidArguments. `context`: what validators get
-        as `info.context`."""
-        return self._values(self._parse(arguments, context))
-
-    def keywords(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
-        """What to call the function with; raises InvalidArguments."""
-        parsed = self._parse(arguments, context)
-        return {self._whole: parsed} if self._whole is not None else self._values(parsed)
-
-    def as_json(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
-        """The checked arguments as JSON, by the function's own names. Defaults are filled in, except for parameters at
-        the end: the activity fills those in itself. Raises InvalidArguments."""
-        parsed = self._parse(arguments, context)
-        if self.order is None:
-            return parsed.model_dump(mode="json", by_alias=True)
-        fields = list(type(parsed).model_fields)
-        given = fields[: max((fields.index(field) + 1 for field in parsed.model_fields_set), default=0)]
-        if not all(is_plain(getattr(parsed, field)) for field in given):
-            # Temporal reads an activity's input by its types only if none of its parameters is left out.
-            with suppress(PydanticSerializationError):
-                return self._written(parsed, fields)
-        return self._written(parsed, given)
-
-    def _written(self, parsed: BaseModel, fields: list[str]) -> dict[str, Any]:
-        written = parsed.model_dump(mode="json", include=set(fields))
-        return {self._names.get(field, field): written[field] for field in fields}
-
-    @property
-    def order(self) -> tuple[str, ...] | None:
-        """The function's parameters; None if it takes all arguments as one model."""
-        return tuple(self._names.values()) if self._by_name else None
-
-    def _values(self, parsed: BaseModel) -> dict[str, Any]:
-        # Not model_dump(): nested models have to stay what the function's type hints say.
-        return {self._names.get(field, field): value for field, value in vars(parsed).items()} | (
-            parsed.model_extra or {}
-        )
-
-    def _parse(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
-        unknown = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
-        try:
-            # Validated as JSON: strict models then still accept a date as a string. Encoded with "replace": half an
-            # emoji (a lone surrogate) is no reason to refuse the rest.
-            text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
-            parsed = self._model.model_validate_json(text, context=context)
-        except ValidationError as error:
-            raise InvalidArguments(problems_in(error, unknown)) from None
-        except Exception as error:
-            # A user's own validator, or nesting beyond Python's recursion limit: the model is told of both.
-            raise InvalidArguments(bounded_lines([f"{type(error).__name__}: {error}", *unknown])) from error
-        if unknown:
-            raise InvalidArguments(bounded_lines(unknown))
-        return parsed
-
-
-class SchemaArguments:
-    """Arguments described by a JSON schema alone. Only names are checked here; the tool itself checks the rest."""
-
-    order: tuple[str, ...] | None = None
-    """As for ModelArguments; None, since the order is not known."""
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
-        self.runs_user_code = False
-
-    def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        """The arguments as they are; raises InvalidArguments for a missing or an unknown name."""
-        problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
-        if not self.schema.get("additionalProperties", True):
-            problems += _unknown(arguments, self.schema)
-        if problems:
-            raise InvalidArguments(bounded_lines(problems))
-        return dict(arguments)
-
-    keywords = as_json = validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,37 +55,6 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     # If the function has no docstring, that of the model that holds all arguments describes the tool.
     described = arguments.schema.pop("description", "")
     return Signature(arguments=arguments, context_parameters=tuple(hidden), description=description or described)
-
-
-_PYDANTICS_OWN = frozenset(
-    (
-        *("any", "bool", "date", "datetime", "decimal", "default", "definition-ref", "definitions", "dict", "float"),
-        *("int", "list", "literal", "model", "model-field", "model-fields", "none", "nullable", "set", "str", "time"),
-        *("timedelta", "tuple", "typed-dict", "typed-dict-field", "union", "uuid"),
-    )
-)
-"""The schema types that pydantic's core checks without running any Python code."""
-
-
-def runs_user_code(schema: Any) -> bool:
-    """Whether validation by this schema of pydantic's core may run a function that somebody wrote."""
-    if isinstance(schema, list | tuple):
-        return any(map(runs_user_code, schema))
-    if not isinstance(schema, dict):
-        return False
-    if isinstance(schema.get("type"), str) and schema["type"] not in _PYDANTICS_OWN:
-        return True
-    if any(schema.get(own) for own in ("custom_init", "post_init", "default_factory")):
-        return True
-    fields = schema.get("fields", {})  # by names that users gave: a list, or a schema by name
-    within = [value for key, value in schema.items() if key not in ("fields", "metadata", "default", "expected")]
-    return runs_user_code(within) or runs_user_code([*fields.values()] if isinstance(fields, dict) else fields)
-
-
-def object_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON schema as a tool's parameters."""
-    schema = {"type": "object", "properties": {}} | model.model_json_schema(schema_generator=ModelFacingSchema)
-    return schema | {"$defs": schema.pop("$defs")} if "$defs" in schema else schema
 
 
 def unwrap(function: Callable[..., Any]) -> Any:
@@ -366,14 +231,3 @@ def _culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any
         except Exception as error:  # noqa: BLE001 - pydantic and typing raise many kinds, and what they say is passed on
             return name, error
     return None
-
-
-def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """One line for all unknown names, so that they can't crowd out the missing ones."""
-    known = schema["properties"]
-    unknown = [shortened_value(name) for name in arguments if name not in known]
-    if not unknown:
-        return []
-    takes = f"the arguments are {', '.join(known)}" if known else "there are no arguments"
-    more = f" and {len(unknown) - MAX_NAMES} more" if len(unknown) > MAX_NAMES else ""
-    return [f"{', '.join(unknown[:MAX_NAMES])}{more}: Unknown argument; {takes}"]

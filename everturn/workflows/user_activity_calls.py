@@ -45,7 +45,7 @@ NO_MORE_OPERATIONS = "This call did not run: too many Nexus operations were not 
 NO_ROOM = "This call did not run: the history has no room for its result before the next turn. Call again then."
 
 
-class ActivityCalls:
+class UserActivityCalls:
     def __init__(
         self,
         state: State,

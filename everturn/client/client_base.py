@@ -70,7 +70,7 @@ class _Environment:
         return lane_of(self.settings, self._temporal.data_converter)
 
 
-class ClientConnection:
+class ClientBase:
     """Temporal's client, and what everturn knows about the server and its settings."""
 
     by: str

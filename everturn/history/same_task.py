@@ -22,7 +22,7 @@ MATTERS: Final = (steps.Expired, steps.ToolRunFailed, steps.TurnFailed, steps.De
 _NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
 
 
-class Together:
+class SameTask:
     """How things stood before that was brought. `parts`: the objects that hold it, and that stay the same ones.
     `apart`: what they refer to and need no copy of."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from everturn import durations, names
 from everturn.errors import InvalidTool
 from everturn.tools.context import ToolContext
-from everturn.tools.schema import describe
+from everturn.tools.signature import describe
 from everturn.tools.with_context import check_takes
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")

@@ -1,0 +1,52 @@
+"""Connects to Temporal, with the data converter that the settings ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import temporalio.client
+from temporalio.converter import ExternalStorage
+
+from everturn.client import interpreter_exit
+from everturn.connect_options import connect_options
+from everturn.errors import InvalidSetting, Unreachable
+from everturn.settings import Settings
+from everturn.storage.codecs import encrypted
+from everturn.storage.data_converter import configured, stored
+from everturn.storage.encryption import Encryption
+from everturn.utf8 import check_utf8
+
+
+async def connected(
+    settings: Settings,
+    address: str | None,
+    storage: ExternalStorage | Path | str | None,
+    encryption: Encryption | None,
+    options: dict[str, Any],
+) -> temporalio.client.Client:
+    """As `Client.connect` says. Raises Unreachable and InvalidSetting."""
+    merged: dict[str, Any] = {**connect_options(), **options}
+    if "data_converter" in merged:
+        encryption = encryption or Encryption.of_settings(settings)
+        merged["data_converter"] = encrypted(merged["data_converter"], encryption)
+    else:
+        merged["data_converter"] = configured(encryption)
+    if stores := storage or settings.storage:
+        merged["data_converter"] = stored(merged["data_converter"], stores)
+    if address:
+        merged["target_host"] = check_utf8("address", address)
+    interpreter_exit.runtime_is_used()
+    try:
+        return await temporalio.client.Client.connect(**merged)
+    except RuntimeError as error:
+        raise Unreachable(
+            f"No Temporal server answers at {merged['target_host']}.",
+            cure="Start one with `everturn up` (with TEMPORAL_ADDRESS unset), or set "
+            "TEMPORAL_ADDRESS to a running server.",
+        ) from error
+    except AssertionError as error:  # the SDK's, if this process was forked from one that had connected
+        raise InvalidSetting(
+            f"This process can't connect: {error}.",
+            cure="Fork a process before it connects, or start others with multiprocessing's 'spawn'.",
+        ) from error

@@ -1,0 +1,74 @@
+"""A conversation that is stalled or paused waits until a person sends `resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from temporalio import workflow
+
+from everturn import names
+from everturn.state import State
+from everturn.workflows.early_decisions import EarlyDecisions
+from everturn.workflows.handlers import Handlers, Later
+from everturn.workflows.tracing import Tracing
+
+
+class StallsAndPauses:
+    def __init__(self, state: State, handlers: Handlers, tracing: Tracing, *, on_change: Callable[[], None]) -> None:
+        self._state = state
+        self._handlers = handlers
+        self._tracing = tracing
+        self._on_change = on_change
+        self._early = EarlyDecisions()
+        self._held: set[str] = set()
+        """Why the conversation waits for `resume`."""
+        self.freed = "", ""
+        """The last command that ended a stall or pause, and who sent it."""
+
+    @property
+    def any(self) -> bool:
+        """Whether something waits for `resume`."""
+        return bool(self._held)
+
+    def keep_early(self, resume: Later) -> bool:
+        """Keeps a `resume` that came before the stall that it is for."""
+        return self._early.keep(names.RESUME, resume, waits=False)
+
+    async def nothing_lost(self) -> None:
+        """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
+        while (lost := self._handlers.lost) and not self._state.closing:
+            self._handlers.lost = ""
+            cure = (
+                "Set EVERTURN_STORAGE to the same value on all workers and clients, send "
+                "it again if it matters, then resume."
+            )
+            await self.stalled(lost, cure)
+
+    async def stalled(self, cause: str, cure: str | None) -> None:
+        """Waits until a person sends `resume`."""
+        state = self._state
+        state.stalls(cause, cure)
+        self._on_change()
+        self._early.release(names.RESUME, until=lambda: state.stall is None)
+        self._early.settled(names.RESUME)  # one is enough: further ones were not meant for a later stall
+        await self._hold("stalled", lambda: state.stall is None)
+
+    async def unpaused(self) -> None:
+        await self.nothing_lost()
+        if self._state.paused:
+            await self._hold("paused", lambda: not self._state.paused)
+
+    async def _hold(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:
+        """Waits for a person. If several calls wait for the same `resume`, this is one wait."""
+        if reason in self._held:
+            await workflow.wait_condition(over)
+            return
+        since = workflow.time()
+        self._held.add(reason)
+        try:
+            await workflow.wait_condition(over)
+        finally:
+            self._held.discard(reason)
+            ended, by = self.freed if over() else ("", "")
+            self._tracing.was_held(reason, since=since, ended=ended, by=by)
