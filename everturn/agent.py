@@ -39,7 +39,7 @@ from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
-from everturn.tools.output_type import Output, OutputT_co
+from everturn.tools.output_type import OutputT_co, OutputType
 from everturn.tools.provider_defined import Handler, check_handlers, handled, handler_keys, tools_of
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.tools.with_context import check_turn_function
@@ -281,7 +281,7 @@ class Agent(Generic[OutputT_co]):
 
     def read_output(self, text: str, context: TurnContext[Any] | None = None) -> JsonValue:
         """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""
-        wanted: Output | None = vars(self)["_output"]
+        wanted: OutputType | None = vars(self)["_output"]
         return wanted.read(text, context) if wanted else None
 
 

@@ -57,7 +57,7 @@ class Packed(Record):
     data: str
 
 
-class InRun(Record):
+class StoredInRun(Record):
     """Messages that are in the history of an earlier run, or before it."""
 
     kind: Literal["in_run"] = "in_run"
@@ -66,7 +66,7 @@ class InRun(Record):
     """Of the run; empty if it is the conversation's own."""
 
 
-Earlier = Annotated[Packed | InRun, Field(discriminator="kind")]
+Earlier = Annotated[Packed | StoredInRun, Field(discriminator="kind")]
 
 
 class View(Record):
@@ -81,7 +81,7 @@ class View(Record):
     keep_from: int = 0
 
 
-class Asked(Record):
+class QuestionToPerson(Record):
     """A call that waits for a person: what for, and since when."""
 
     call_id: str
@@ -119,7 +119,7 @@ class OpenReply(Record):
     """All of the reply's."""
     plan: tuple[PlannedCall, ...] = ()
     """Of those that wait."""
-    waits: tuple[Asked, ...] = ()
+    waits: tuple[QuestionToPerson, ...] = ()
     results: tuple[ToolResult, ...] = ()
     """Of the others."""
     told: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class CarryOver(Record):
     """Where the first `length` messages are: the prefix that the model has seen."""
     keep_by: float | None = None
     """Seconds since 1970: by then, what is in earlier runs is brought into the current one."""
-    origin: InRun | None = None
+    origin: StoredInRun | None = None
     """The run that this conversation was forked from, or revived from."""
     length: int = 0
     digest: str = ""

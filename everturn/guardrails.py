@@ -29,7 +29,7 @@ from everturn.prices import cost_usd
 from everturn.providers import generate
 from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
 from everturn.tools.context import ToolContext, TurnContext
-from everturn.tools.output_type import InvalidOutput, Output
+from everturn.tools.output_type import InvalidOutput, OutputType
 
 __all__ = ["Judge", "MaxChars", "Pattern"]
 
@@ -189,7 +189,7 @@ class Judge(_Guardrail):
     has said that the text may pass.
     """
 
-    _output = Output.of(Verdict)
+    _output = OutputType.of(Verdict)
 
     def __init__(
         self,

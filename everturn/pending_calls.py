@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.carryover import Asked
+from everturn.carryover import QuestionToPerson
 from everturn.decisions import Answer, Approve, Deny, too_late
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandoff, RunPlan, WaitReason
@@ -41,7 +41,7 @@ class PendingCall:
 
     call: ToolCall
     plan: PlannedCall
-    asked: Asked
+    asked: QuestionToPerson
 
     @property
     def needs(self) -> Literal["approval", "answer"]:
@@ -138,7 +138,7 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy) -> PendingCall
             why = why or (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
             only = isinstance(plan, RunPlan) and plan.only_person
             return PendingCall(
-                call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=why, only_person=only)
+                call, plan, QuestionToPerson(call_id=plan.call_id, reason="needs_approval", why=why, only_person=only)
             )
         case AwaitAnswer():
             return for_answer(call, plan)
@@ -189,7 +189,7 @@ def always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy:
 
 
 def for_answer(call: ToolCall, plan: AwaitAnswer) -> PendingCall:
-    return PendingCall(call, plan, Asked(call_id=plan.call_id, reason=plan.reason, why=plan.why))
+    return PendingCall(call, plan, QuestionToPerson(call_id=plan.call_id, reason=plan.reason, why=plan.why))
 
 
 def after_run(
@@ -206,13 +206,15 @@ def after_run(
     asked, and the model is told. `before`: what was asked before that run; `left`: what it left, if its tool asks;
     `decision`: the approval that it had."""
     if kind == names.ASKS and left is not None:
-        asked = Asked(call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision)
+        asked = QuestionToPerson(call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision)
         return PendingCall(call, plan, asked)
     if kind == names.NEEDS_APPROVAL:
         # What was approved already and asks again is for a person: a rule would let it ask for ever.
         once_more = decision is not None
         return PendingCall(
-            call, plan, Asked(call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more)
+            call,
+            plan,
+            QuestionToPerson(call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more),
         )
     doubtful = before is not None and before.doubtful
     once = isinstance(plan, RunPlan) and plan.effect == "once"
@@ -230,7 +232,7 @@ def after_run(
     if before and doubtful and reason != "outcome_unknown":
         return before._with(refused=f" ({why})")
     since = before.asked.since if before and reason == "invalid_edit" else 0.0
-    return PendingCall(call, plan, Asked(call_id=plan.call_id, reason=reason, why=why, since=since))
+    return PendingCall(call, plan, QuestionToPerson(call_id=plan.call_id, reason=reason, why=why, since=since))
 
 
 def not_asked(cause: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import JsonValue
 
-from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, InRun, OpenReply, WorkerFacts
+from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, StoredInRun, WorkerFacts
 from everturn.causes import Stall
 from everturn.cutting import shortened, shortened_reason
 from everturn.handoffs import InCharge
@@ -372,7 +372,7 @@ class State:
         what the model said in it is not cut then."""
         return CarryOver(
             earlier=earlier,
-            keep_by=keep_by if isinstance(earlier, InRun) else None,
+            keep_by=keep_by if isinstance(earlier, StoredInRun) else None,
             length=self.position,
             digest=self.digest,
             unseen=tuple(self.unseen),

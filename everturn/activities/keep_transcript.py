@@ -7,7 +7,7 @@ from temporalio import activity
 from everturn import names
 from everturn.activities import activity_errors
 from everturn.activities.heartbeat import Heartbeats
-from everturn.carryover import InRun, Packed
+from everturn.carryover import Packed, StoredInRun
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.history.reader import first_step
 from everturn.history.transcript import Transcript, read_earlier
@@ -20,11 +20,11 @@ class KeepTranscript:
         self._heartbeats = heartbeats
 
     @activity.defn(name=names.KEEP_TRANSCRIPT)
-    async def keep_transcript(self, earlier: InRun) -> Packed:
+    async def keep_transcript(self, earlier: StoredInRun) -> Packed:
         with self._heartbeats.beating():
             return await self._read(earlier)
 
-    async def _read(self, earlier: InRun) -> Packed:
+    async def _read(self, earlier: StoredInRun) -> Packed:
         info, client = activity.info(), activity.client()
         transcript, conversation_id = Transcript(), info.workflow_id or ""
         if started := await first_step(client, conversation_id, info.workflow_run_id):

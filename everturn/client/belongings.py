@@ -21,7 +21,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.carryover import InRun
+from everturn.carryover import StoredInRun
 from everturn.client.listing import quoted
 from everturn.errors import InvalidSetting, Refused
 from everturn.history.reader import read_steps
@@ -222,7 +222,7 @@ async def _leads_to(client: Client, conversation_id: str, ids: Collection[str]) 
         transcript = Transcript()
         async for step in read_steps(client, conversation_id, run_id=run):
             transcript.take(step)
-        if not isinstance(earlier := transcript.earlier, InRun):
+        if not isinstance(earlier := transcript.earlier, StoredInRun):
             return False
         conversation_id, run = earlier.conversation_id or conversation_id, earlier.run_id
         if conversation_id in ids:

@@ -26,7 +26,7 @@ from everturn.sizes import known_id
 
 
 @dataclass(frozen=True)
-class Rest:
+class WhyAtRest:
     """Why no more events come until somebody acts."""
 
     why: Literal["answered", "waiting", "stalled", "cancelled", "ended"]
@@ -79,7 +79,7 @@ class FollowedReply:
         self._told: AsyncGenerator[Event | None] | None = None
         self.events: list[Event] = []
         """The events of this answer from before it was opened."""
-        self.rest: Rest | None = None
+        self.rest: WhyAtRest | None = None
         """None while more comes by itself."""
 
     async def __aenter__(self) -> Self:
@@ -170,7 +170,7 @@ class FollowedReply:
         by_history = self._reader.by_history
         return by_history.state.has_taken([self._message_id]) and not by_history.overlooks
 
-    def _rest(self, final: bool) -> Rest | None:
+    def _rest(self, final: bool) -> WhyAtRest | None:
         by_history = self._reader.by_history
         state, finished = by_history.state, by_history.finished
         if finished:
@@ -178,14 +178,14 @@ class FollowedReply:
         if by_history.overlooks or not self._has_message:
             return None
         if state.answered or final:
-            return Rest("answered")
+            return WhyAtRest("answered")
         if state.stall:
-            return Rest("stalled", cause=state.stall.cause)
+            return WhyAtRest("stalled", cause=state.stall.cause)
         if state.cancelled and not (state.inbox or state.answering):
-            return Rest("cancelled", cause=state.cancelled)
+            return WhyAtRest("cancelled", cause=state.cancelled)
         theirs = [one for one in state.pending.values() if self._decides or one.needs == "answer"]
         if theirs and all(call.call_id in state.pending for call, _ in by_history.calls.unsettled):
-            return Rest("waiting", waiting=self.waiting)
+            return WhyAtRest("waiting", waiting=self.waiting)
         return None
 
     async def _close(self) -> None:
@@ -196,11 +196,11 @@ class FollowedReply:
 _OVER: Any = object()
 
 
-def _ended(finished: steps.RunClosed) -> Rest:
+def _ended(finished: steps.RunClosed) -> WhyAtRest:
     outcome = finished.outcome
     cause = finished.why or (outcome.reason or "" if outcome else "")
     if outcome and outcome.status == "completed":
-        return Rest("answered", outcome=outcome)
+        return WhyAtRest("answered", outcome=outcome)
     if outcome and outcome.status == "cancelled":
-        return Rest("cancelled", cause=cause, outcome=outcome)
-    return Rest("ended", cause=cause, outcome=outcome)
+        return WhyAtRest("cancelled", cause=cause, outcome=outcome)
+    return WhyAtRest("ended", cause=cause, outcome=outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio.client import Client
 
-from everturn.carryover import InRun
+from everturn.carryover import StoredInRun
 from everturn.client.messages import start_payload
 from everturn.history.next_life import next_life
 from everturn.history.state_by_history import StateByHistory
@@ -32,7 +32,7 @@ async def revived(
     if anew is None:
         kept["keep_open"] = told.keep_open
     start = anew or start_payload(said, agent=told.agent, message_id=message_id, stream=bool(stream))
-    carry = next_life(state, transcript, origin=InRun(run_id=before.run_id))
+    carry = next_life(state, transcript, origin=StoredInRun(run_id=before.run_id))
     if state.in_charge.handed_on:  # the agent that took over goes on, unless another one is asked for
         if start.agent not in (told.agent, state.agent):
             carry = carry.model_copy(update={"agent": start.agent})

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.carryover import InRun, Packed, WorkerFacts
+from everturn.carryover import Packed, StoredInRun, WorkerFacts
 from everturn.errors import NotFound, Refused
 from everturn.history.next_life import next_life
 from everturn.history.reader import first_step, read_steps
@@ -55,7 +55,7 @@ async def start_of_fork(
     changes = changes or Changes()
     if not isinstance(turn, int) or turn < 0 or (turn == 0 and changes.message is None):
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
-    origin = await _run_of(client, InRun(run_id=run_id, conversation_id=conversation_id), turn)
+    origin = await _run_of(client, StoredInRun(run_id=run_id, conversation_id=conversation_id), turn)
     if turn == 0:
         return await _anew(client, origin, changes)
     here, point = origin.run_id, _ForkPoint(turn)
@@ -156,7 +156,7 @@ class _ForkPoint:
         return f"Fork at one from 1 to {self._last}." if self._last else "Wait for the first reply."
 
 
-async def _run_of(client: Client, latest: InRun, turn: int) -> InRun:
+async def _run_of(client: Client, latest: StoredInRun, turn: int) -> StoredInRun:
     """The run in which the turn began. Goes back from run to run, and on to what was revived or forked."""
     run = latest
     while True:
@@ -164,13 +164,13 @@ async def _run_of(client: Client, latest: InRun, turn: int) -> InRun:
         carry = started.start.carry if started else None
         if started is None or carry is None or carry.turn < turn:
             return run
-        before = InRun(run_id=started.previous_run_id) if started.previous_run_id else carry.origin
+        before = StoredInRun(run_id=started.previous_run_id) if started.previous_run_id else carry.origin
         if before is None:
             raise NotFound(f"Turn {turn} of conversation {latest.conversation_id!r} was in none of its runs.")
-        run = InRun(run_id=before.run_id, conversation_id=before.conversation_id or run.conversation_id)
+        run = StoredInRun(run_id=before.run_id, conversation_id=before.conversation_id or run.conversation_id)
 
 
-async def _first_step(client: Client, run: InRun) -> RunStarted | None:
+async def _first_step(client: Client, run: StoredInRun) -> RunStarted | None:
     try:
         return await first_step(client, run.conversation_id, run.run_id)
     except RPCError as error:
@@ -183,7 +183,7 @@ async def _first_step(client: Client, run: InRun) -> RunStarted | None:
         ) from None
 
 
-async def _anew(client: Client, first: InRun, changes: Changes) -> Start:
+async def _anew(client: Client, first: StoredInRun, changes: Changes) -> Start:
     """The conversation's own start with another message: with the transcript that it was given, or with none."""
     started = await _first_step(client, first)
     if started is None or (started.start.carry and started.start.carry.origin):
@@ -220,7 +220,7 @@ def _changed(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart
 
 
 async def _start(
-    client: Client, origin: InRun, point: _ForkPoint, changes: Changes, *, there: DataConverter | None
+    client: Client, origin: StoredInRun, point: _ForkPoint, changes: Changes, *, there: DataConverter | None
 ) -> Start:
     assert point.reply is not None
     state, start, final = point.state, point.state.start, point.reply.final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn.carryover import CarryOver, InRun, Packed
+from everturn.carryover import CarryOver, Packed, StoredInRun
 from everturn.cutting import cut
 from everturn.packing import pack
 from everturn.records import Message, results_in
@@ -12,7 +12,7 @@ from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEE
 from everturn.state import State
 
 
-def next_life(state: State, transcript: Sequence[Message], *, origin: InRun) -> CarryOver:
+def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRun) -> CarryOver:
     """The start of what goes on from here: a fork, or the next life of a conversation that is over.
 
     `transcript`: the whole transcript, including that of earlier runs. `origin`: the run that it goes on from.

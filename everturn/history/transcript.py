@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.carryover import CarryOver, Earlier, InRun, OpenReply
+from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
 from everturn.errors import ConversationError, NotFound
 from everturn.explaining import explain
 from everturn.history.reader import read_steps
@@ -157,7 +157,7 @@ async def read_transcript(client: Client, conversation_id: str, transcript: Tran
 async def read_earlier(client: Client, conversation_id: str, transcript: Transcript) -> list[Message]:
     """The messages of the runs before this one. Raises NotFound and ConversationError."""
     parts: list[list[Message]] = []
-    while isinstance(earlier := transcript.earlier, InRun):
+    while isinstance(earlier := transcript.earlier, StoredInRun):
         length, conversation_id = transcript.base, earlier.conversation_id or conversation_id
         transcript = Transcript()
         try:

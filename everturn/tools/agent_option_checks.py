@@ -13,7 +13,7 @@ from everturn.models import Model, check_provider
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.handoff import AGENT_NAME, HandOff
-from everturn.tools.output_type import Output
+from everturn.tools.output_type import OutputType
 
 _NAME = re.compile(AGENT_NAME)
 
@@ -83,11 +83,11 @@ def input_of(name: str, given: Any) -> ModelArguments | SchemaArguments | None:
         raise InvalidAgent(error.message, cure=error.cure) from error
 
 
-def output_of(name: str, output: Any) -> Output | None:
+def output_of(name: str, output: Any) -> OutputType | None:
     if output is None:
         return None
     try:
-        return Output.of(output)
+        return OutputType.of(output)
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
         raise InvalidAgent(
             f"Agent {name!r} has output={output!r}: {str(error).partition(chr(10))[0]}.",

@@ -25,7 +25,7 @@ class InvalidOutput(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Output:
+class OutputType:
     """An output type. `schema` is always of type object, as providers want it."""
 
     adapter: TypeAdapter[Any]
@@ -33,7 +33,7 @@ class Output:
     wrapped: bool
 
     @classmethod
-    def of(cls, wanted: Any) -> Output:
+    def of(cls, wanted: Any) -> OutputType:
         """Raises what pydantic raises for a type that it can't work with."""
         adapter: TypeAdapter[Any] = TypeAdapter(wanted)
         schema = adapter.json_schema(schema_generator=ModelFacingSchema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Final
 
-from everturn.client.followed_reply import FollowedReply, Rest
+from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import Event, Replied
 from everturn.records import Message, ToolCall
 from everturn.ui import narrator
@@ -58,7 +58,7 @@ class AgUiRun:
                     yield event
                 if isinstance(one, narrator.Withdrawn):  # AG-UI can take words back only with a snapshot
                     yield _snapshot(ag_ui_messages(_before_turn(await answer.transcript(), happened), ()))
-        for event in self._end(answer.rest or Rest("ended"), refused):
+        for event in self._end(answer.rest or WhyAtRest("ended"), refused):
             yield event
 
     def fail(self, text: str, code: str = "failed") -> Iterator[AgUiEvent]:
@@ -110,7 +110,7 @@ class AgUiRun:
         if message_id := self._open.pop("text", None):
             yield {"type": "TEXT_MESSAGE_END", "messageId": message_id}
 
-    def _end(self, rest: Rest, refused: list[str]) -> Iterator[AgUiEvent]:
+    def _end(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
         interrupts = [_interrupt(asked) for asked in self._narrates.ask(rest.waiting, again=True)]
         if refused and not interrupts:
             yield from self.fail(" ".join(refused), "refused")

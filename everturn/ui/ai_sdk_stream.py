@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 
-from everturn.client.followed_reply import FollowedReply, Rest
+from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
 from everturn.ui import narrator
 from everturn.ui.narrator import Kind, Narrator
@@ -108,7 +108,7 @@ class UIMessageStream:
         }
 
     def _end(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
-        rest = answer.rest or Rest("ended")
+        rest = answer.rest or WhyAtRest("ended")
         yield from self._start("reply")
         # Ask again if a decision was refused: else the page would send the same decision over and over.
         for asked in self._narrates.ask(rest.waiting, again=bool(refused)):

@@ -10,7 +10,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from everturn import names
-from everturn.carryover import Asked, OpenReply
+from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.cutting import shortened, shortened_reason
 from everturn.payloads import PersonsAnswer
 from everturn.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
@@ -41,7 +41,7 @@ class AppliedDecision:
     by_rule: bool = False
     """The decision comes from an expiry or a closing conversation, not from a person, so `approvers` are not asked."""
 
-    def to(self, asked: Asked) -> PersonsAnswer:
+    def to(self, asked: QuestionToPerson) -> PersonsAnswer:
         """The answer for the tool that asked."""
         by, left = shortened_reason(self.decision.by), asked.left or {}
         if self.decision.verdict != "answer":

@@ -9,7 +9,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from everturn import names
-from everturn.carryover import CarryOver, Earlier, InRun, OpenReply, Packed
+from everturn.carryover import CarryOver, Earlier, OpenReply, Packed, StoredInRun
 from everturn.cutting import cut
 from everturn.logs import workflow_log
 from everturn.packing import pack
@@ -40,7 +40,7 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 
 async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
     """Copies the messages of earlier runs into this run's history before Temporal deletes theirs."""
-    if state.keep_by is None or not isinstance(state.earlier, InRun):
+    if state.keep_by is None or not isinstance(state.earlier, StoredInRun):
         return
     await workflow.sleep(max(0.0, state.keep_by - workflow.time()), summary="bring earlier runs' messages here")
     try:
@@ -61,7 +61,7 @@ def go_on(handed: Start | dict[str, Any]) -> NoReturn:
 def held(earlier: Earlier) -> Earlier:
     """Earlier messages as a conversation holds them: what is too much to hand on is in this run's history."""
     if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_BYTES:
-        return InRun(run_id=workflow.info().run_id)
+        return StoredInRun(run_id=workflow.info().run_id)
     return earlier
 
 
@@ -146,7 +146,7 @@ def _keep_by(state: State) -> float | None:
 
 def _earlier(state: State, recent: RecentMessages) -> Earlier:
     """The prefix itself if it is small; else where it is: in this run's history, and in those before it."""
-    here, messages = InRun(run_id=workflow.info().run_id), whole_prefix(state, recent)
+    here, messages = StoredInRun(run_id=workflow.info().run_id), whole_prefix(state, recent)
     if messages is None or sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
-from everturn.carryover import InRun
+from everturn.carryover import StoredInRun
 from everturn.cutting import cut
 from everturn.packing import unpack
 from everturn.records import Message, Text, ToolResult, results_in
@@ -81,7 +81,7 @@ class HeldMessages:
 def whole_prefix(state: State, recent: RecentMessages) -> tuple[Message, ...] | None:
     """The prefix, if all of it is in memory."""
     before = state.earlier
-    if isinstance(before, InRun) or state.position - len(recent.written) > state.base:
+    if isinstance(before, StoredInRun) or state.position - len(recent.written) > state.base:
         return None
     try:
         earlier = unpack(before.data) if before else ()

@@ -23,7 +23,7 @@ from everturn.records import Image, Message, Text, ToolResult
 from everturn.storage import directory
 from everturn.storage.artifacts import Artifacts, name_of
 from everturn.storage.external import DirectoryDriver
-from everturn.tools.output_type import InvalidOutput, Output
+from everturn.tools.output_type import InvalidOutput, OutputType
 from tests.support.bounds import Bounds
 
 LONG = 200_000
@@ -40,7 +40,7 @@ LONG = 200_000
     ],
 )
 def test_json_is_found_in_a_code_block(text: str) -> None:
-    assert Output.of(list[int]).read(text) == [1]
+    assert OutputType.of(list[int]).read(text) == [1]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_json_is_found_in_a_code_block(text: str) -> None:
 )
 def test_what_is_no_code_block_is_read_as_it_is_and_at_once(text: str) -> None:
     with pytest.raises(InvalidOutput):
-        Output.of(list[int]).read(text)
+        OutputType.of(list[int]).read(text)
 
 
 @pytest.mark.parametrize(

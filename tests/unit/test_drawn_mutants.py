@@ -23,7 +23,7 @@ from temporalio.exceptions import (
 )
 
 from everturn import names
-from everturn.carryover import InRun, Packed
+from everturn.carryover import Packed, StoredInRun
 from everturn.decisions import Approve
 from everturn.limits import Limits
 from everturn.payloads import Control, Start
@@ -252,7 +252,7 @@ def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyP
     held.append(Message.user(words))
     assert isinstance(continue_as_new._earlier(state, recent), Packed)
     held.append(Message.user(words))
-    assert isinstance(continue_as_new._earlier(state, recent), InRun)
+    assert isinstance(continue_as_new._earlier(state, recent), StoredInRun)
 
 
 # ---------------------------------------------------------------- those of `SEED=1 make mutants DRAWN=60`

@@ -17,7 +17,16 @@ import pytest
 from everturn import payloads
 from everturn.activities import planning
 from everturn.activities.hook_runs import MAX_WHY_BYTES
-from everturn.carryover import REMEMBERED_IDS, Asked, CarryOver, InRun, OpenReply, Packed, View, WorkerFacts
+from everturn.carryover import (
+    REMEMBERED_IDS,
+    CarryOver,
+    OpenReply,
+    Packed,
+    QuestionToPerson,
+    StoredInRun,
+    View,
+    WorkerFacts,
+)
 from everturn.cutting import short_status, shortened, with_short_words
 from everturn.decisions import Approve
 from everturn.history.next_life import next_life
@@ -207,7 +216,7 @@ async def _traced() -> Trace:
         State(Start(agent=NAME), run_began=0.0), Start(agent=NAME, trace=PLACE), CarryOver(), chain_id=RUN_ID
     )
     call = ToolCall(call_id=call_id(0), name="n" * 64, arguments={})
-    asked = Asked(call_id=call_id(0), reason="outcome_unknown", since=1.23456789e9)
+    asked = QuestionToPerson(call_id=call_id(0), reason="outcome_unknown", since=1.23456789e9)
     answer = AnswerSpan(turn=10**9, since=1.23456789e9, links=LINKS, usage=USAGE, cost_usd=1.2345678e300)
     with patch("everturn.workflows.tracing.workflow.time", lambda: 1.23456789e9):
         for _ in range(MAX_CALLS):
@@ -365,7 +374,7 @@ def handed(**more: Any) -> CarryOver:
     """All that every carry-over has."""
     beside: dict[str, Any] = {
         "keep_by": 1e18,
-        "origin": InRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID),
+        "origin": StoredInRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID),
         "length": 10**9,
         "digest": "0" * 32,
         "owed": True,
@@ -405,7 +414,7 @@ def test_what_a_run_hands_to_the_next_fits() -> None:
 def test_what_a_conversation_is_revived_with_fits() -> None:
     """Whatever was said to it, and whatever its model said last."""
     by_history = StateByHistory(run_id=RUN_ID)
-    carry = handed(earlier=InRun(run_id=RUN_ID), length=0, message_ids=())
+    carry = handed(earlier=StoredInRun(run_id=RUN_ID), length=0, message_ids=())
     at = datetime(2026, 1, 1, tzinfo=UTC)
     by_history.take(RunStarted(1, at, start(carry), previous_run_id=""))
     for number in range(9):
@@ -417,7 +426,7 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     for one in IDS:
         state._message_ids[one] = None
     transcript = [message(20_000) for _ in range(19)]
-    made = next_life(state, transcript, origin=InRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
+    made = next_life(state, transcript, origin=StoredInRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
     assert len(made.unseen) == 19
     assert len(made.inbox) == len(state.inbox) == 9
     assert size_of(made.inbox) > MAX_INBOX_BYTES * 0.9
@@ -433,7 +442,9 @@ def said(number: int) -> MessageIn:
 def test_an_open_reply_is_measured_whole() -> None:
     """What it adds to is the same as without it: it is handed on only if all of it has the room."""
     many = calls(MAX_CALLS, MAX_REPLY_BYTES)
-    open_reply = OpenReply(calls=many, waits=tuple(Asked(call_id=one.call_id, why=full(4_000)) for one in many))
+    open_reply = OpenReply(
+        calls=many, waits=tuple(QuestionToPerson(call_id=one.call_id, why=full(4_000)) for one in many)
+    )
     assert size_of(start(handed(open=open_reply))) > MAX_PAYLOAD_BYTES  # and so it stays in its run
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from everturn import Client, Conversation, events
 from everturn.agent_settings import Compaction
-from everturn.carryover import InRun
+from everturn.carryover import StoredInRun
 from everturn.errors import Stalled
 from everturn.history.reader import first_step, read_steps
 from everturn.history.steps import CommandSent
@@ -80,7 +80,7 @@ async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
         started = await first_step(client.temporal, conversation.id)
         assert started is not None
         assert started.start.carry is not None
-        assert isinstance(started.start.carry.earlier, InRun)
+        assert isinstance(started.start.carry.earlier, StoredInRun)
         await eventually(lambda: _brought_along(conversation))
         await delete(client, conversation, first)
         worker.prefixes.clear()
@@ -91,7 +91,7 @@ async def test_a_revived_conversation_outlives_the_history_of_its_first_life(
 
 
 async def _brought_along(conversation: Conversation) -> bool:
-    return not isinstance((await conversation.by_history()).transcript.earlier, InRun)
+    return not isinstance((await conversation.by_history()).transcript.earlier, StoredInRun)
 
 
 async def test_what_a_terminated_conversation_had_is_in_its_next_life(client: Client, scripted: Scripted) -> None:
