@@ -16,7 +16,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -140,9 +145,14 @@ class _Budget:
             try:
                 return await self._count(batch)
             except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND or temporal_errors.run_closed_first(error):
+                if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
-                over = temporal_errors.over(error)
+                closed_first = temporal_errors.run_closed_first(error)
+                over = temporal_errors.over(error) or closed_first
+            # Its run closed with the question in it. The server says so to each further one of that id, so it has to be
+            # known whether there is a next run.
+            if closed_first and await self._runs():
+                return await self._count(batch)
             if over and await budget_moves.go_on_here(self._client, self._id, self._task_queue):
                 return await self._count(batch)
             if self.declared is None:
@@ -171,6 +181,10 @@ class _Budget:
             rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
         )
         return SpendingAnswer.model_validate(answer)
+
+    async def _runs(self) -> bool:
+        described = await self._client.get_workflow_handle(self._id).describe()
+        return described.status is WorkflowExecutionStatus.RUNNING
 
     async def _start(self, terms: Terms) -> None:
         await self._client.start_workflow(

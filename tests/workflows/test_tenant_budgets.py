@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,6 +12,9 @@ from uuid import uuid4
 import pytest
 
 from everturn import Budget, Client, tool
+from everturn.activities import tenant_budgets
+from everturn.budgets import Spending, SpendingBatch
+from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on, hosting
@@ -245,6 +249,21 @@ async def test_a_budget_is_taken_away_though_no_worker_of_its_task_queue_runs(
     agent = agent_on(scripted(lambda messages: "Hello."))
     async with hosting(client, agent):
         assert (await client.run(agent, "Hi", tenant=tenant)).status == "completed"
+
+
+async def test_a_question_that_was_in_a_budget_when_it_ended_is_not_put_for_ever(client: Client, tenant: str) -> None:
+    """The server says of it, each time that it comes again: aborted by closing."""
+    elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
+    await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
+    ended = budget_of(client, tenant)
+    asks = tenant_budgets._Budget(client.temporal, tenant, ended.id, client.task_queue, None, polling)
+    question = SpendingBatch(worker="w", number=1, items=(Spending(conversation="one", asks=True),))
+    asked = asyncio.create_task(asks.count(question))
+    for _ in range(5):
+        await ended.describe()  # meanwhile the question arrives
+    await ended.terminate()
+    assert await asked is None
+    assert await asks.count(question) is None
 
 
 async def test_what_is_no_budget_is_refused(client: Client) -> None:
