@@ -282,7 +282,7 @@ class ModelTurns:
         try:
             with reply_stream or nullcontext() as told:
                 asked = partial(self._once, question, told, kept, limit.total_seconds())
-                reply = await within_limit(question.model, asked, patience=agent.patience, fallback=fallback)
+                reply = await within_limit(question, asked, patience=agent.patience, fallback=fallback)
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from temporalio import activity
 
@@ -12,30 +13,42 @@ from everturn.activities.heartbeat import INTERVAL_SECONDS, this_heartbeat
 from everturn.errors import RateLimited
 from everturn.limits import Patience
 from everturn.logs import get_logger
-from everturn.models import Model
+from everturn.providers.base import Request
 from everturn.providers.rate_limits import Limit, going, limit_of
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
+from everturn.sizes import size_of
 from everturn.streamed import AtLimit
 
 SHOWN_AFTER_SECONDS = 0.5
 """A shorter wait is not shown."""
 
+MANY_REFUSALS = 3
+"""A call that was refused so often waits behind the others, if they are accepted."""
+
+HOPELESS_REFUSALS = 10
+"""A call that was refused so often, for longer than patience lasts, is given up though others are accepted."""
+
+BYTES_OF_A_TOKEN = 4
+
 _log = get_logger("everturn.limit")
 
 
 async def within_limit(
-    model: Model, ask: Callable[[], Awaitable[Reply]], *, patience: Patience, fallback: str | None
+    question: Request, ask: Callable[[], Awaitable[Reply]], *, patience: Patience, fallback: str | None
 ) -> Reply:
-    """The reply of `ask`, which is called once the provider's limit allows it, and again after a 429. Raises what `ask`
-    raises; for a 429, only if its stream had begun, or if the provider takes nobody's calls for longer than
-    `patience.model`."""
-    limit, came = limit_of(model), asyncio.get_running_loop().time()
+    """The reply of `ask`, which puts the question once the provider's limit allows it, and again after a 429. Raises
+    what `ask` raises; for a 429, only if its stream had begun, or if the provider takes nobody's calls for longer than
+    `patience.model`, or refuses this one for that long, and again and again."""
+    limit, came = limit_of(question.model), asyncio.get_running_loop().time()
     longest = patience.max_retry_delay.total_seconds()
+    if limit.limiter.tpm and not limit.limiter.tokens.reported:
+        limit.limiter.tokens.expect(tokens_of(question))
+    own = _OwnRefusals()
     while True:
         permit = await _waited_for(limit, came)
         try:
-            async with going(limit, permit, longest_hold=longest):
+            async with going(limit, permit, longest_hold=longest, alone=own.alone(limit.limiter.answered_at)):
                 reply = await ask()
         except RateLimited as error:
             rate, held = limit.limiter.rate, limit.hold_seconds()
@@ -48,11 +61,41 @@ async def within_limit(
             )
             if not error.retry or permit.answered:  # its stream had begun, and has to be started over
                 raise
-            if (refusing := limit.refusing_seconds()) > patience.model.total_seconds():
+            own.add(asyncio.get_running_loop().time())
+            refusing = max(limit.refusing_seconds(), own.seconds())
+            if refusing > patience.model.total_seconds():
                 raise activity_errors.of_limit(error, refusing, fallback=fallback) from None
+            if own.alone(limit.limiter.answered_at):
+                came = asyncio.get_running_loop().time()  # those that the provider would take go first
             continue
-        limit.limiter.used(reply.usage.total_tokens)
+        limit.limiter.used(reply.usage)
         return reply
+
+
+def tokens_of(question: Request) -> int:
+    """About how many tokens a call will use."""
+    written = sum(map(size_of, question.messages)) + len(question.instructions.encode(errors="replace"))
+    return written // BYTES_OF_A_TOKEN + (question.settings.max_output_tokens or 0)
+
+
+@dataclass
+class _OwnRefusals:
+    """The 429s of one call. If others are accepted in between, it asks for more than is ever left."""
+
+    count: int = 0
+    first: float = 0.0
+    last: float = 0.0
+
+    def add(self, now: float) -> None:
+        self.count += 1
+        self.first, self.last = self.first or now, now
+
+    def alone(self, accepted: float) -> bool:
+        """Whether others were `accepted` since it was first refused."""
+        return self.count >= MANY_REFUSALS and accepted > self.first
+
+    def seconds(self) -> float:
+        return self.last - self.first if self.count >= HOPELESS_REFUSALS else 0.0
 
 
 async def _waited_for(limit: Limit, came: float) -> Permit:
@@ -60,7 +103,7 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
         return permit
     loop, beat = asyncio.get_running_loop(), this_heartbeat()
     began = loop.time()
-    waiting = asyncio.ensure_future(limit.permit(came))
+    waiting, handed_out = asyncio.ensure_future(limit.permit(came)), False
     try:
         await asyncio.wait({waiting}, timeout=SHOWN_AFTER_SECONDS)
         if not waiting.done():
@@ -75,10 +118,13 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
                 stopping.cancel()
             if not waiting.done():
                 raise activity_errors.worker_shutdown()
+        handed_out = True
         return waiting.result()
     finally:
         if beat:
             beat.waits = None
         if not waiting.done():
             waiting.cancel()
+        elif not handed_out and not waiting.cancelled() and waiting.exception() is None:
+            limit.over(waiting.result())  # this turn was cancelled just as it was let through
         attempts.leave_out(loop.time() - began)

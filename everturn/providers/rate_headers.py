@@ -14,16 +14,16 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Final, Literal
+from typing import Final
 
 from everturn.providers.failures import http_date
-from everturn.providers.rate_permits import Allowance
+from everturn.providers.rate_permits import Allowance, Unit
 
-_UNITS: Final[Mapping[str, Literal["requests", "tokens"]]] = {
+_UNITS: Final[Mapping[str, Unit]] = {
     "requests": "requests",
     "tokens": "tokens",
-    "input-tokens": "tokens",
-    "output-tokens": "tokens",
+    "input-tokens": "input_tokens",
+    "output-tokens": "output_tokens",
 }
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+", re.ASCII)

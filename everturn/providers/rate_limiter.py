@@ -22,12 +22,16 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
 from everturn.providers import limit_part
 from everturn.providers.limit_part import Part
 from everturn.providers.rate_permits import Allowance, Permit
+from everturn.providers.tokens_of_calls import TokensOfCalls
+from everturn.providers.undone_cuts import UndoneCuts
+from everturn.records import Usage
 
 Phase = Literal["open", "feeling", "closing_in", "steady"]
 
@@ -56,6 +60,8 @@ LEAST_CUT_AT_FIRST: Final = 0.3
 MOST_CUT_AT_FIRST: Final = 0.6
 MOST_CUT: Final = 0.4
 MEASURED_SECONDS: Final = 25.0
+FAR_ABOVE: Final = 4.0
+"""If most calls are refused, a rate so many times what was accepted is no measure to cut from."""
 MANY_REFUSALS: Final = 3
 MANY_CUT: Final = 0.3
 """So many 429s, with hardly an accepted call between them: the rate of workers that share a limit is far too high."""
@@ -63,20 +69,6 @@ FEW_AT_FIRST: Final = 4
 FEW_CALLS: Final = 5
 """Fewer accepted calls than this do not show a rate."""
 LEAST_RATE, MOST_RATE = 0.01, 1e6
-
-NEEDLESS_SECONDS: Final = 25.0
-NEEDLESS_CALLS: Final = 20
-NEEDLESS_BELOW: Final = 0.95
-NEEDLESS_GROWTH: Final = 1.6
-"""If the last cut was within so many seconds, so many calls in a row were accepted after it, and the rate is still
-below this share of what it was before, a 429 does not come of the rate: it was cut for nothing, and is raised."""
-
-VAIN_CUTS: Final = 3
-VAIN_CALLS: Final = 5
-VAIN_GROWTH: Final = 1.8
-"""So many cuts in vain, each followed by another 429 although the rate had not grown since and so many calls in a row
-were accepted: they are all undone, and the rate is raised. Who was above a limit by as little would be below it by
-then."""
 
 FIRST_LOOK: Final = 0.1
 """The part of a hold after which one call is sent early."""
@@ -92,8 +84,12 @@ LONGEST_OWN_HOLD_SECONDS: Final = 30.0
 
 SHORT: Final = 0.1
 """If only this share of a limit is left, the rate is lowered before a 429 comes."""
-FIRST_TOKENS: Final = 1_000.0
-"""Assumed tokens of a call, until calls have reported theirs."""
+LONGEST_TOLD_SECONDS: Final = 120.0
+"""Headers alone hold calls for no longer: after that one call goes, and tells more."""
+UNUSED_SECONDS: Final = 0.25
+"""A call that goes out so much later than it could have was not held back by the rate, which then does not grow."""
+NEW_LOOKS_SECONDS: Final = 600.0
+"""After so long without a 429, holds are tested early again, whatever came of it before."""
 
 
 @dataclass
@@ -112,6 +108,9 @@ class RateLimiter:
     refusing_since: float | None = None
     """The time of the first 429 since a call was last accepted."""
     refused_calls: int = 0
+    tokens: TokensOfCalls = field(default_factory=TokensOfCalls)
+    answered_at: float = 0.0
+    """When an answer last showed that a call was accepted."""
     _rate: float = 0.0
     _window: int = FIRST_WINDOW
     _unanswered: int = 0
@@ -123,16 +122,11 @@ class RateLimiter:
     _grown: float = 0.0
     _felt_since: float = 0.0
     _cut_at: float | None = None
-    _rate_before_cut: float = 0.0
-    """The rate before the last cut."""
-    _rate_before_all: float = 0.0
-    """The rate before the first of the cuts since it last grew."""
-    _vain_cuts: int = 0
-    """Of these, how many changed nothing: a 429 came again, though several calls were accepted between."""
-    _taken_in_a_row: int = 0
-    """Calls that were accepted since the last 429."""
+    _idle: float = 0.0
+    """Seconds since the last cut in which the rate held no call back."""
+    _undone: UndoneCuts = field(default_factory=UndoneCuts)
     _taken: deque[float] = field(default_factory=deque)
-    _tokens: float = FIRST_TOKENS
+    _refused_at: float | None = None
     _held_long: bool = False
     """The first 429 held calls for long."""
     _own: Part | None = None
@@ -161,7 +155,7 @@ class RateLimiter:
         if now < self.hold:
             if self._looking:
                 return None
-            return self.hold if self._look is None else max(now, self._look)
+            return self.hold if self._look is None else min(self.hold, max(now, self._look))
         if self.phase == "open" and self._unanswered >= self._window:
             return None
         return now if self.rate is None else max(now, self._next)
@@ -181,16 +175,18 @@ class RateLimiter:
     # ------------------------------------------------------------ what came of it
 
     def accepted(self, permit: Permit, now: float) -> None:
-        """The provider accepted the call. Reporting it twice changes nothing."""
+        """The provider accepted the call, or has not refused it for a while. Reporting it twice changes nothing."""
+        if permit.answered:
+            self.answered_at = now
         if permit.taken:
             return
-        permit.taken = True
+        permit.taken, permit.counted_at = True, now
+        permit.refusing_since = self.refusing_since
         self._close(permit)
         self.refusing_since, self._own_hold = None, OWN_HOLD_SECONDS
-        self._taken_in_a_row += 1
+        self._undone.accepted()
         self._taken.append(now)
-        while self._taken[0] < now - MEASURED_SECONDS:
-            self._taken.popleft()
+        self._forget_before(now - MEASURED_SECONDS)
         if self.phase == "open":
             self._window += 1
             self._felt_since = self._taken[0]
@@ -201,55 +197,60 @@ class RateLimiter:
             if self._takes_care:  # the early call took what had come back meanwhile
                 self._next = now + 1 / self._rate
 
-    def refused(self, permit: Permit | None, now: float, retry_after: float | None) -> None:
-        """The call was answered with 429. `permit` is None if it went out without one."""
+    def refused(self, permit: Permit | None, now: float, retry_after: float | None, *, alone: bool = False) -> None:
+        """The call was answered with 429. `permit` is None if it went out without one. `alone`: the same call was
+        refused before, and others were accepted since, so it says nothing about the rate."""
         self.refused_calls += 1
         early = permit is not None and self._looking is permit
         if permit is not None:
             self._close(permit)
+            self._take_back(permit)
+        if self._refused_at is not None and now - self._refused_at > NEW_LOOKS_SECONDS:
+            self._part = FIRST_LOOK
+        self._refused_at = now
         if early:
             self._looking = None
             self._part = min(1.0, self._part * LATER)
-        elif permit is None or self._cut_at is None or permit.sent >= self._cut_at:  # else it was under way by then
-            self._refused_in_a_row = self._refused_in_a_row + 1 if self._taken_in_a_row < 2 else 0
-            self._count_vain_cuts()
-            if self._needless(now):
-                self._raise(self._rate_before_cut * NEEDLESS_GROWTH, now)
-            elif self._vain_cuts >= VAIN_CUTS:
-                self._rate_before_cut = self._rate_before_all * VAIN_GROWTH
-                self._raise(self._rate_before_cut, now)
+        elif not alone and (permit is None or self._cut_at is None or permit.sent >= self._cut_at):
+            # else it was under way by the last cut
+            self._refused_in_a_row = self._refused_in_a_row + 1 if self._undone.in_a_row < 2 else 0
+            learned = self.phase == "steady"
+            if not self._own:
+                self._undone.count(self._rate, cut_before=learned)
+            since_cut = now - self._cut_at if learned and self._cut_at is not None else None
+            if (better := self._undone.better(self._rate, since_cut=since_cut)) is not None:
+                self._raise(better, now)
             else:
-                self._rate_before_cut = self._rate
+                self._undone.before_cut = self._rate
                 self._cut(now, held=self._own_hold if retry_after is None else retry_after)
-        self._taken_in_a_row = 0
+        self._undone.refused()
         if self.refusing_since is None:
             self.refusing_since = now
         self._hold_for(now, retry_after)
 
-    def over(self, permit: Permit) -> None:
+    def over(self, permit: Permit, now: float) -> None:
         """The call ended, with any outcome."""
         self._close(permit)
-        if self._looking is permit:  # it broke, and says nothing about the hold
-            self._looking = self._look = None
+        if self._looking is permit:  # it broke, and says nothing about the hold: another call tests it
+            self._looking, self._look = None, now + LOOK_SECONDS
 
-    def used(self, tokens: int) -> None:
-        """One call used this many tokens."""
-        if tokens > 0:
-            self._tokens += (tokens - self._tokens) / 8
+    def used(self, usage: Usage) -> None:
+        """One call used these tokens."""
+        self.tokens.add(usage)
 
     def told(self, allowances: Sequence[Allowance], now: float) -> None:
         """Takes in the headers of an answer; those of a refusal count too."""
         rooms: list[float] = []
         for one in allowances:
-            need = 1.0 if one.unit == "requests" else self._tokens
-            gone = one.limit - one.remaining
-            filled = gone / one.reset if one.reset and gone > 0 else one.limit / 60
+            need = self.tokens.need(one.unit)
+            filled = one.filled
             if one.limit <= 0 or filled <= 0:
                 continue
             rooms.append(one.remaining / need)
             if one.remaining < need:
                 wait = (need - one.remaining) / filled
-                self.hold = max(self.hold, now + (wait if one.reset is None else min(wait, one.reset)))
+                wait = min(wait, LONGEST_TOLD_SECONDS if one.reset is None else min(one.reset, LONGEST_TOLD_SECONDS))
+                self.hold = max(self.hold, now + wait)
                 self._next = max(self._next, self.hold)
             if one.remaining < max(2 * need, SHORT * one.limit):
                 self._slow_down(filled / need / self.workers, now)
@@ -260,7 +261,7 @@ class RateLimiter:
 
     def _known_rate(self) -> float | None:
         rates = [self.rpm] if self.rpm else []
-        rates += [self.tpm / self._tokens] if self.tpm else []
+        rates += [self.tpm / self.tokens.need("tokens")] if self.tpm else []
         return min(rates) / 60 / self.workers if rates else None
 
     def _close(self, permit: Permit) -> None:
@@ -269,26 +270,29 @@ class RateLimiter:
             self._unanswered -= 1
 
     def _grow(self, now: float) -> None:
-        """Raises the rate for the time since it last grew: a pause counts for LONGEST_STEP_SECONDS at most."""
+        """Raises the rate for the time since it last grew: a pause counts for LONGEST_STEP_SECONDS at most. If fewer
+        calls came than it allows, it has not been tried, and stays."""
         seconds, self._grown = min(now - self._grown, LONGEST_STEP_SECONDS), now
+        if (unused := now - max(self._next, self._cut_at or 0.0)) > UNUSED_SECONDS:
+            self._idle += unused
+            return
         if seconds <= 0:
             return
+        quiet = now - (self._cut_at or 0.0) - self._idle
         match self.phase:
             case "open":
                 return
             case "feeling" if self._takes_care:
-                self._rate = limit_part.felt(self._rate, seconds, quiet=now - (self._cut_at or 0.0))
+                self._rate = limit_part.felt(self._rate, seconds, quiet=quiet)
             case "feeling":
                 self._rate *= (FEELING_GROWTH if self.workers == 1 else FEELING_GROWTH_SHARED) ** seconds
             case "closing_in" | "steady" if self._own:
-                quiet = (now - (self._cut_at or 0.0)) / QUIET_SECONDS
-                self._rate = self._own.grown(self._rate, seconds, quiet=quiet, workers=self.workers)
+                self._rate = self._own.grown(self._rate, seconds, quiet=quiet / QUIET_SECONDS, workers=self.workers)
             case "closing_in":
                 self._rate *= CLOSING_GROWTH ** (seconds / self.workers**2)
                 self._rate += CLOSING_STEP * seconds / self.workers**2
             case "steady":
-                quiet = (now - (self._cut_at or 0.0)) / QUIET_SECONDS
-                self._rate *= 1 + STEADY_GROWTH / self.workers * (1 + quiet**2) * seconds
+                self._rate *= 1 + STEADY_GROWTH / self.workers * (1 + (quiet / QUIET_SECONDS) ** 2) * seconds
             case other:
                 assert_never(other)
         known = self._known_rate()
@@ -301,33 +305,34 @@ class RateLimiter:
     def _takes_care(self) -> bool:
         return self._own is not None or (self.phase == "feeling" and self._held_long and self.workers > 1)
 
+    def _take_back(self, permit: Permit) -> None:
+        """The call was taken to be accepted since nothing was heard of it, and is refused after all."""
+        if not permit.taken or permit.answered:
+            return
+        permit.taken = False
+        with suppress(ValueError):
+            self._taken.remove(permit.counted_at)
+        if permit.refusing_since is not None and permit.counted_at > self.answered_at:
+            self.refusing_since = permit.refusing_since
+
+    def _forget_before(self, time: float) -> None:
+        while self._taken and self._taken[0] < time:
+            self._taken.popleft()
+
+    def _was_cut(self, now: float) -> None:
+        self._cut_at, self._idle = now, 0.0
+
     def _raise(self, rate: float, now: float) -> None:
-        self._rate, self._cut_at, self._vain_cuts = rate, now, 0
+        self._rate = rate
+        self._undone.raised()
+        self._was_cut(now)
         if self._own:
             self._own.rate = max(self._own.rate, rate)
 
-    def _count_vain_cuts(self) -> None:
-        """To be called for each 429, before the rate is cut."""
-        if self._own:
-            return
-        if self.phase != "steady" or self._rate > self._rate_before_cut * NEEDLESS_BELOW:
-            self._rate_before_all, self._vain_cuts = self._rate, 0  # it has grown since, so it may be the limit
-        elif self._taken_in_a_row >= VAIN_CALLS:
-            self._vain_cuts += 1
-
-    def _needless(self, now: float) -> bool:
-        """Whether the last cut was for nothing: a provider may also refuse a few calls at any rate."""
-        return (
-            self.phase == "steady"
-            and self._cut_at is not None
-            and now - self._cut_at < NEEDLESS_SECONDS
-            and self._taken_in_a_row >= NEEDLESS_CALLS
-            and self._rate <= self._rate_before_cut * NEEDLESS_BELOW
-        )
-
     def _cut(self, now: float, *, held: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
-        span = now - self._felt_since
+        self._forget_before(now - MEASURED_SECONDS)
+        span = min(now - self._felt_since, MEASURED_SECONDS)
         if self.workers > 1 and self._refused_in_a_row >= MANY_REFUSALS and self.phase != "open":
             self._rate *= 1 - MANY_CUT
             self._refused_in_a_row = 1
@@ -348,7 +353,7 @@ class RateLimiter:
             self._felt_since = now
             self._taken.clear()
         self._rate = max(self._rate, LEAST_RATE)
-        self._cut_at = now
+        self._was_cut(now)
 
     def _cut_with_care(self, now: float) -> None:
         if self._own:
@@ -359,12 +364,13 @@ class RateLimiter:
 
     def _cut_to_what_was_taken(self, now: float) -> None:
         span = max(0.1, min(MEASURED_SECONDS, now - self._felt_since))
-        while self._taken and self._taken[0] < now - span:
-            self._taken.popleft()
+        self._forget_before(now - span)
         taken = len(self._taken) / span
         if self.phase != "feeling":
             if len(self._taken) >= FEW_CALLS:
                 self.phase = "steady"
+                if self._undone.mostly_refused:
+                    self._rate = min(self._rate, FAR_ABOVE * taken)
             self._rate = max(self._rate * (1 - MOST_CUT), min(self._rate * (1 - CUT), taken))
         elif len(self._taken) >= FEW_AT_FIRST or self.workers == 1:
             found = taken * (MARGIN if self.workers == 1 else MARGIN_SHARED)
@@ -374,11 +380,12 @@ class RateLimiter:
     def _slow_down(self, share: float, now: float) -> None:
         """Lowers the rate to the share, one step at a time: other workers may not use their shares."""
         if self.phase == "open":
-            self.phase, self._rate, self._felt_since, self._grown = "steady", share, now, now
-            self._cut_at = now
+            self.phase, self._rate = "steady", max(share, LEAST_RATE)
+            self._felt_since = self._grown = now
+            self._was_cut(now)
         elif self._cut_at is None or now - self._cut_at > LONGEST_STEP_SECONDS:
             self._rate = max(min(self._rate, share), self._rate * (1 - CUT), LEAST_RATE)
-            self._cut_at = now
+            self._was_cut(now)
 
     def _hold_for(self, now: float, retry_after: float | None) -> None:
         if retry_after is None:

@@ -99,7 +99,7 @@ class Limit:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it was let through as it went
-                self.limiter.over(turn.result())
+                self.limiter.over(turn.result(), _now())
             self.wake()
             raise
 
@@ -107,14 +107,14 @@ class Limit:
         self.limiter.accepted(permit, _now())
         self.wake()
 
-    def refused(self, permit: Permit | None, retry_after: float | None) -> None:
+    def refused(self, permit: Permit | None, retry_after: float | None, *, alone: bool = False) -> None:
         self._refused_at = _now()
         self._felt.set()
-        self.limiter.refused(permit, self._refused_at, retry_after)
+        self.limiter.refused(permit, self._refused_at, retry_after, alone=alone)
         self.wake()
 
     def over(self, permit: Permit) -> None:
-        self.limiter.over(permit)
+        self.limiter.over(permit, _now())
         self.wake()
 
     def heard(self, headers: Mapping[str, str]) -> None:
@@ -203,21 +203,29 @@ def shared_by(workers: int) -> None:
 
 
 def know(known: Known) -> None:
-    """Sets the known limits, by provider, for limiters that are made from now on."""
-    _here().known |= known
+    """Sets the known limits, by provider."""
+    here = _here()
+    here.known |= known
+    for one in here.limits.values():
+        if said := known.get(one.provider):
+            one.limiter.rpm, one.limiter.tpm = said.rpm, said.tpm
+            one.wake()
 
 
 @asynccontextmanager
-async def going(limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS) -> AsyncIterator[None]:
+async def going(
+    limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS, alone: bool = False
+) -> AsyncIterator[None]:
     """Sends a call inside the block, with its permit. Errors pass through. After a RateLimited, the limiter holds all
-    calls for as long as it says, `longest_hold` at most."""
+    calls for as long as it says, `longest_hold` at most. `alone`: as for `RateLimiter.refused`."""
     token = _going.set((limit, permit))
     presumed = asyncio.get_running_loop().call_later(PRESUMED_SECONDS, limit.accepted, permit)
     try:
         yield
     except RateLimited as error:
         presumed.cancel()
-        limit.refused(permit, None if error.retry_after is None else min(error.retry_after, longest_hold))
+        seconds = None if error.retry_after is None else min(error.retry_after, longest_hold)
+        limit.refused(permit, seconds, alone=alone)
         raise
     finally:
         presumed.cancel()
@@ -231,7 +239,7 @@ async def asked_within(model: Model, ask: Callable[[], Awaitable[Reply]]) -> Rep
     limit = limit_of(model)
     async with going(limit, await limit.permit_if_felt()):
         reply = await ask()
-    limit.limiter.used(reply.usage.total_tokens)
+    limit.limiter.used(reply.usage)
     return reply
 
 
@@ -250,12 +258,12 @@ def heard(endpoint: ModelEndpoint, headers: Mapping[str, str], *, success: bool)
 # ---------------------------------------------------------------- settings
 
 
-_WRITTEN: Final = re.compile(r"([\w-]+):((?:(?:rpm|tpm)=\d+)(?:\+(?:rpm|tpm)=\d+)*)", re.ASCII)
+_WRITTEN: Final = re.compile(r"([\w-]+):((?:(?:rpm|tpm)=\d{1,15})(?:\+(?:rpm|tpm)=\d{1,15})*)", re.ASCII)
 
 
 def read_limits(written: str) -> dict[str, RateLimit]:
     """`openai:rpm=500+tpm=200000,anthropic:rpm=50`, by provider. Raises InvalidSetting."""
-    found = {}
+    found: dict[str, dict[str, int]] = {}
     for item in filter(None, (part.strip() for part in written.split(","))):
         read = _WRITTEN.fullmatch(item)
         if read is None:
@@ -263,9 +271,12 @@ def read_limits(written: str) -> dict[str, RateLimit]:
                 f"EVERTURN_RATE_LIMITS has {item!r:.100}, which is not a rate limit.",
                 cure="Write openai:rpm=500+tpm=200000, with a comma between providers.",
             )
-        numbers = dict(part.split("=") for part in read[2].split("+"))
-        found[read[1]] = RateLimit(**{name: int(number) for name, number in numbers.items()})
-    return checked_limits(found)
+        limits_of_it = found.setdefault(read[1], {})
+        for name, number in (part.split("=") for part in read[2].split("+")):
+            if name in limits_of_it:
+                raise InvalidSetting(f"EVERTURN_RATE_LIMITS has {name} of {read[1]!r} twice.", cure="Keep one of them.")
+            limits_of_it[name] = int(number)
+    return checked_limits({provider: RateLimit(**numbers) for provider, numbers in found.items()})
 
 
 def checked_limits(known: Known) -> dict[str, RateLimit]:

@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import suppress
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from temporalio.client import Client
 from temporalio.common import MetricMeter
@@ -33,7 +34,7 @@ class LimitMetrics:
             "everturn_rate_limit_rate", "Calls a second that the rate limit allows this worker."
         )
         self._refusals = meter.create_counter("everturn_rate_limit_refusals", "Answers of 429.")
-        self._counted: dict[Limit, int] = {}
+        self._counted = WeakKeyDictionary[Limit, int]()
 
     def look(self) -> None:
         for limit in rate_limits.limits():

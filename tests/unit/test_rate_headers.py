@@ -38,7 +38,7 @@ def test_openai_says_requests_and_tokens() -> None:
 def test_anthropic_says_times_which_are_compared_with_its_own_clock() -> None:
     assert allowances(ANTHROPIC, now=None) == [
         Allowance("requests", 20_000, 19_999, 30.0),
-        Allowance("tokens", 800_000, 700_000, 1.0),
+        Allowance("output_tokens", 800_000, 700_000, 1.0),
     ]
     late = datetime(2027, 1, 1, tzinfo=UTC)
     assert [one.reset for one in allowances(ANTHROPIC, now=late)] == [0.0, 0.0]

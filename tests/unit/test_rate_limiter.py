@@ -15,6 +15,7 @@ import pytest
 
 from everturn.providers.rate_limiter import RateLimiter
 from everturn.providers.rate_permits import Allowance, Permit
+from everturn.records import Usage
 
 RATE, BUCKET, RETRY_AFTER = 5.0, 5.0, 20.0
 
@@ -231,7 +232,7 @@ def test_a_limit_that_is_known_is_never_passed_and_is_divided() -> None:
     assert 59 <= len([at for at in sent if at < 60]) <= 61
     by_tokens = RateLimiter(tpm=60_000)
     for _ in range(100):
-        by_tokens.used(2_000)
+        by_tokens.used(Usage(input_tokens=1_500, output_tokens=500))
     assert by_tokens.rate == pytest.approx(0.5, rel=0.01)
 
 
@@ -270,9 +271,9 @@ def test_a_call_that_breaks_leaves_its_place() -> None:
     limiter = RateLimiter()
     permit = limiter.send(0.0)
     assert limiter.when(0.0) is None
-    limiter.over(permit)
+    limiter.over(permit, 1.0)
     assert limiter.when(0.0) == 0.0
-    limiter.over(permit)  # said twice, it counts once
+    limiter.over(permit, 1.0)  # said twice, it counts once
     assert limiter.send(0.0)
     assert limiter.when(0.0) is None
 
@@ -294,7 +295,7 @@ def test_a_provider_that_was_away_for_hours_is_left_alone_and_asked_again_soon_a
             limiter.refused(permit, now, retry_after)
         else:
             limiter.accepted(permit, now)
-        limiter.over(permit)
+        limiter.over(permit, 1.0)
 
     for _ in range(20):
         call(refused=False)

@@ -1,0 +1,40 @@
+"""How many tokens a provider's limits count for a call: on average, of calls that have reported theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from everturn.providers.rate_permits import Unit
+from everturn.records import Usage
+
+FIRST: Final[dict[Unit, float]] = {"requests": 1.0, "tokens": 1_000.0, "input_tokens": 1_000.0, "output_tokens": 250.0}
+"""Assumed until calls have reported theirs."""
+
+OF_LAST: Final = 8
+
+
+@dataclass
+class TokensOfCalls:
+    _average: dict[Unit, float] = field(default_factory=lambda: {**FIRST})
+    reported: bool = False
+    """Some call has."""
+
+    def need(self, unit: Unit) -> float:
+        """What the next call takes of a limit."""
+        return self._average[unit]
+
+    def add(self, usage: Usage) -> None:
+        """One call used this. Providers that limit input by itself leave out what they read from their cache."""
+        self.reported = self.reported or usage.total_tokens > 0
+        self._count("tokens", usage.total_tokens)
+        self._count("input_tokens", usage.input_tokens - usage.cached_tokens)
+        self._count("output_tokens", usage.output_tokens)
+
+    def expect(self, tokens: int) -> None:
+        """Before any call has reported: the next one will use about so many in all."""
+        self._average["tokens"] = max(FIRST["tokens"], float(tokens))
+
+    def _count(self, unit: Unit, tokens: int) -> None:
+        if tokens > 0:
+            self._average[unit] += (tokens - self._average[unit]) / OF_LAST
