@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,14 @@ from temporalio.api.enums.v1 import WorkflowExecutionStatus
 
 from everturn import Client, names
 from everturn.client.conversation import Conversation
-from everturn.errors import Unreachable
+from everturn.errors import EverturnError, Unreachable
 from everturn.events import Event
 from everturn.history import steps
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
+from everturn.payloads import Status
 from everturn.records import Message
+from everturn.state import State
 from tests.simulation.chain_rules import (
     CHAIN_RULES,
     keys_are_new_after_a_reset,
@@ -38,6 +40,7 @@ from tests.simulation.mcp_rules import MCP_RULES
 from tests.simulation.mcp_servers import Called
 from tests.simulation.rules import AFTER_RESETS, AFTER_TERMINATION, RULES, Evidence
 from tests.simulation.runs import Run
+from tests.simulation.said_rules import SAID_RULES
 from tests.simulation.sdk_core import CachedRun
 from tests.simulation.sealing import converter
 from tests.simulation.server import Server
@@ -74,6 +77,7 @@ ALL_RULES = (
     *LOCAL_RULES,
     *MCP_RULES,
     *CUT_RULES,
+    *SAID_RULES,
 )
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)
@@ -144,11 +148,11 @@ class Checks:
         self.server.count("states compared")
         place = f"{run.workflow_id}, event {len(run.history)}"
         if found := read.differences(facts(holder.state)):
-            self.server.wrong(f"{place}: the workflow's state, the history's: {found}")
-        self._shown(place, run, holder)
+            self.server.wrong(f"{place}: the workflow's state (or what its events tell), the history's: {found}")
+        self._shown(place, run, holder, read.by_history.transcript.messages)
         self._ruled(place, run, holder, read.by_history.transcript.messages)
 
-    def _shown(self, place: str, run: Run, holder: CachedRun) -> None:
+    def _shown(self, place: str, run: Run, holder: CachedRun, read: Sequence[Message]) -> None:
         """What lists and queries say is what it is."""
         status = run.attributes.indexed_fields.get(names.EVERTURN_STATUS)
         known = holder.state.facts is not None and holder.state.facts.indexed
@@ -157,8 +161,38 @@ class Checks:
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
         wanted = holder.state.position + len(holder.state.unseen)
         page = holder.instance._object.transcript({"from": max(0, wanted - LAST_MESSAGES), "limit": 1000})
-        if page["total"] != wanted or page["from"] + len(page["messages"]) > wanted:
+        if page["total"] != wanted or page["from"] + len(page["messages"]) != wanted:
             self.server.wrong(f"{place}: the transcript query says {page['total']} messages, and there are {wanted}")
+        elif not _is_a_part(_said(page["messages"]), _said(read), holder.state):
+            found, had = _said(page["messages"]), _said(read)
+            self.server.wrong(f"{place}: the transcript query says {found}, and its history {had}")
+        self._asked(place, holder)
+
+    def _asked(self, place: str, holder: CachedRun) -> None:
+        """The status query says what the state is."""
+        state, said = holder.state, holder.instance._object.status()
+        wanted = {
+            "state": state.name,
+            "agent": state.agent,
+            "turn": state.turn,
+            "usage": state.usage.model_dump(mode="json"),
+            "waiting": [*state.pending],
+            "policy": len(state.policy),
+            **({"cause": state.stall.cause} if state.stall else {}),
+        }
+        told = Status.model_validate(said)
+        found = {
+            "state": told.state,
+            "agent": told.agent,
+            "turn": told.turn,
+            "usage": told.usage.model_dump(mode="json"),
+            "waiting": [one.call_id for one in told.waiting],
+            "policy": len(told.policy),
+            **({"cause": told.cause} if state.stall else {}),
+        }
+        if found != wanted:
+            differ = {name: (found[name], wanted[name]) for name in wanted if found[name] != wanted[name]}
+            self.server.wrong(f"{place}: the status query says the first, and its state is the second: {differ}")
 
     def _ruled(self, place: str, run: Run, holder: CachedRun, read: list[Message]) -> None:
         moment = Moment(
@@ -237,11 +271,27 @@ class Checks:
         same_life = not was_reset and bool(lasting and whole) and lasting[0].cursor == whole[0].cursor
         if same_life and [one.cursor for one in lasting] != [one.cursor for one in whole]:
             self.server.wrong(f"{conversation.id}: watched live, {_kinds(lasting)}; read afterwards, {_kinds(whole)}")
-        status = await conversation.status()
-        if status.state != "done":
-            self.server.wrong(f"{conversation.id}: it is over, and its status is {status.state}")
+        await self._at_its_end(conversation)
         if not transcript:
             self.server.wrong(f"{conversation.id}: its transcript is empty")
+
+    async def _at_its_end(self, conversation: Conversation) -> None:
+        """What status() and outcome() say of one that is over."""
+        status, outcome = await conversation.status(), None
+        if status.state != "done":
+            self.server.wrong(f"{conversation.id}: it is over, and its status is {status.state}")
+        run = self.server.find(conversation.id)
+        read = self.read_runs.get(run.id)
+        closed = read.by_history.finished if read else None
+        with suppress(EverturnError):  # of one that failed or was reset
+            outcome = await conversation.outcome()
+        if closed is None or closed.outcome is None or self.server.find(conversation.id) is not run:
+            return
+        if outcome != closed.outcome:
+            self.server.wrong(f"{conversation.id}: outcome() is {outcome}, and its history ends with {closed.outcome}")
+        if (status.turn, status.usage) != (closed.outcome.turns, closed.outcome.usage):
+            found = f"turn {status.turn} and {status.usage}"
+            self.server.wrong(f"{conversation.id}: its status says {found}, and its history {closed.outcome}")
 
     def _saw_the_end(self, lasting: list[Event], whole: list[Event]) -> bool:
         """Of this life: whoever watched an earlier one has seen its end."""
@@ -342,6 +392,23 @@ class Checks:
                 if (last.outcome or last.next_run_id) and (found := read.differences(facts(fresh.state))):
                     yield f"run {run.id} of {run.workflow_id}, replayed: {found}"
             fresh.evict()
+
+
+def _said(messages: Sequence[Message]) -> list[tuple[str, str, list[str]]]:
+    """Whether a message is cut does not matter here."""
+    return [(one.role, one.text[:20], [result.call_id for result in one.tool_results]) for one in messages]
+
+
+def _is_a_part(page: list[Any], read: list[Any], state: State) -> bool:
+    """Whether a page is what a reader of the history has, but for results that no turn was asked with yet, and for
+    messages that wait for their turn."""
+    for unseen in range(min(len(state.unseen), len(page)) + 1):
+        known = page[: len(page) - unseen]
+        for waiting in range(min(len(state.inbox) + len(state.unseen), len(read)) + 1):
+            end = len(read) - waiting
+            if read[max(0, end - len(known)) : end] == known[-end:] if end else not known:
+                return True
+    return False
 
 
 def _is_at(worker: Any, run: Run) -> bool:

@@ -15,10 +15,12 @@ from unittest.mock import patch
 
 import structlog
 import temporalio.client
+from temporalio.service import RPCError
 
 from everturn import Client
 from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
+from everturn.errors import EverturnError
 from everturn.providers import background
 from everturn.tools.mcp import transports
 from tests.simulation import (
@@ -379,7 +381,7 @@ class World:
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 if watched:
-                    with suppress(Exception):
+                    with suppress(EverturnError, RPCError):  # an outage
                         await conversation.outcome()
                 await caretaker
                 if outages:
@@ -387,7 +389,7 @@ class World:
                     self.server.come_back()
                 await self._answers()
                 await self.checks.read(conversation, self.chances.of("reader", conversation.id))
-                with suppress(Exception):
+                with suppress(EverturnError):
                     self.outcomes[conversation.id] = (await conversation.outcome()).status
         finally:
             for task in (watcher, outages, caretaker):
