@@ -53,11 +53,12 @@ bench: .venv/ready ## the benchmarks, as a table
 crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; STACK=1: on `make stack`; MUTANTS=1: does it find ten wrong everturns?
 	@.venv/bin/python -m tests.crash
 
-sim: .venv/ready ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SEED=7 shows one
+sim: .venv/ready ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SITUATION=all: the rarer worlds; SEED=7 shows one
 	@.venv/bin/python -m tests.simulation $(SIMULATED)
 
-SIMULATED = $(if $(MINUTES),--minutes $(MINUTES),$(if $(SEED),$(if $(COUNT),,--show $(SEED)),--count $(or $(COUNT),10000)))
-SIMULATED += $(if $(COUNT),$(if $(SEED),--seed $(SEED) --count $(COUNT)))
+SIMULATED = $(if $(SEED),$(if $(COUNT)$(MINUTES),--seed $(SEED),--show $(SEED)))
+SIMULATED += $(if $(COUNT),--count $(COUNT),$(if $(SEED)$(MINUTES),,--count 10000))
+SIMULATED += $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SITUATION),--situation "$(SITUATION)")
 
 mutants: .venv/ready ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; MINUTES=30, and again: it goes on; DRAWN=60: a tool's
 	@[ -z "$(DRAWN)" ] || .venv/bin/pip install --quiet --require-hashes -r requirements-mutants.lock

@@ -20,6 +20,10 @@ from tests.simulation.shrink import shrunk
 from tests.simulation.speed import alone
 from tests.simulation.world import ALL_SITUATIONS, run, seeds_of
 
+EVERY = "all"
+"""Of all situations: one world after the other."""
+
+MOST_WORLDS = 1_000_000
 CONVERSATIONS_AT_A_TIME = 2_000
 CONVERSATIONS = "so many conversations: each id that is begun counts, those of agents that are asked and forks as well"
 
@@ -29,8 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first world's")
     parser.add_argument("--count", type=int, help=CONVERSATIONS)
     parser.add_argument("--seeds", type=int, nargs="*", metavar="SEED", help="these worlds")
-    situations = ", ".join(ALL_SITUATIONS)
-    parser.add_argument("--situation", nargs="*", default=(), choices=ALL_SITUATIONS, metavar="NAME", help=situations)
+    situations = ", ".join([EVERY, *ALL_SITUATIONS])
+    among = [EVERY, *ALL_SITUATIONS]
+    parser.add_argument("--situation", nargs="*", default=(), choices=among, metavar="NAME", help=situations)
     parser.add_argument("--minutes", type=float, help="for so long at the most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--fail-fast", action="store_true", help="end with the first broken invariant")
@@ -38,8 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.show is not None:
         return show(asked.show)
+    if asked.count is not None and asked.count < 1:
+        parser.error("--count is at least 1")
     count = asked.count or (sys.maxsize if asked.seeds or asked.minutes else CONVERSATIONS_AT_A_TIME)
-    chosen = tuple(asked.seeds or islice(seeds_of(asked.situation), count))  # a world has at least one
+    situations_asked = ALL_SITUATIONS if EVERY in asked.situation else asked.situation
+    most = min(count, MOST_WORLDS)  # a world has at least one
+    chosen = tuple(asked.seeds or islice(seeds_of(situations_asked), most))
     options = {"minutes": asked.minutes, "jobs": asked.jobs, "fail_fast": asked.fail_fast, "chosen": chosen}
     batch = Batch(seed=asked.seed, count=count, **options)
     progress = sys.stderr if sys.stderr.isatty() else None

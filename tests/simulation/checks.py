@@ -159,6 +159,8 @@ class Checks:
         known = known and not any(one.name == names.EXTEND_PREFIX for one in run.activities.values())  # it moves on
         if status is not None and known and not run.next_run_id and json.loads(status.data) != holder.state.name:
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
+        if status is not None and known and not run.next_run_id:
+            self._listed_as(place, run, holder.state)
         wanted = holder.state.position + len(holder.state.unseen)
         page = holder.instance._object.transcript({"from": max(0, wanted - LAST_MESSAGES), "limit": 1000})
         if page["total"] != wanted or page["from"] + len(page["messages"]) != wanted:
@@ -167,6 +169,15 @@ class Checks:
             found, had = _said(page["messages"]), _said(read)
             self.server.wrong(f"{place}: the transcript query says {found}, and its history {had}")
         self._asked(place, holder)
+
+    def _listed_as(self, place: str, run: Run, state: State) -> None:
+        """What else lists say: they are written whenever the state's name or its agent changes."""
+        found = {name: json.loads(one.data) for name, one in run.attributes.indexed_fields.items() if one.data}
+        agent, tokens = found.get(names.EVERTURN_AGENT), found.get(names.EVERTURN_TOKENS, 0)
+        if agent is not None and names.unversioned(agent) != names.unversioned(state.agent):
+            self.server.wrong(f"{place}: {state.agent} is in charge, and lists show {agent}")
+        if tokens > state.usage.total_tokens:
+            self.server.wrong(f"{place}: it used {state.usage.total_tokens} tokens, and lists show {tokens}")
 
     def _asked(self, place: str, holder: CachedRun) -> None:
         """The status query says what the state is."""

@@ -11,7 +11,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from tests.simulation.history import attributes, kind
 from tests.simulation.world import Result
 
-LONGEST = 160
+LONGEST = 600
 
 
 def story(result: Result) -> Iterator[str]:
@@ -26,8 +26,12 @@ def story(result: Result) -> Iterator[str]:
     begun = min((at for at, *_ in lines), default=0)
     for at, _, _, line in sorted(lines):
         yield f"{(at - begun) / 1e6:10.3f} s  {line}"
+    for number, (conversation, _) in enumerate(result.histories):
+        yield f"{conversation}/{number} is run {result.runs[number]}"
     for what in result.broken:
         yield f"BROKEN: {what}"
+    if not result.broken:
+        yield "every invariant holds"
 
 
 def _line(event: HistoryEvent) -> str:

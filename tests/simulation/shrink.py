@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -35,6 +36,10 @@ PLAIN: dict[str, Any] = {
 """What a world is like in which nothing special happens, the loudest first."""
 
 OTHER_CHANCES = 40
+
+IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+FIELDS = re.compile(r"[{,] ?'([a-z' ]+)': \(")
+"""Of a state, that differ."""
 
 
 def shrunk(result: Result) -> Draw:
@@ -75,5 +80,6 @@ def _way(result: Result) -> str:
 
 def _way_of(broken: str) -> str:
     """What is wrong, without the names and numbers that differ from world to world."""
-    words = broken.partition(": ")[2] or broken
-    return "".join(letter for letter in words if not letter.isdigit())[:40]
+    words = IDS.sub("", broken.partition(": ")[2] or broken)
+    fields = FIELDS.findall(words)
+    return "".join(letter for letter in words if not letter.isdigit())[:40] + " ".join(fields)

@@ -237,6 +237,8 @@ class Result:
     outcomes: dict[str, str] = field(default_factory=dict)
     histories: list[Any] = field(default_factory=list)
     """Each run's events, if they were asked for."""
+    runs: list[str] = field(default_factory=list)
+    """And their ids."""
 
 
 def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
@@ -263,6 +265,7 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
         world.forget()
         if keep:
             result.histories = [(one.workflow_id, one.history.events) for one in world.server.runs.values()]
+            result.runs = [*world.server.runs]
         return result
 
 
