@@ -128,8 +128,9 @@ class PendingApprovals:
 
     @property
     def holds(self) -> bool:
-        """Whether an early decision may still be accepted."""
-        return self._early.any_to_take
+        """Whether a decision is about to come: an early one that may still be accepted, or that of an expiry."""
+        soon = workflow.now() + timedelta(seconds=SHORTEST_SECONDS)
+        return self._early.any_to_take or any(one.expires and one.expires <= soon for one in self.undecided.values())
 
     def settle(self, call_id: str) -> None:
         """The decision on this call counts."""

@@ -57,6 +57,7 @@ class StallsAndPauses:
     async def unpaused(self) -> None:
         await self.nothing_lost()
         if self._state.paused:
+            self._on_change()  # another agent may have taken over since
             await self._hold("paused", lambda: not self._state.paused)
 
     async def _hold(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:

@@ -37,6 +37,8 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(2_005_116, id="a-turn-is-cancelled-before-its-agent-has-begun"),  # its workflow task failed
         pytest.param(WILD + 792, id="a-paused-turn-is-cancelled"),  # lists showed it as paused until it was over
         pytest.param(WILD + 1186, id="a-reset-sends-resume-again"),  # by the history, before its turn had failed
+        pytest.param(1_002_043, id="a-call-expires-together-with-a-pause-as-the-run-is-long"),
+        pytest.param(4_000_048, id="paused-as-another-agent-takes-over"),  # lists showed the one before
     ],
 )
 def test_what_worlds_that_are_about_something_found_stays_mended(seed: int) -> None:
