@@ -24,18 +24,19 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.carryover import Packed, StoredInRun
-from everturn.decisions import Approve
+from everturn.decisions import Approve, Deny
 from everturn.limits import Limits
 from everturn.payloads import Control, Start
 from everturn.plans import RetryPlan, RunActivity, RunTool
 from everturn.records import Message, ToolCall
-from everturn.sizes import LOCAL_BYTES, MAX_NAME_CHARS, MOST_LOCAL, TASK_BYTES, size_of
+from everturn.sizes import LOCAL_BYTES, MAX_INPUT_BYTES, MAX_NAME_CHARS, MOST_LOCAL, TASK_BYTES, size_of
 from everturn.state import State
 from everturn.tracing import Trace
 from everturn.workflows import (
     awaited_worker,
     commands,
     continue_as_new,
+    eager_dispatch,
     early_decisions,
     handlers,
     history_space,
@@ -426,3 +427,65 @@ async def test_a_call_waits_if_the_running_ones_were_promised_what_is_left(monke
             await space.share(request=1_001, others=0)
     run.get_current_history_size = lambda: history_space.RUN_BYTES  # nothing runs that could leave any of it
     assert await space.share(request=1_000, others=0) == history_space.LEAST_BYTES
+
+
+def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int = 1, left: int = 10**9) -> str | None:
+    """Why the approval is refused, if so many calls wait and the run has so many bytes left."""
+    monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
+    monkeypatch.setattr(commands, "too_full_for", lambda size: f"no room for {size}" if size > left else "")
+    approvals = SimpleNamespace(
+        refused_edits=0, objection=lambda *_, **__: None, undecided=dict.fromkeys(range(waiting))
+    )
+    one: Any = SimpleNamespace(approvals=approvals, _always_objection=lambda _: None)
+    return commands.Commands._approve_objection(one, approval)
+
+
+def test_an_edit_goes_into_the_history_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    edited = Approve(call_id="a", arguments={"text": "x" * 1_000})
+    size = size_of(edited)
+    assert refusal(edited, monkeypatch, left=3 * size) is None
+    assert refusal(edited, monkeypatch, left=3 * size - 1) == f"no room for {3 * size}"
+    plain = Approve(call_id="a", note="x" * 1_000)  # which its event holds, and nothing else
+    assert refusal(plain, monkeypatch, left=0) is None
+
+
+def test_a_note_goes_along_with_each_call_that_it_approves(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = Approve(call_id="*", note="x" * 100_000)
+    size = size_of(note)
+    most = MAX_INPUT_BYTES // size
+    assert refusal(note, monkeypatch, waiting=most) is None
+    assert f"goes along with each of {most + 1} calls" in (refusal(note, monkeypatch, waiting=most + 1) or "")
+    one_call = note.model_copy(update={"call_id": "a"})
+    assert refusal(one_call, monkeypatch, waiting=1_000) is None
+    small = Approve(call_id="*", note="x" * 5_000)
+    assert refusal(small, monkeypatch, waiting=1_000) is None
+
+
+def test_a_denial_and_an_answer_have_the_size_of_an_input_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
+    monkeypatch.setattr(commands, "too_full_for", lambda _: "")
+    one: Any = SimpleNamespace(approvals=SimpleNamespace(objection=lambda *_: None), _always_objection=lambda _: None)
+    room = MAX_INPUT_BYTES - size_of(Deny(call_id="a", reason=""))
+    for more, refused in ((-1, False), (0, False), (1, True), (1_000, True)):
+        said = commands.Commands._objection(one, Deny(call_id="a", reason="x" * (room + more)))
+        assert bool(said) is refused
+
+
+def test_after_the_block_activities_are_for_their_own_worker_again() -> None:
+    asked: list[bool] = []
+    taken: Any = SimpleNamespace(start_activity=lambda given: asked.append(given.disable_eager_execution))
+    outbound = eager_dispatch._Outbound(taken)
+
+    def start() -> None:
+        given: Any = SimpleNamespace(disable_eager_execution=False)
+        outbound.start_activity(given)
+
+    start()
+    with eager_dispatch.by_the_queue():
+        start()
+    start()
+    assert asked == [False, True, False]
+
+
+def test_arguments_are_indented_by_two() -> None:
+    assert web_ui._beginning({"a": {"b": "é"}}) == '{\n  "a": {\n    "b": "é"\n  }\n}'
