@@ -46,6 +46,8 @@ class Dispatch:
         self.backlog: list[tuple[Callable[[SimulatedWorker], None], Random]] = []
         """What waits for any worker, and by whose chance it comes to one."""
         self.violations: list[str] = []
+        self.notes: list[tuple[float, str]] = []
+        """For who reads a world's story: what no history says, and when."""
         self.broken: asyncio.Future[None] = loop.create_future()
         self.counts: dict[str, int] = {}
         self.index: Index | None = None
@@ -78,9 +80,13 @@ class Dispatch:
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
+    def note(self, what: str) -> None:
+        self.notes.append((self.loop.time(), what))
+
     def wrong(self, what: str) -> None:
         """Something does not hold: what comes after that is of no interest."""
         self.violations.append(what)
+        self.note(f"BROKEN: {what}")
         if not self.broken.done():
             self.broken.set_result(None)
 

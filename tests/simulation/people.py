@@ -295,6 +295,7 @@ class Person:
         self, conversation: Conversation, verdict: str, call_id: str, do: Callable[[], Awaitable[Any]], **more: Any
     ) -> None:
         taken = await self._try(conversation, do)
+        self.server.note(f"somebody's {verdict} of {call_id} {more or ''} was taken for {taken or 'no call'}")
         for one in taken or ():
             self.of(conversation.id).decided.append((verdict, one, more))
 

@@ -15,7 +15,7 @@ LONGEST = 600
 
 
 def story(result: Result) -> Iterator[str]:
-    """A line for each event of each run, in the order of time."""
+    """A line for each event of each run, and for what happened outside of them, in the order of time."""
     draw = {name: value for name, value in vars(result.draw).items() if name != "seed"}
     yield f"seed {result.seed}: " + ", ".join(f"{name}={value}" for name, value in draw.items())
     lines = [
@@ -24,6 +24,9 @@ def story(result: Result) -> Iterator[str]:
         for event in events
     ]
     begun = min((at for at, *_ in lines), default=0)
+    lines += [
+        (int(at * 1e6), len(result.histories), number, f"  * {what}") for number, (at, what) in enumerate(result.notes)
+    ]
     for at, _, _, line in sorted(lines):
         yield f"{(at - begun) / 1e6:10.3f} s  {line}"
     for number, (conversation, _) in enumerate(result.histories):

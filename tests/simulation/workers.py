@@ -155,6 +155,7 @@ class SimulatedWorker:
         return self.alive and not self.draining and self._cut_off is None
 
     def start(self) -> None:
+        self.server.note(f"{self.name} begins")
         self.server.workers.append(self)
         if any(agent.mcp_servers for agent in self._agents):
             self._spawn(self._toolsets.__aenter__())
@@ -167,6 +168,7 @@ class SimulatedWorker:
     def kill(self) -> None:
         """As SIGKILL does: from now on, nothing that it does has an effect."""
         self.server.count("kills")
+        self.server.note(f"{self.name} is killed")
         self._gone(killed=True)
         for task in list(self._tasks):
             task.cancel()
@@ -190,6 +192,7 @@ class SimulatedWorker:
         if self._cut_off or not self.alive:
             return
         self.server.count("network cuts")
+        self.server.note(f"{self.name} is cut off for {seconds:g} s")
         self._cut_off = asyncio.get_running_loop().create_future()
         self.server.later(self._back, seconds=seconds)
 
@@ -209,6 +212,7 @@ class SimulatedWorker:
         if not self.alive or self.draining:
             return
         self.server.count("drains")
+        self.server.note(f"{self.name} is told to stop within {within:g} s")
         self.draining = True
         if running := [one.task for one in self._running.values() if one.task]:
             await asyncio.wait(running, timeout=within)

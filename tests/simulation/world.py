@@ -239,6 +239,8 @@ class Result:
     """Each run's events, if they were asked for."""
     runs: list[str] = field(default_factory=list)
     """And their ids."""
+    notes: list[tuple[float, str]] = field(default_factory=list)
+    """What no history says, and when."""
 
 
 def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
@@ -266,6 +268,11 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
         if keep:
             result.histories = [(one.workflow_id, one.history.events) for one in world.server.runs.values()]
             result.runs = [*world.server.runs]
+            effects = [
+                (one.at, f"{one.tool} {one.call_id} takes effect on {one.worker} with {one.arguments}")
+                for one in world.ledger.effects
+            ]
+            result.notes = [(at + clock.EPOCH, what) for at, what in [*world.server.notes, *effects]]
         return result
 
 
