@@ -52,7 +52,7 @@ class CommandSent(Step):
     name: str
     payload: dict[str, Any]
     accepted: bool = False
-    """As in Said."""
+    """As in MessageSent."""
 
 
 Sent = MessageSent | CommandSent

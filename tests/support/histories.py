@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from everturn import Client, Conversation
+from temporalio.client import WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import Client, Conversation, names
 from everturn.storage.data_converter import data_converter
 from tests.support import agreement
 
@@ -13,11 +16,34 @@ started: dict[str, list[str]] = {}
 
 
 async def replay_all(client: Client) -> None:
-    """Replays what was started on the client's task queue, event by event: each comes to what its history and its
-    events say."""
-    for conversation_id in started.pop(client.task_queue, []):
-        history = await client.temporal.get_workflow_handle(conversation_id).fetch_history()
-        await agreement.check(history, data_converter)
+    """Replays what was started on the client's task queue, event by event, each of its runs and of the conversations
+    that it began: each comes to what its history and its events say."""
+    left, seen = started.pop(client.task_queue, []), set[str]()
+    while left:
+        conversation_id = left.pop(0)
+        if conversation_id in seen:
+            continue
+        seen.add(conversation_id)
+        run_id: str | None = None  # the latest, and then those before it
+        while run_id != "":
+            try:
+                history = await client.temporal.get_workflow_handle(conversation_id, run_id=run_id).fetch_history()
+            except RPCError as error:
+                if run_id is None or error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                break  # it was deleted, as by a retention
+            await agreement.check(history, data_converter)
+            left += _began(history)
+            run_id = history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+
+
+def _began(history: WorkflowHistory) -> list[str]:
+    """The ids of conversations that this one asked."""
+    return [
+        child.workflow_execution.workflow_id
+        for child in (event.child_workflow_execution_started_event_attributes for event in history.events)
+        if child.workflow_type.name == names.CONVERSATION
+    ]
 
 
 async def completed_activities(client: Client, conversation: Conversation) -> int:

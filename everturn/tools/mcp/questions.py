@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from everturn.tools.context_ask import MAX_LEFT_BYTES, MAX_QUESTION_CHARS, AsksPerson
 
@@ -18,7 +18,6 @@ MAX_QUESTIONS = 20
 """The most questions of one call: a server that asks more might never stop."""
 
 Json = dict[str, Any]
-Action = Literal["accept", "decline", "cancel"]
 
 
 class DoesNotFit(Exception):
