@@ -116,7 +116,10 @@ class _Reader(ast.NodeVisitor):
         return Use(self._source.module, ".".join(self._inside), what, node.lineno)
 
     def visit_If(self, node: ast.If) -> None:
-        if "TYPE_CHECKING" not in ast.unparse(node.test) or isinstance(node.test, ast.UnaryOp):
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for statement in node.orelse:  # the other part never runs
+                self.visit(statement)
+        else:
             self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:

@@ -44,6 +44,9 @@ _BUT_NOT = """
 """
 BUT_NOT = _BUT_NOT.split()
 
+MODULES_IN_MODULES = {"io", "os", "random", "socket", "subprocess", "sys", "threading", "time"}
+"""Also by way of a harmless one: `inspect.os.environ`."""
+
 EXCUSED = {*NOT_CALLED, *HARMLESS}
 
 
@@ -54,7 +57,9 @@ def _within(what: str, of: list[str]) -> bool:
 def is_allowed(use: Use) -> bool:
     if _within(use.what, ["everturn"]):
         return use.what not in {place.replace(":", ".") for place in NOT_CALLED}
-    return _within(use.what, PURE) and not _within(use.what, BUT_NOT)
+    first, *rest = use.what.split(".")
+    hidden = first not in ("datetime", "temporalio") and not MODULES_IN_MODULES.isdisjoint(rest)
+    return _within(use.what, PURE) and not _within(use.what, BUT_NOT) and not hidden
 
 
 def strange(source: Source) -> Iterator[str]:
@@ -153,6 +158,24 @@ def test_a_planted_line_is_noticed(planted: Planted) -> None:
     source = read("everturn.planted", planted.source)
     found = [*strange(source), *orders_taken_from_sets(source.tree, sets_by_name([source.tree]))]
     assert found != []
+
+
+BY_WAY_OF_OTHERS = {
+    "a module of a module": "import inspect\n\ndef f() -> str:\n    return inspect.os.environ['A']\n",
+    "for those who run it": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import json as os\nelse:\n    import os\n\n"
+        "def f() -> str:\n    return os.environ['A']\n"
+    ),
+    "under another condition": (
+        "from typing import TYPE_CHECKING\nimport time\n\ndef f() -> float:\n    if TYPE_CHECKING or True:\n"
+        "        return time.time()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", BY_WAY_OF_OTHERS.values(), ids=BY_WAY_OF_OTHERS)
+def test_what_is_named_by_way_of_others_is_noticed(source: str) -> None:
+    assert list(strange(read("everturn.planted", source))) != []
 
 
 HARMLESS_LINES = """
