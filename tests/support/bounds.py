@@ -119,6 +119,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "live_stalled_seconds": (text_server, "STALLED_SECONDS"),
     "live_head_seconds": (text_server, "HEAD_SECONDS"),
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
+    # How soon a worker beats whose turn was cancelled by a conversation that it has itself.
+    "hurried_seconds": (heartbeat, "HURRIED_SECONDS"),
     "lost_tries": (lost_tries, "MOST"),
     "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
     "unreadable_tries": (unreadable, "TRIES"),

@@ -40,7 +40,7 @@ KEEP_OPEN = timedelta(minutes=1)
 @pytest.fixture
 def unheard(bounds: Bounds) -> None:
     """No worker beats, and so none hears that what it runs was cancelled: what it has done is reported as done."""
-    bounds(beat_seconds=3600.0, heartbeat_timeout=timedelta(hours=1))
+    bounds(beat_seconds=3600.0, hurried_seconds=3600.0, heartbeat_timeout=timedelta(hours=1))
 
 
 async def reported(client: Client, conversation: Conversation, count: int) -> None:
