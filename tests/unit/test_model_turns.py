@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,14 +13,15 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from everturn import prices
+from everturn.activities import model_turns
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.prefix_cache import PrefixCache
+from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.activities.streaming import Streaming
 from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
-from everturn.records import Message
+from everturn.records import Message, Text
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on
 from tests.support.bounds import Bounds
@@ -93,3 +95,36 @@ async def test_a_turn_says_what_it_cost_or_that_nobody_knows(
     monkeypatch.setitem(prices._PRICED_AS, "scripted", "openai")
     monkeypatch.setattr(prices, "_price", lambda: lambda _name, _listed, usage: usage.output_tokens / 1e6)
     assert (await turn(scripted([say("Hello.", usage={"prompt_tokens": 1, "completion_tokens": 2})]))).cost_usd == 2e-6
+
+
+async def test_a_prefix_that_has_another_digest_is_remembered_under_its_own(
+    scripted: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade that writes a record differently: the history is the truth."""
+    there = (Message.user("Hi."), Message(role="assistant", parts=(Text(text="Hello."),)))
+
+    async def nothing(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        for step in ():
+            yield step
+
+    async def read(*_: Any) -> tuple[Message, ...]:
+        return there
+
+    monkeypatch.setattr(model_turns, "read_steps", nothing)
+    monkeypatch.setattr(model_turns, "read_transcript", read)
+    prefixes, agent = PrefixCache(), agent_on(scripted(lambda _: "Fine."))
+    turns = ModelTurns(
+        {agent.name: agent},
+        prefixes=prefixes,
+        heartbeats=Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={})),
+        namespace=cast("Namespace", Told()),
+        streaming=Streaming(0.2),
+    )
+    wrong = "d" * len(digest_of(there))
+    request = ModelRequest(agent=agent.name, turn=2, position=2, digest=wrong, delta=(Message.user("And you?"),))
+    environment = ActivityEnvironment(client=cast("Client", SimpleNamespace()))
+    reply: ModelReply = await environment.run(turns.call_model, request)
+    assert reply.digest
+    assert not prefixes.knows(wrong)
+    assert prefixes.knows(reply.digest)
+    assert reply.digest == digest_of([*there, *request.delta, reply.message])
