@@ -3,7 +3,9 @@ tenant may use."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from pydantic import Field, field_validator
 
@@ -38,6 +40,16 @@ class Limits(Setting):
     """A longer tool result is cut, with a notice that the model reads."""
 
     _durations = field_validator("max_duration", mode="before")(durations.checked)
+
+    @classmethod
+    def merged(cls, agents: Mapping[str, Any], own: Limits | None) -> Limits:
+        """The agent's limits, as a worker reported them; the conversation's own win."""
+        known = {name: value for name, value in agents.items() if name in cls.model_fields}
+        return cls(**{**known, **(own.model_dump(exclude_unset=True) if own else {})})
+
+    def calls_left(self, tool_calls: int) -> int | None:
+        """How many tool calls the next reply may make; None if nothing limits them."""
+        return None if self.max_tool_calls is None else max(0, self.max_tool_calls - tool_calls)
 
     def used_up(self, turns: int, tool_calls: int, usage: Usage, cost_usd: float | None, seconds: float) -> str | None:
         """The first limit that is used up, in words; None while there is room for another turn."""

@@ -99,6 +99,8 @@ class State:
         self.final = carry.origin is not None and not carry.owed
         """The model's last reply has no calls."""
         left = carry.open or OpenReply()
+        self.limit = left.limit
+        """The limit for which the current turn concludes, in words; None while there is room for another turn."""
         self.pending = {one.call_id: PendingCall(*left.planned[one.call_id], one) for one in left.waits}
         """What people are asked about calls, by call_id."""
         self.stall: Stall | None = None
@@ -162,9 +164,10 @@ class State:
         self.answering, self.reply_awaited, self.repairs = False, False, 0
         self.pending.clear()
 
-    def begin_turn(self, *, messages: int = 0) -> None:
-        """The model is asked with all unseen messages and this many of the inbox. A turn without a reply is asked again
-        with the same messages."""
+    def begin_turn(self, *, limit: str | None = None, messages: int = 0) -> None:
+        """The model is asked with all unseen messages and this many of the inbox, to conclude if a `limit` is used up.
+        A turn without a reply is asked again with the same messages."""
+        self.limit = limit
         if not self.reply_awaited:
             self.unseen += self.inbox[:messages]
             self.inbox = self.inbox[messages:]
@@ -232,9 +235,7 @@ class State:
             facts = facts.model_copy(update={"limits": self.facts.limits})
         self.facts = facts
         self.in_charge.pin(facts.agent)
-        agents = {name: value for name, value in facts.limits.items() if name in Limits.model_fields}
-        own = self.start.limits.model_dump(exclude_unset=True) if self.start.limits else {}
-        self.limits = Limits(**{**agents, **own})  # the start payload wins over the agent's limits
+        self.limits = Limits.merged(facts.limits, self.start.limits)
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
@@ -357,14 +358,14 @@ class State:
         """The agent's model, as its worker reported it."""
         return self.facts.model if self.facts else ""
 
-    def calls_left(self) -> int | None:
-        """How many tool calls the next reply may make; None if nothing limits them."""
-        most = self.limits.max_tool_calls
-        return None if most is None else max(0, most - self.tool_calls)
-
     def limit_reached(self, now: float) -> str | None:
-        """The first limit that is used up, in words; None while there is room for another turn."""
-        return self.limits.used_up(self.turn, self.tool_calls, self.usage, self.cost_usd, now - self.started_at)
+        """The first limit that is used up, in words; None while there is room for a turn, or for this one once more."""
+        turns = self.turn - self.reply_awaited
+        return self.limits.used_up(turns, self.tool_calls, self.usage, self.cost_usd, now - self.started_at)
+
+    def limit_that_ends(self, now: float) -> str | None:
+        """The same, if the model is not to conclude."""
+        return None if self.limits.conclude else self.limit_reached(now)
 
     def carry_over(self, *, earlier: Earlier, keep_by: float | None, reply: OpenReply | None = None) -> CarryOver:
         """What goes on from here begins with: the next run, the next life, a fork. `earlier`: the prefix, or where it

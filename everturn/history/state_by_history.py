@@ -36,7 +36,6 @@ class StateByHistory:
         """Of the current turn; None while the reply is awaited."""
         self.finished: steps.RunClosed | None = None
         self.calls = CallsByHistory()  # of that reply
-        self._concludes = False  # a limit is used up: that reply is the last one, whatever was said meanwhile
         self.decisions = self._decisions()
         self._sent: list[steps.Sent] = []
         """What came by signal since the conversation's last workflow task."""
@@ -136,7 +135,6 @@ class StateByHistory:
         self._cut_short = self._runs = False
         left = (start.carry.open if start.carry else None) or OpenReply()
         self.calls, self.decisions, self._cancelled = CallsByHistory(left), self._decisions(left), False
-        self._concludes = bool(left.limit)
         self.reply = None
         self._awaits_worker = 0
         """The turn that nobody could be asked: a worker that comes is given the same request."""
@@ -152,7 +150,7 @@ class StateByHistory:
         if request.turn != self._awaits_worker:  # it is the same request, and `resume` may have chosen for the next one
             state.model = request.model or ""
         self._awaits_worker = 0
-        state.begin_turn(messages=max(0, user_messages(delta) - user_messages(state.unseen)))
+        state.begin_turn(limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen)))
         state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
         state.in_charge.agent, state.view = request.agent, request.view
         if not request.summarise:
@@ -204,7 +202,7 @@ class StateByHistory:
             state.take_summary(reply)
             return
         state.take_reply(reply)
-        self.reply, self._concludes = reply, request.conclude is not None
+        self.reply = reply
         self.calls.open(reply)
         self.decisions.begin_reply()
         self._is_new = True
@@ -227,13 +225,13 @@ class StateByHistory:
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:
         self._awaits_worker = failed.request.turn if failed.awaited else 0
-        if failed.awaited or failed.passing or self._cut_short:
+        if failed.awaited or self._cut_short:
             return
         if self.state.closing:
             self.state.abandoned = True
         elif failed.fallback:
             self.state.fall_back(failed.fallback)
-        else:
+        elif not failed.passing:
             self.state.begin_fallbacks_anew()
             self.state.stalls(failed.cause, failed.cure or None)
 
@@ -340,13 +338,13 @@ class StateByHistory:
         """The turn was cancelled. What arrived together with that counts, and so does a reply whose calls are cut
         short. A model that still speaks is waited for."""
         if self._cut_short and not self._runs:
-            self._cut_short = self._concludes = False
+            self._cut_short, self.state.limit = False, None
             self._close_reply()
             self.state.end_answer()
 
     def _settle(self) -> None:
         state = self.state
-        over = state.answering or state.abandoned or state.ended or self._concludes or self._cancelled
+        over = state.answering or state.abandoned or state.ended or state.limit or self._cancelled
         if state.inbox and not over:
             state.begin_answer()
 

@@ -134,6 +134,7 @@ class ConversationWorkflow:
                 if not (self._state.cancelled and is_cancelled_exception(error)):
                     raise
                 self._cut_short(self._state.cancelled)
+                self._state.limit = None  # it did not conclude: the next turn looks anew
                 stop_if_cancelled()  # if both happen at once, the workflow's cancellation wins
             self._state.end_answer()
             self._tracing.end("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
@@ -153,27 +154,22 @@ class ConversationWorkflow:
         the earlier run, to begin with."""
         state = self._state
         if left:
-            await self._settle(left.plan, limit=left.limit)
-            if left.limit or state.closing:
-                return left.limit
+            await self._settle(left.plan)
+            if state.limit or state.closing:
+                return state.limit
         while True:
             await self._continue_as_new_where_long()
-            limit = state.limit_reached(workflow.time())
-            if limit and not state.limits.conclude:
+            if limit := state.limit_that_ends(workflow.time()):
                 return limit
             if state.summary_due:
-                await self._summarise()
-                reply = None
-            else:
-                reply = await self._model_turn(conclude=limit)
-            if reply is None:
-                if state.abandoned:
-                    return None
-                continue  # a summary is a turn, too: the next one may be beyond a limit
-            if reply.plan:
-                await self._settle(reply.plan, limit=limit)
-            if limit or state.closing or (reply.final and not state.ask_for_repair()):
-                return limit
+                await self._summarise()  # a turn, too: the next one may be beyond a limit
+            elif reply := await self._model_turn():
+                if reply.plan:
+                    await self._settle(reply.plan)
+                if state.limit or state.closing or (reply.final and not state.ask_for_repair()):
+                    return state.limit
+            if state.abandoned:
+                return None
 
     async def _summarise(self) -> None:
         """Lets the model write a summary, which it is then shown instead of the old messages."""
@@ -183,10 +179,10 @@ class ConversationWorkflow:
             self._tracing.take(reply, ends=False)
             stop_if_cancelled()
 
-    async def _model_turn(self, *, conclude: str | None) -> ModelReply | None:
-        """The conversation's next reply; None if a person closed the conversation instead, or if the model wrote a
-        summary, without which the turn was too long."""
-        reply = await self._ask_model(conclude=conclude)
+    async def _model_turn(self) -> ModelReply | None:
+        """The conversation's next reply; None if it needs another look first: a person closed the conversation, the
+        model wrote a summary without which the turn was too long, or a limit ends it."""
+        reply = await self._ask_model()
         if reply:
             self._state.take_reply(reply)
             self._tracing.take(reply, ends=True)
@@ -194,10 +190,11 @@ class ConversationWorkflow:
             stop_if_cancelled()
         return reply
 
-    async def _ask_model(self, *, conclude: str | None = None, summarise: bool = False) -> ModelReply | None:
+    async def _ask_model(self, *, summarise: bool = False) -> ModelReply | None:
         """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
-        None if that person closed the conversation instead, or if a summary had to come first.
+        None if that person closed the conversation instead, if a summary had to come first, or if a limit ends it: a
+        person may come long after the limit of time.
         """
         state = self._state
         while True:
@@ -206,12 +203,15 @@ class ConversationWorkflow:
                 return None
             # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
             await self._continue_as_new_where_long()
-            state.begin_turn(messages=0 if summarise else sent_messages.waiting_messages(state))
+            if state.limit_that_ends(workflow.time()):
+                return None
+            limit = None if summarise else state.limit_reached(workflow.time())
+            state.begin_turn(limit=limit, messages=0 if summarise else sent_messages.waiting_messages(state))
             if not summarise:
                 state.tell_unseen()
             self._show()
             try:
-                return await self._call_model(conclude, summarise=summarise)
+                return await self._call_model(summarise=summarise)
             except Unreadable as error:
                 stop_if_cancelled()
                 if state.closing:
@@ -235,9 +235,9 @@ class ConversationWorkflow:
                     state.begin_fallbacks_anew()
                     await self._commands.holds.stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
 
-    async def _call_model(self, conclude: str | None, *, summarise: bool) -> ModelReply:
+    async def _call_model(self, *, summarise: bool) -> ModelReply:
         state = self._state
-        asked = sent_messages.request(state, conclude=conclude, summarise=summarise)
+        asked = sent_messages.request(state, summarise=summarise)
         request = asked.model_copy(update={"stream": self._commands.stream, "trace": self._tracing.of_turn()})
         shown = self.visibility
         summary = web_ui.turn_summary(
@@ -264,11 +264,11 @@ class ConversationWorkflow:
             return self._results.read(raw, ModelReply, f"The reply of turn {self._state.turn}")
         return None
 
-    async def _settle(self, plan: tuple[PlannedCall, ...], *, limit: str | None) -> None:
+    async def _settle(self, plan: tuple[PlannedCall, ...]) -> None:
         """Gets a result for every call of the reply, and adds the results to the transcript in the order of the
         calls."""
         with turn_group(self._state.turn).scope():
-            results = await self._calls.settle(plan, meanwhile=self._continue_as_new_where_calls_wait(limit))
+            results = await self._calls.settle(plan, meanwhile=self._continue_as_new_where_calls_wait())
         self._state.take_results(results, recorded=self._calls.recorded, told=self._calls.told)
 
     def _take_outcome(self, outcome: Outcome) -> None:
@@ -295,7 +295,7 @@ class ConversationWorkflow:
         if self._commands.may_move and continue_as_new.fit_inbox(self._state, MAX_INBOX_BYTES):
             continue_as_new.go_on(self._handed())  # otherwise, the next turn boundary will do
 
-    async def _continue_as_new_where_calls_wait(self, limit: str | None) -> None:
+    async def _continue_as_new_where_calls_wait(self) -> None:
         """Goes on as a new run while all calls wait for people: they may take long, and try often."""
 
         def due() -> bool:
@@ -306,7 +306,7 @@ class ConversationWorkflow:
             await workflow.wait_condition(lambda moment=moment: self._calls.settled or moment())  # type: ignore[misc]
             if self._calls.settled:
                 return
-            handed = self._handed(reply=self._calls.handed_on(limit=limit))
+            handed = self._handed(reply=self._calls.handed_on())
             if continue_as_new.may_be_open(handed):
                 continue_as_new.go_on(handed)
 

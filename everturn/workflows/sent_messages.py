@@ -19,7 +19,7 @@ def delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     return _sent(state, state.unseen, room=MAX_DELTA_BYTES)
 
 
-def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequest:
+def request(state: State, *, summarise: bool) -> ModelRequest:
     """The next request to the agent in charge."""
     new, named = ((), ()) if summarise else delta(state)
     return ModelRequest(
@@ -32,10 +32,10 @@ def request(state: State, *, conclude: str | None, summarise: bool) -> ModelRequ
         delta=new,
         named=named,
         model=state.model or None,
-        conclude=conclude,
+        conclude=state.limit,
         view=state.view,
         summarise=summarise,
-        calls_left=state.calls_left(),
+        calls_left=state.limits.calls_left(state.tool_calls),
         limits_mark=mark_of(state.facts.limits) if state.facts else "",
         **state.start.labels,
         **state.prompts.asked,

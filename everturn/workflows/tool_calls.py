@@ -141,7 +141,7 @@ class OpenCalls:
         known = self._results.keys() | undecided.keys()
         return bool(undecided) and not self._approvals.holds and all(call.call_id in known for call in self._open)
 
-    def handed_on(self, *, limit: str | None) -> OpenReply:
+    def handed_on(self) -> OpenReply:
         """The reply, in the form in which another run can continue it while its calls wait."""
         waiting = self._approvals.undecided
         ids = self._chain_ids
@@ -152,7 +152,7 @@ class OpenCalls:
             results=tuple(self._results.values()),
             told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.told),
             refused_edits=self._approvals.refused_edits,
-            limit=limit,
+            limit=self._state.limit,
         )
 
     def close(self, why: str) -> tuple[ToolResult, ...]:

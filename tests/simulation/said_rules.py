@@ -98,25 +98,28 @@ def ends_are_told_as_they_are(one: Evidence) -> Iterator[str]:
 
 
 def time_and_tokens_are_limited(one: Evidence) -> Iterator[str]:
-    """No turn is asked after the limit, but those that conclude and summarise."""
+    """No turn is asked after the limit, but those that conclude and summarise. A conversation knows its agent's limits
+    from its first reply on."""
     limits = one.limits
     if limits.max_total_tokens is None and limits.max_duration is None:
         return
     for runs in _lives(one):
-        begun, tokens = None, 0
+        begun, tokens, known = None, 0, False
         for taken in runs:
             for step in taken:
                 match step:
                     case steps.RunStarted(start=start, at=at) if begun is None:
                         begun, tokens = at, start.carry.usage.total_tokens if start.carry else 0
+                        known = start.limits is not None and start.limits.max_duration is not None
                     case steps.TurnCompleted(reply=reply):
                         tokens += reply.usage.total_tokens
+                        known = True
                     case steps.ToolCompleted(outcome=Outcome() as outcome):
                         tokens += outcome.usage.total_tokens
                     case steps.TurnScheduled(request=request, at=at) if not (request.conclude or request.summarise):
                         if limits.max_total_tokens is not None and tokens >= limits.max_total_tokens:
                             yield f"turn {request.turn} was asked after {tokens} of {limits.max_total_tokens} tokens"
-                        if limits.max_duration is not None and begun and at - begun > limits.max_duration + LATE:
+                        if limits.max_duration is not None and known and at - begun > limits.max_duration + LATE:
                             yield f"turn {request.turn} was asked {at - begun} after its begin"
                     case _:
                         pass

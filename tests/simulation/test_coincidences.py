@@ -108,6 +108,10 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         # The next answer had fewer chances to mend its output; by the history, it had all of them.
         pytest.param(30_675, id="it-is-closed-together-with-the-last-reply-that-may-be-mended"),
         pytest.param(14_648, id="a-question-expires-while-it-is-paused"),  # by the history, it was approved
+        # A turn that stalled was asked again as it was, however long after the limit of time it was resumed.
+        pytest.param(9_097, id="resumed-after-the-limit-of-time"),
+        pytest.param(38_133, id="resumed-again-and-again-after-the-limit-of-time"),
+        pytest.param(53_049, id="a-turn-is-too-long-as-it-closes"),  # by the history, it went on
     ],
 )
 def test_what_worlds_by_name_found_stays_mended(seed: int) -> None:
