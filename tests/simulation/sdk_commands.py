@@ -78,7 +78,7 @@ class Commands:
         """Local activities that are to be run now."""
         self._unmarked: dict[int, Any] = {}
         """Those of a replay that have no marker yet: their end came in a later task, or is still to come."""
-        self._replays = False
+        self._replays, self._activations = False, 0  # in the workflow task at hand
         self._time = Timestamp()
         self._expected: deque[Command] = deque()
         self._matched = 0
@@ -209,12 +209,21 @@ class Commands:
         self._jobs.append(job)
 
     def _run_local(self, seq: int, lang: WorkflowCommand) -> None:
-        if not self._replays:
-            self.locals[seq] = Local(seq, lang)
-        elif seq in self._markers:
-            self._replay_local(seq, lang)
-        else:
+        if self._replays:
             self._unmarked[seq] = lang
+        else:
+            self.locals[seq] = Local(seq, lang)
+
+    def resolve_by_markers(self) -> bool:
+        """In a replay, local activities end in the order of their markers, each in the activation that its marker
+        names; or at once if there would be no other. Whether there is something to give to the workflow."""
+        for held in (False, True):
+            while not (held and self._jobs) and (first := next(iter(self._markers.items()), None)):
+                seq, (data, _) = first
+                if seq not in self._unmarked or (data["activation_index"] > self._activations and not held):
+                    break
+                self._replay_local(seq, self._unmarked.pop(seq))
+        return bool(self._jobs)
 
     def _replay_local(self, seq: int, lang: WorkflowCommand) -> None:
         """It ended as its marker says."""
@@ -234,9 +243,8 @@ class Commands:
         self._jobs.append(resolved(seq, how, value, is_local=True))
 
     def _cancel_local(self, seq: int) -> None:
-        if seq in self._unmarked and seq in self._markers:
-            self._replay_local(seq, self._unmarked.pop(seq))
-            return
+        if seq in self._unmarked:
+            return  # it ends as its marker says
         local = self.locals.pop(seq, None)
         if local is None:
             return
@@ -287,6 +295,7 @@ class Commands:
         asked = local.asked.schedule_local_activity
         data = {"seq": local.seq, "attempt": 1, "activity_id": asked.activity_id, "activity_type": asked.activity_type}
         data |= {"complete_time": _json(self._time), "backoff": None, "original_schedule_time": None}
+        data["activation_index"] = self._activations
         if how == "backoff":
             data |= {"attempt": value.attempt - 1, "backoff": _json(value.backoff_duration)}
             data["original_schedule_time"] = _json(value.original_schedule_time)

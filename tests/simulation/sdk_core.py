@@ -77,7 +77,7 @@ class CachedRun(Commands):
         if task.last:  # what has no marker in all of the history is run now
             self.locals |= {seq: Local(seq, lang) for seq, lang in self._unmarked.items()}
             self._unmarked.clear()
-        self.outgoing, self.rejected = [], []
+        self.outgoing, self.rejected, self._activations = [], [], 0
         self.match(event for event in task.events if is_command(event))
         self._started, self._time = task.started, task.started.event_time
         jobs = [job for event in task.events if (job := self._job(event))]
@@ -86,10 +86,7 @@ class CachedRun(Commands):
         jobs += [_do_update(update.request, run_validator=True) for update in updates]
         if jobs or not (self.locals or self._unmarked):
             self._activate(sorted(jobs, key=_order))
-            self._go_on()
-        for seq in [seq for seq in self._markers if seq in self._unmarked]:
-            self._replay_local(seq, self._unmarked.pop(seq))
-            self._go_on()
+        self._go_on()
         self.done = task.started.event_id
 
     def finished(self) -> list[Command]:
@@ -256,6 +253,7 @@ class CachedRun(Commands):
     # ------------------------------------------------------------ the workflow
 
     def _activate(self, jobs: list[WorkflowActivationJob]) -> None:
+        self._activations += 1
         completion = self._run(jobs)
         if completion.HasField("failed"):
             raise TaskFailure(completion.failed.failure.message + "\n" + completion.failed.failure.stack_trace)
@@ -265,7 +263,7 @@ class CachedRun(Commands):
 
     def _go_on(self) -> None:
         """Gives the workflow what followed from its own commands, within the same task."""
-        while self._jobs:
+        while self.resolve_by_markers():
             jobs, self._jobs = self._jobs, []
             self._activate(jobs)
 
