@@ -12,7 +12,7 @@ from temporalio.api.failure.v1 import Failure, TimeoutFailureInfo
 from temporalio.api.history.v1 import HistoryEvent
 
 from tests.simulation.history import attributes
-from tests.simulation.words import beaten
+from tests.simulation.words import beaten, words_in
 
 if TYPE_CHECKING:
     from random import Random
@@ -193,7 +193,9 @@ class Activity:
         cut = name in CUT or (name == "activity_task_completed" and b'"cut_short":true' in brings)
         if self.cancel_requested and self.worker and cut:
             late = name == "activity_task_timed_out"  # then the server has its last heartbeat, and nothing else
-            self.server.was_seen(self.run, self.name, beaten(self.details) if late else self.words)
+            words, own = beaten(self.details) if late else self.words, words_in(brings.decode(errors="ignore"))
+            another = bool(own) and own[0] not in words  # this try has told of none of it, and an earlier one has
+            self.server.was_seen(self.run, self.name, own if another else words)
         self.forget()
         self.run.activities.pop(self.scheduled.event_id, None)
         scheduled, identity = self.scheduled.event_id, self.worker.name if self.worker else ""
