@@ -38,13 +38,15 @@ FIELDS = (
     *("base", "position", "digest", "view", "summary_due", "turn", "reply_awaited", "tool_calls", "usage", "cost_usd"),
     *("last_text", "output", "output_problem", "repairs", "model", "facts", "answering", "final", "stall", "paused"),
     *("cancelled", "closing", "abandoned", "ended", "idle", "answered", "message_ids", "name", "started_at", "policy"),
-    "agent",
+    *("agent", "limit", "limits", "keep_by", "ids_forgotten", "told", "recorded"),
 )
 
 
 def facts(state: State) -> dict[str, Any]:
     """All that both sides know."""
     return {name: getattr(state, name) for name in FIELDS} | {
+        "prompts": state.prompts.asked,
+        "earlier": state.earlier is not None,  # what is too large to hand on, the conversation knows by its place
         "handoffs": (state.in_charge.handoffs, state.in_charge.views),
         "what is unanswered": _shape([*state.unseen, *state.inbox]),  # an outcome has both in one
         "cancelled": "" if state.ended else state.cancelled,  # what was left to answer may have begun, or not
