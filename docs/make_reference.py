@@ -18,6 +18,7 @@ from pathlib import Path
 import griffe
 
 import everturn
+from everturn import sizes
 
 DOCS = Path(__file__).parent
 PAGES = sorted((DOCS / "reference").rglob("*.md"))
@@ -193,6 +194,8 @@ def _value(value: object, place: griffe.Object) -> str:
     """A default as a reader can use it: constants by their values, nothing private, double quotes."""
 
     def constant(found: re.Match[str]) -> str:
+        if hasattr(sizes, found[2]):  # made by arithmetic
+            return str(getattr(sizes, found[2]))
         module = _source["names"] if found[1] else place.module
         named = module.members.get(found[2])
         return str(named.value) if isinstance(named, griffe.Attribute) else found[0]

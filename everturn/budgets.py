@@ -13,9 +13,10 @@ from typing import Any, Final
 from pydantic import Field
 
 from everturn.errors import InvalidSetting
+from everturn.ids import known_id
 from everturn.limits import Budget
 from everturn.records import Record
-from everturn.sizes import MAX_ID_BYTES, MAX_NAME_CHARS, known_id, size_of
+from everturn.sizes import MAX_ID_BYTES, MAX_NAME_CHARS, MAX_WAITING_BYTES, size_of
 
 DAY_SECONDS: Final = 86_400.0
 
@@ -26,9 +27,6 @@ MOST_WAKES: Final = 3
 
 MOST_WAITING: Final = 1_000
 """Waiting conversations that are resumed by themselves. Further ones wait for a person's `resume`."""
-
-MAX_WAITING_BYTES: Final = 300_000
-"""All ids of waiting conversations together: each run hands them to the next."""
 
 MOST_WOKEN: Final = 50
 """Conversations that were resumed and have not asked yet. The next ones are resumed after them."""

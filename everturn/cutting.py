@@ -29,22 +29,18 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.sizes import (
+    LEAST_PART_BYTES,
     MAX_CAUSE_BYTES,
     MAX_EDIT_BYTES,
     MAX_PAYLOAD_BYTES,
     MAX_REASON_BYTES,
     MAX_RESULT_BYTES,
+    WHY_BYTES,
     fits,
     larger,
     size_of,
 )
 from everturn.utf8 import mend
-
-LEAST_BYTES = 400
-"""What is left of a part that is cut: its kind, its id, and the notice."""
-
-WHY_BYTES = (4_000, 400, 100)
-"""For the reason why a call waits: the first number, or a smaller one if very many calls wait."""
 
 MAX_NAME_SHOWN = 200
 """Characters of a name or an address, in a notice."""
@@ -178,7 +174,7 @@ def cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
     if fits(messages, room):
         return tuple(messages)
     sizes = [[size_of(part) for part in message.parts] for message in messages]
-    least = [[min(size, LEAST_BYTES) for size in of_message] for of_message in sizes]
+    least = [[min(size, LEAST_PART_BYTES) for size in of_message] for of_message in sizes]
     left = room - sum(size_of(message.model_copy(update={"parts": ()})) + 1 for message in messages)
     left -= sum(len(of_message) + sum(of_message) for of_message in least)
     if left < 0:
@@ -237,7 +233,7 @@ def _cut_result(result: ToolResult, room: int, notice: Notice) -> ToolResult:
         update={"arguments": None, "note": None, "by": result.decision.by[:MAX_NAME_SHOWN]}
     )
     bare = result.model_copy(update={"content": (), "decision": decision, "extra": {}})
-    if size_of(bare) > room - LEAST_BYTES // 4:
+    if size_of(bare) > room - LEAST_PART_BYTES // 4:
         bare = bare.model_copy(update={"name": "", "decision": None})  # its call has its name, too
     left = room - size_of(bare) - len(',"content":[]')
     content = bounded(result.content, max_chars=chars_of(result.content), max_bytes=left, notice=notice)
@@ -268,7 +264,9 @@ def _left_out(part: Part, notice: str) -> Text:
     more = notice and f" {notice}"
     made = Text(text=f"\n[Left out because it is too large: {described(part)}.{more}]")
     return (
-        made if size_of(made) <= LEAST_BYTES + len(more) else Text(text=f"\n[Left out because it is too large.{more}]")
+        made
+        if size_of(made) <= LEAST_PART_BYTES + len(more)
+        else Text(text=f"\n[Left out because it is too large.{more}]")
     )
 
 

@@ -9,12 +9,11 @@ from everturn.carryover import CarryOver, View
 from everturn.cutting import shortened
 from everturn.plans import RunHandoff
 from everturn.records import Decision, Successor, Text, ToolCall, ToolResult
+from everturn.sizes import MAX_HANDOFF_BYTES
 
 MAX_VIEWS = 16
 """How many agents' views are kept, for when they are in charge again. An agent whose view was dropped sees what its
 predecessor sees."""
-
-MAX_MESSAGE_BYTES = 16_000
 
 
 class InCharge:
@@ -94,7 +93,7 @@ def result_of(call: ToolCall, plan: RunHandoff, *, left: int | None, decision: D
     message = plan.says(call, edited=decision.arguments if decision else None)
     words = [f"The conversation was handed over. You are {agent!r} now: continue with what the user asked for last."]
     if message.strip():
-        words.append(f"The agent before you says: {shortened(message, max_bytes=MAX_MESSAGE_BYTES)}")
+        words.append(f"The agent before you says: {shortened(message, max_bytes=MAX_HANDOFF_BYTES)}")
     words += [plan.note] if plan.note else []
     return ToolResult(
         call_id=call.call_id,

@@ -12,9 +12,7 @@ from pydantic import Field, field_validator
 from everturn import durations
 from everturn.agent_settings import Setting
 from everturn.records import Usage
-
-MAX_RESULT_CHARS = 200_000
-"""The most that a model reads of one result (of a tool, a client or another agent), unless its agent says otherwise."""
+from everturn.sizes import MAX_RESULT_CHARS
 
 
 class Limits(Setting):

@@ -11,10 +11,7 @@ import re
 from typing import Any
 
 from everturn.printable import printable, printable_line
-
-SUMMARY_BYTES = 240
-"""As JSON. Temporal takes 400 together with what says that it is JSON, and with what encryption adds to that
-(sizes.CODEC_BYTES): it turns down the whole request or workflow task that brings more."""
+from everturn.sizes import SUMMARY_BYTES
 
 FIRST_CHARS = 200
 

@@ -23,6 +23,7 @@ from everturn.sizes import (
     MAX_INBOX_BYTES,
     MAX_INPUT_BYTES,
     MAX_INPUT_PARTS,
+    MAX_MESSAGE_ID_CHARS,
     MAX_NAME_CHARS,
     fits,
     flat,
@@ -55,7 +56,7 @@ class Start(Labelled):
 
     agent: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
     message: str | Annotated[tuple[Part, ...], Field(max_length=MAX_INPUT_PARTS)] = ()
-    message_id: str | None = Field(default=None, max_length=500)
+    message_id: str | None = Field(default=None, max_length=MAX_MESSAGE_ID_CHARS)
     provider: str = ""
     """The provider that can read the `extra` of the message's parts, such as 'anthropic'."""
     keep_open: float | None = Field(default=None, ge=0)
@@ -193,7 +194,7 @@ class MessageIn(Record):
 
     text: str | None = None
     parts: tuple[Part, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
-    message_id: str | None = Field(default=None, max_length=500)
+    message_id: str | None = Field(default=None, max_length=MAX_MESSAGE_ID_CHARS)
     provider: str = ""
     """The provider that can read the `extra` of the parts, such as 'anthropic'."""
     stream: bool | None = None
@@ -234,7 +235,7 @@ class Control(Record):
 class Withdrawal(Record):
     """`withdraw`, a signal: the update that is no longer to be accepted."""
 
-    update_id: str = Field(min_length=1, max_length=1000)
+    update_id: str = Field(min_length=1, max_length=MAX_ID_BYTES)
 
 
 # ---------------------------------------------------------------- a model turn

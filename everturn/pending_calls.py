@@ -15,10 +15,10 @@ from everturn.carryover import QuestionToPerson
 from everturn.decisions import Answer, Approve, Deny, too_late
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandoff, RunPlan, WaitReason
-from everturn.policy import MAX_RULE_CHARS, Policy, Rule, rule_for, with_rules
+from everturn.policy import Policy, Rule, rule_for, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision, ToolCall
-from everturn.sizes import MAX_NAME_CHARS
+from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""

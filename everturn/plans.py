@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, JsonValue
 
 from everturn.records import Record, Successor, ToolCall
+from everturn.sizes import MAX_RESULT_CHARS
 
 MESSAGE: Final = "message"
 """The argument of a handoff, and of an agent that is a tool: what the model says to the other agent."""
@@ -114,7 +115,7 @@ class RunActivity(RunPlan):
     retry: RetryPlan | None = None
     """How Temporal retries every failure; None: the model is told of a failure, and only a call that was lost with its
     worker is tried again."""
-    max_chars: int = 200_000
+    max_chars: int = MAX_RESULT_CHARS
     """Of its output, for the model."""
 
 
@@ -128,7 +129,7 @@ class RunNexus(RunPlan):
     arguments: dict[str, JsonValue] | None = None
     by_position: tuple[str, ...] | None = None
     """Its input is the one argument of this name, or nothing if there is none; None: all of them as one object."""
-    max_chars: int = 200_000
+    max_chars: int = MAX_RESULT_CHARS
     """Of its output, for the model."""
 
 

@@ -12,16 +12,10 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from everturn.records import Record
-from everturn.sizes import MAX_NAME_CHARS, flat, size_of
+from everturn.sizes import MAX_NAME_CHARS, MAX_POLICY_BYTES, MAX_RULE_CHARS, flat, size_of
 
 MAX_RULES = 100
 """Of a conversation."""
-
-MAX_POLICY_BYTES = 20_000
-"""Of all of them: each run hands them to the next."""
-
-MAX_RULE_CHARS = 1_000
-"""Of the reason that one gives."""
 
 ANY_TOOL = "*"
 

@@ -11,11 +11,11 @@ from temporalio.common import Priority
 
 from everturn import names
 from everturn.errors import InvalidSetting
+from everturn.sizes import MAX_FAIRNESS_KEY_BYTES
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
-MAX_KEY_BYTES: Final = 64
 LIGHTEST, HEAVIEST = 0.001, 1000.0
 """The server takes others, too, and replaces them by the nearer one of these."""
 
@@ -62,9 +62,10 @@ def priority_of(
             f"fairness_weight={fairness_weight!r} is not a weight.",
             cure=f"Give a number from {LIGHTEST:g} to {HEAVIEST:g}: twice the weight is twice the share.",
         )
-    if fairness_key is not None and (size := len(fairness_key.encode("utf-8", "replace"))) > MAX_KEY_BYTES:
+    if fairness_key is not None and (size := len(fairness_key.encode("utf-8", "replace"))) > MAX_FAIRNESS_KEY_BYTES:
         raise InvalidSetting(
-            f"The fairness key has {size} bytes; the limit is {MAX_KEY_BYTES}.", cure="Use a shorter one, or a digest."
+            f"The fairness key has {size} bytes; the limit is {MAX_FAIRNESS_KEY_BYTES}.",
+            cure="Use a shorter one, or a digest.",
         )
     key = fairness_key if fairness_key is not None else _key(tenant or "")
     return Priority(priority_key=priority, fairness_key=key or None, fairness_weight=fairness_weight)
@@ -110,7 +111,7 @@ def budget_id(tenant: str, *, encoded: bool) -> str:
 
 def _key(tenant: str) -> str:
     """The tenant's name, or a digest of it if it is too long for a key."""
-    return tenant if len(tenant.encode("utf-8", "replace")) <= MAX_KEY_BYTES else _digest(tenant)
+    return tenant if len(tenant.encode("utf-8", "replace")) <= MAX_FAIRNESS_KEY_BYTES else _digest(tenant)
 
 
 def _digest(tenant: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -30,8 +29,14 @@ TEMPORAL_BUFFERED_BYTES = 2 * 1024 * 1024
 TEMPORAL_RUN_BYTES = 50 * 1024 * 1024
 """A run's history: the server terminates a run that has more."""
 
-MAX_PAYLOAD_BYTES = 2_000_000
-"""Temporal's 2 MiB, less its metadata and what a codec adds."""
+TEMPORAL_SUMMARY_BYTES = 400
+"""A summary, with what says that it is JSON, and with what encryption adds."""
+
+MAX_PAYLOAD_BYTES = TEMPORAL_PAYLOAD_BYTES // 1024**2 * 1000**2
+"""Temporal's 2 MiB, less its metadata and what a codec adds: 2 MB."""
+
+THOUSANDTH_BYTES = MAX_PAYLOAD_BYTES // 1_000
+"""What small things are measured in: 2,000 bytes."""
 
 MAX_KEY_ID_CHARS = 40
 """The id of an encryption key: each payload holds it."""
@@ -48,24 +53,39 @@ MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES // 5
 """One message, decision or answer. A payload has to hold some together: edited arguments come twice in a tool's input,
 and a message beside what waited in a conversation that it revives."""
 
+MAX_ANSWER_BYTES = MAX_INPUT_BYTES - MARGIN_BYTES // 5
+"""The parts of an answer to a call that runs where the client is. Its other fields have the rest."""
+
 MAX_INPUT_PARTS = 1_000
 """Of one message or answer. Ten thousand small ones take a workflow task more time than Temporal gives it."""
 
-MAX_UNREAD_BYTES = 25_000_000
+MAX_UNREAD_BYTES = MAX_PAYLOAD_BYTES * 25 // 2
 """A run whose history has so many takes no long messages until it has answered. Each message is written once more when
-the model is shown it."""
+the model is shown it: both are the 50 MB of a run."""
 
-LONG_MESSAGE_BYTES = 10_000
+LONG_MESSAGE_BYTES = 5 * THOUSANDTH_BYTES
 """Shorter messages are sent without that check."""
+
+SMALL_DECISION_BYTES = 5 * THOUSANDTH_BYTES
+"""A decision of up to this size is accepted even if the run is full."""
 
 MAX_INBOX_BYTES = MAX_PAYLOAD_BYTES * 3 // 10
 """The messages that go into one model turn together, or on to the next run."""
 
-MAX_REASON_BYTES = 4_000
+MAX_REASON_BYTES = 2 * THOUSANDTH_BYTES
 """A person's reason and name. They are written into each call that is cut short for it, and into the outcome."""
 
-MAX_CAUSE_BYTES = 8_000
+MAX_CAUSE_BYTES = 4 * THOUSANDTH_BYTES
 """Why a conversation is stalled; the cure; and what is wrong with a reply."""
+
+WHY_BYTES = (MAX_REASON_BYTES, MAX_REASON_BYTES // 10, MAX_REASON_BYTES // 40)
+"""Why a call waits, in a status: the first number, or a smaller one if very many calls wait."""
+
+MAX_POLICY_BYTES = 10 * THOUSANDTH_BYTES
+"""All rules of a conversation: each run hands them to the next."""
+
+MAX_RULE_CHARS = THOUSANDTH_BYTES // 2
+"""Of the reason that a rule gives."""
 
 # ---------------------------------------------------------------- a model turn
 
@@ -75,7 +95,7 @@ MAX_NAMED_BYTES = MAX_PAYLOAD_BYTES * 3 // 20
 MAX_DELTA_BYTES = MAX_PAYLOAD_BYTES - MAX_NAMED_BYTES - MARGIN_BYTES
 """The messages since the last model turn."""
 
-INLINE_BYTES = 2_048
+INLINE_BYTES = TEMPORAL_PAYLOAD_BYTES // 1_024
 """A larger tool result is not written into the history a second time: the delta names it (decision 0003)."""
 
 MAX_BESIDE_REPLY_BYTES = MAX_PAYLOAD_BYTES // 5
@@ -84,44 +104,90 @@ MAX_BESIDE_REPLY_BYTES = MAX_PAYLOAD_BYTES // 5
 MAX_REPLY_BYTES = MAX_PAYLOAD_BYTES - MAX_BESIDE_REPLY_BYTES - MARGIN_BYTES
 """The model's message."""
 
-MAX_STORED_REPLY_BYTES = 32 * 1024 * 1024
+MAX_STORED_REPLY_BYTES = 16 * TEMPORAL_PAYLOAD_BYTES
 """The model's message with external storage. The conversation reads it in one workflow task, which has 2 s."""
 
-MAX_DETAILS_BYTES = 64_000
+SMALL_PART_BYTES = THOUSANDTH_BYTES
+"""A smaller part of a reply that is too large stays in it whole; a larger one may become a notice of this size."""
+
+LEAST_PART_BYTES = THOUSANDTH_BYTES // 5
+"""What is left of a part that is cut: its kind, its id, and the notice."""
+
+MAX_DETAILS_BYTES = 32 * THOUSANDTH_BYTES
 """What a provider says about a whole reply: a part of the margin."""
 
-MAX_PROMPT_BYTES = 16_000
+MAX_PROMPT_BYTES = 8 * THOUSANDTH_BYTES
 """What one turn was asked with, packed, if it was decided at run time: a part of the margin (decision 0026)."""
-MAX_PROMPTS_BYTES = 48_000
+MAX_PROMPTS_BYTES = 3 * MAX_PROMPT_BYTES
 """All such prompts in a run's history together."""
-MAX_ACTIONS_BYTES = 12_000
+MAX_ACTIONS_BYTES = 6 * THOUSANDTH_BYTES
 """What hooks did to a turn or a result, as its record says: a part of the margin."""
+MAX_ACTION_WHY_BYTES = MAX_ACTIONS_BYTES // 40
+"""The reason of an action that did not stop the answer."""
+MAX_WAITS_BYTES = 15 * THOUSANDTH_BYTES
+"""All waits whose spans one turn is to export, some hundred: a part of the margin. If there are more, the latest."""
+MAX_SPAN_NAME_BYTES = THOUSANDTH_BYTES // 10
+"""The name of whoever decided, in a span: each wait in those has one."""
+
+# ---------------------------------------------------------------- heartbeats
+
+MAX_PROGRESS_BYTES = 32 * THOUSANDTH_BYTES
+"""What a tool reports of itself: each heartbeat carries it."""
+
+MAX_TASK_ID_CHARS = THOUSANDTH_BYTES // 2
+"""The id of a task that an MCP server has made of a call: each heartbeat carries it."""
 
 # ---------------------------------------------------------------- tool calls
 
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - MAX_INPUT_BYTES - MARGIN_BYTES
 """A result's texts, images and documents together. A person's decision comes beside them."""
 
-MAX_EDIT_BYTES = 20_000
+MAX_RESULT_CHARS = MAX_PAYLOAD_BYTES // 10
+"""The most that a model reads of one result (of a tool, a client or another agent), unless its agent says otherwise."""
+
+MAX_EDIT_BYTES = 10 * THOUSANDTH_BYTES
 """What the model is told, before a result, of the arguments and the note of the person who approved the call."""
 
-RUN_BYTES = 40_000_000
+MAX_CHANGED_BYTES = 10 * THOUSANDTH_BYTES
+"""The arguments of a call, if a hook makes them longer."""
+
+MAX_LEFT_BYTES = 24 * THOUSANDTH_BYTES
+"""The data that a run of a tool leaves for the run that gets a person's answer. It is in the history twice."""
+
+MAX_HANDOFF_BYTES = 8 * THOUSANDTH_BYTES
+"""What one agent tells the agent that takes over."""
+
+MAX_NOTICE_BYTES = 32 * THOUSANDTH_BYTES
+"""What another workflow is told of calls that wait. One with more has no arguments, and short reasons."""
+MAX_NOTICE_WHY_BYTES = THOUSANDTH_BYTES // 10
+
+RUN_BYTES = 20 * MAX_PAYLOAD_BYTES
 """Of a run's 50 MB. The rest is for what people send and the turn that follows."""
 
-MOST_LOCAL, LOCAL_BYTES = 16, 32_000
+FAIR_BYTES = MAX_PAYLOAD_BYTES // 8
+"""A call that would get less of a run than this waits for the running calls, which may use less than they may."""
+
+LEAST_RESULT_BYTES = 2 * THOUSANDTH_BYTES
+"""Each call gets at least this, so that its result can say something."""
+
+MOST_LOCAL, LOCAL_BYTES = 16, 16 * THOUSANDTH_BYTES
 """Of what a workflow task brings, this is kept for each of so many calls that run within it: such a result is whole."""
 
-TASK_BYTES = 1_600_000
+TASK_BYTES = MAX_PAYLOAD_BYTES * 4 // 5
 """What a workflow task brings, with all that it starts and all that ran within it. The server writes it down together
-with the signals that came meanwhile, and terminates a run if that is more than 4 MB."""
+with the signals that came meanwhile (TEMPORAL_BUFFERED_BYTES), and terminates a run if that is more than
+TEMPORAL_MESSAGE_BYTES."""
 
 # ---------------------------------------------------------------- from run to run
 
-MAX_PACKED_BYTES = 48_000
+MAX_HISTORY_BYTES = TEMPORAL_RUN_BYTES * 4 // 25
+"""A run that has more goes on as a new one at the next turn boundary: a replay reads all of it."""
+
+MAX_PACKED_BYTES = 24 * THOUSANDTH_BYTES
 """A transcript that packs into this travels with each run; a longer one stays in the histories of the earlier runs.
 What travels is written once a run, so this bounds what a run costs beyond its own events."""
 
-MAX_HANDED_BYTES = 32_000
+MAX_HANDED_BYTES = 16 * THOUSANDTH_BYTES
 """Results that no model has seen: what is handed on is written into three events more."""
 
 MAX_OPEN_BYTES = MAX_PAYLOAD_BYTES // 2
@@ -140,22 +206,38 @@ MAX_PACKED_AT_START_BYTES = MAX_PAYLOAD_BYTES // 5
 MAX_PACKED_ALONE_BYTES = MAX_PAYLOAD_BYTES - MARGIN_BYTES
 """A transcript that is a payload by itself."""
 
-MAX_LAST_TEXT_BYTES = 20_000
+MAX_LAST_TEXT_BYTES = 10 * THOUSANDTH_BYTES
 """What the model said last, as it is handed on."""
 
 MAX_KNOWN_ID_BYTES = 64
 """A message's id as it is remembered; of a longer one, a digest is. 1,000 are handed on."""
+
+MAX_WAITING_BYTES = MAX_PAYLOAD_BYTES * 3 // 20
+"""The ids of a tenant's conversations that wait for its budget: each run of the budget hands them to the next."""
 
 # ---------------------------------------------------------------- the end, and what others see
 
 MAX_OUTCOME_BYTES = MAX_PAYLOAD_BYTES - MARGIN_BYTES
 """An outcome's text, output and tail together."""
 
-MAX_PAGE_BYTES = 300_000
+MAX_PAGE_BYTES = MAX_PAYLOAD_BYTES * 3 // 20
 """The messages in one answer to the `transcript` query; one that is larger comes alone."""
 
+SUMMARY_BYTES = TEMPORAL_SUMMARY_BYTES - CODEC_BYTES
+"""Of a summary as JSON. Temporal turns down the whole request or workflow task that brings more."""
+
 MAX_ID_BYTES = 1_000
-"""Of a workflow's id. A child workflow with a longer one would fail its parent's task, again and again."""
+"""Of a workflow's id, and of the names of activities and task queues: Temporal's limit. A child workflow with a longer
+id would fail its parent's task, again and again."""
+
+MAX_MESSAGE_ID_CHARS = MAX_ID_BYTES // 2
+"""Of a message's id, as it comes. It is remembered in MAX_KNOWN_ID_BYTES."""
+
+MAX_FAIRNESS_KEY_BYTES = 64
+"""Of a fairness key: Temporal's limit."""
+
+MAX_ANNOUNCED_BYTES = 4 * 1_024
+"""The names of agents in a worker's heartbeat: the server keeps it in memory. A worker with more sends none."""
 
 MAX_KEYWORD_CHARS = 255
 """Of a search attribute's text: the columns of SQL databases hold so many."""
@@ -166,10 +248,10 @@ picture. Temporal takes 2,048, and turns down the whole workflow task that bring
 
 MAX_KEYWORD_INT = 2**63 - 1
 
-MAX_NAME_CHARS = 500
+MAX_NAME_CHARS = THOUSANDTH_BYTES // 4
 """Of a model's or a tenant's name."""
 
-MAX_METADATA_BYTES = 4_096
+MAX_METADATA_BYTES = TEMPORAL_PAYLOAD_BYTES // 512
 """What a conversation is started with beside its message: it is in the input of each model turn and each tool call."""
 
 MAX_DEPTH = 100
@@ -278,41 +360,3 @@ def flat(value: Any) -> Any:
     if too_deep(value):
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     return value
-
-
-# ---------------------------------------------------------------- ids
-
-
-def known_id(message_id: str) -> str:
-    """A message's id as it is remembered, so that the same message is taken once."""
-    written = message_id.encode("utf-8", "replace")
-    if size_of(message_id) <= MAX_KNOWN_ID_BYTES:
-        return message_id
-    return f"blake2b:{blake2b(written, digest_size=16).hexdigest()}"
-
-
-def keyword(text: str) -> str:
-    """The text, cut to what Temporal takes in a search attribute."""
-    text = text[:MAX_KEYWORD_CHARS]
-    while (size := len(json.dumps(text))) > MAX_KEYWORD_BYTES:
-        text = text[: len(text) * MAX_KEYWORD_BYTES // size]
-    return text
-
-
-def child_id(parent: str, call_id: str) -> str:
-    """The id of the conversation that answers a call: `parent.call_id`. If that is too long, its end is replaced by a
-    digest."""
-    whole = f"{parent}.{call_id}"
-    written = whole.encode("utf-8", "replace")
-    if len(written) <= MAX_ID_BYTES:
-        return whole
-    digest = blake2b(written, digest_size=12).hexdigest()
-    return f"{written[: MAX_ID_BYTES - len(digest) - 1].decode('utf-8', 'ignore')}.{digest}"
-
-
-def id_problem(conversation_id: str) -> str:
-    """Why Temporal does not take this as a conversation's id; empty if it does."""
-    size = len(conversation_id.encode("utf-8", "replace"))
-    if not conversation_id:
-        return "A conversation's id can't be empty."
-    return f"The id has {size:,} bytes; the limit is {MAX_ID_BYTES:,}." if size > MAX_ID_BYTES else ""

@@ -14,13 +14,14 @@ from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, St
 from everturn.causes import Stall
 from everturn.cutting import shortened, shortened_reason
 from everturn.handoffs import InCharge
+from everturn.ids import known_id
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.pending_calls import PendingCall
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
-from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, known_id
+from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS
 from everturn.streamed import SeenReply, longer
 
 MAX_REPAIRS = 2

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from everturn.cutting import shortened
-from everturn.limits import MAX_RESULT_CHARS
 from everturn.records import Outcome, Text, ToolResult
-from everturn.sizes import MAX_RESULT_BYTES
+from everturn.sizes import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 
 
 def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:

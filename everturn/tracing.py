@@ -15,9 +15,6 @@ from pydantic import Field, field_validator
 
 from everturn.records import Record, Usage
 
-MAX_WAITS_BYTES = 30_000
-"""All waits that one model turn is told, some hundred. If there are more, the latest ones."""
-
 MAX_OVER = 8
 """Answers that ended without a reply since the last model turn. If there are more, the latest ones."""
 
@@ -26,9 +23,6 @@ TOOL_ERROR = "tool_error"
 
 MAX_LINKS = 16
 """Messages of other traces that one answer is linked to."""
-
-MAX_NAME_CHARS = 200
-"""The name of whoever decided, in a span."""
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-|$)")
 _TRACEPARENT_CHARS = 55

@@ -26,6 +26,7 @@ from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.lost_tries import left
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
+from everturn.sizes import MAX_PROGRESS_BYTES
 from everturn.streamed import Streamed
 from everturn.tools.results import iterator_in
 
@@ -35,8 +36,6 @@ INTERVAL_SECONDS = QUICK.interval_seconds
 PROGRESS_SECONDS = 0.5
 """How soon a beat carries the progress that a tool reports, however often it does. Under a thrifty profile, the next
 ordinary beat carries it."""
-
-MAX_PROGRESS_BYTES = 64_000
 
 LONGEST_STAND_IN_SECONDS = 600.0
 """How long the thread beats for a blocked loop. Then the worker loses all its activities to other workers."""

@@ -26,18 +26,21 @@ from everturn.hooks import (
 from everturn.logs import get_logger
 from everturn.providers import Request
 from everturn.records import HookAction, HookPoint, Message, Reply, Text, ToolCall, ToolResult
-from everturn.sizes import MAX_ACTIONS_BYTES, MAX_CAUSE_BYTES, MAX_EDIT_BYTES, MAX_REPLY_BYTES, size_of, too_deep
+from everturn.sizes import (
+    MAX_ACTION_WHY_BYTES,
+    MAX_ACTIONS_BYTES,
+    MAX_CAUSE_BYTES,
+    MAX_CHANGED_BYTES,
+    MAX_EDIT_BYTES,
+    MAX_REPLY_BYTES,
+    size_of,
+    too_deep,
+)
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
-
-MAX_WHY_BYTES = 300
-"""Of the reason of an action that did not stop the answer."""
-
-MAX_CHANGED_BYTES = 20_000
-"""Of the arguments of a call, if a hook makes them longer."""
 
 _log = get_logger("everturn.hook")
 
@@ -271,7 +274,7 @@ class HookRuns:
         why: str = "",
         call: ToolCall | None = None,
         *,
-        most: int = MAX_WHY_BYTES,
+        most: int = MAX_ACTION_WHY_BYTES,
     ) -> None:
         """`point` and `did` are as in HookAction."""
         words, call_id = shortened(why, max_bytes=most), call.call_id if call else ""

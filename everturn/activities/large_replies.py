@@ -31,11 +31,15 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import MAX_DETAILS_BYTES, MAX_REPLY_BYTES, MAX_STORED_REPLY_BYTES, size_of, too_deep
+from everturn.sizes import (
+    MAX_DETAILS_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_STORED_REPLY_BYTES,
+    SMALL_PART_BYTES,
+    size_of,
+    too_deep,
+)
 from everturn.storage.artifacts import Artifacts
-
-SMALL_BYTES = 2_000
-"""A part of this size is left alone."""
 
 KEEP_SECONDS = 30.0
 
@@ -60,11 +64,11 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     large = _too_large(parts, limit)
     rest = size - sum(size_of(parts[index]) for index in large)
     # Whether there are so many small parts that these have to be cut, too.
-    everywhere = rest + len(large) * SMALL_BYTES > limit
+    everywhere = rest + len(large) * SMALL_PART_BYTES > limit
     keep = [part for index, part in enumerate(parts) if everywhere or index in large]
     name = await _kept(keep, turn=turn, artifacts=artifacts)
     notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
-    room = max(SMALL_BYTES, (limit - rest) // max(1, len(large)))
+    room = max(SMALL_PART_BYTES, (limit - rest) // max(1, len(large)))
     shorter = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(keep), kept_as=name or None)
     # A provider's own parts may refer to what was cut. A message of no provider is encoded without such references.
@@ -109,9 +113,9 @@ def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
     total = sum(sizes.values())
     large: set[int] = set()
     for index in sorted(sizes, key=lambda index: -sizes[index]):
-        if total <= limit or sizes[index] <= SMALL_BYTES:
+        if total <= limit or sizes[index] <= SMALL_PART_BYTES:
             break
-        total -= sizes[index] - SMALL_BYTES
+        total -= sizes[index] - SMALL_PART_BYTES
         large.add(index)
     return large
 
@@ -119,7 +123,7 @@ def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
 def _cut(part: Part, notice: str, room: int) -> Part:
     if isinstance(part, Text | Thinking):
         return cut_part(part, room, Notice(text=notice))
-    made = cut_part(part, SMALL_BYTES, Notice(other=notice))
+    made = cut_part(part, SMALL_PART_BYTES, Notice(other=notice))
     return made.model_copy(update={"text": f"{made.text}\n"}) if isinstance(made, Text) else made
 
 

@@ -16,9 +16,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.roles import ALL, ROLES, Role, in_words
-
-MOST_BYTES = 4_096
-"""The most bytes of agents' names in one heartbeat. A worker with more of them sends none."""
+from everturn.sizes import MAX_ANNOUNCED_BYTES
 
 MOST_PAGES = 20
 PAGE_SIZE = 100
@@ -42,7 +40,7 @@ def plugin_name(agents: Iterable[str] | None, *, roles: frozenset[Role] = ALL) -
     names with heartbeats."""
     more = {} if roles == ALL else {names.PLUGIN_ROLES: in_words(roles)}
     told = json.dumps({names.PLUGIN: None if agents is None else sorted(agents), **more}, ensure_ascii=False)
-    return told if len(told.encode()) <= MOST_BYTES else json.dumps({names.PLUGIN: None, **more})
+    return told if len(told.encode()) <= MAX_ANNOUNCED_BYTES else json.dumps({names.PLUGIN: None, **more})
 
 
 async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWorker]:

@@ -27,6 +27,7 @@ from everturn.client import listing, pollers
 from everturn.client.read_positions import ReadPositions
 from everturn.client.trace_context import current_context
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
+from everturn.ids import id_problem, keyword
 from everturn.live.lane import Lane
 from everturn.live.lanes import lane_of
 from everturn.markdown import code, first_line, inline
@@ -35,7 +36,7 @@ from everturn.namespace import Namespace
 from everturn.payloads import Start
 from everturn.priorities import priority_of, read_weights, weighted, without_name
 from everturn.settings import Settings
-from everturn.sizes import MAX_ID_BYTES, id_problem, keyword
+from everturn.sizes import MAX_ID_BYTES
 from everturn.spelling import nearest
 from everturn.utf8 import check_utf8
 

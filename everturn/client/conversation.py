@@ -34,11 +34,12 @@ from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
+from everturn.ids import known_id
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
-from everturn.sizes import LONG_MESSAGE_BYTES, check_input, known_id, size_of
+from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.tools.results import parts_of_blocks
 
 

@@ -11,16 +11,12 @@ from pydantic import JsonValue
 from everturn.cutting import Notice, bounded
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
-from everturn.limits import MAX_RESULT_CHARS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.sizes import MAX_INPUT_BYTES, MAX_INPUT_PARTS
+from everturn.sizes import MAX_ANSWER_BYTES, MAX_INPUT_PARTS, MAX_RESULT_CHARS
 from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, tool
-
-MAX_ANSWER_BYTES = MAX_INPUT_BYTES - 20_000
-"""Leaves 20 KB for the other fields of an answer."""
 
 MAX_SHOWN = 100
 """How many images and documents are kept if an answer has too many parts."""

@@ -25,9 +25,9 @@ from everturn.causes import cause_of
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
 from everturn.history.steps import ActivityEnded, Step, ToolRunFailed, ToolScheduled
-from everturn.limits import MAX_RESULT_CHARS
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall
+from everturn.sizes import MAX_RESULT_CHARS
 
 NEXUS_EVENTS = frozenset(number for name, number in EventType.items() if name.startswith("EVENT_TYPE_NEXUS_OPERATION_"))
 

@@ -34,11 +34,11 @@ from everturn.events import (
 )
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
+from everturn.ids import known_id
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.pending_calls import PendingCall
 from everturn.plans import RefuseCall
 from everturn.records import HookAction, Message, Outcome, results_in
-from everturn.sizes import known_id
 
 
 class EventReader:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from everturn import durations
 from everturn.errors import InvalidTool
 from everturn.plans import RetryPlan
+from everturn.sizes import MAX_ID_BYTES
 from everturn.spelling import known_options
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
@@ -24,9 +25,6 @@ from everturn.tools.user_activity import RetryPolicyLike, UserActivity
 
 _DEFINITION = "__temporal_activity_definition"
 """Where `@activity.defn` stores an activity's definition."""
-
-MAX_NAME_CHARS = 1_000
-"""Temporal's limit for names of task queues, activities and the like."""
 
 
 @known_options("activity_tool()", InvalidTool)
@@ -195,7 +193,7 @@ def patience_for(timeout: object) -> timedelta:
 
 
 def check_text(place: str, what: str, value: object) -> None:
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID_BYTES:
         raise InvalidTool(
-            f"{place} has {value!r:.200} as {what}.", cure=f"Write a text of 1 to {MAX_NAME_CHARS:,} characters."
+            f"{place} has {value!r:.200} as {what}.", cure=f"Write a text of 1 to {MAX_ID_BYTES:,} characters."
         )

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from everturn.errors import NotAnswered, ToolFailed
-from everturn.sizes import size_of
+from everturn.sizes import MAX_LEFT_BYTES, size_of
 from everturn.utf8 import mend
 
 if TYPE_CHECKING:
     from everturn.payloads import PersonsAnswer
 
 MAX_QUESTION_CHARS = 4_000
-
-MAX_LEFT_BYTES = 48_000
-"""The most data that a try may leave for the try that gets the answer. It is in the history twice."""
 
 
 class AsksPerson(Exception):

@@ -18,11 +18,11 @@ from everturn.pending_calls import LONGEST_SECONDS, PendingCall, always_problem,
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision
-from everturn.sizes import MAX_INPUT_BYTES, size_of
+from everturn.sizes import MAX_INPUT_BYTES, SMALL_DECISION_BYTES, size_of
 from everturn.state import State
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
 from everturn.workflows.handlers import Handlers, Later
-from everturn.workflows.history_space import SMALL_BYTES, too_full_for
+from everturn.workflows.history_space import too_full_for
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
 from everturn.workflows.tracing import Tracing
 
@@ -118,10 +118,11 @@ class Commands:
         if (size := size_of(approval)) > MAX_INPUT_BYTES:
             return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
         calls = len(self.approvals.undecided) if approval.call_id == names.EVERY_CALL else 1
-        if size * calls > max(MAX_INPUT_BYTES, SMALL_BYTES * calls):  # it goes along with each of them
+        if size * calls > max(MAX_INPUT_BYTES, SMALL_DECISION_BYTES * calls):  # it goes along with each of them
             return (
                 f"It has {size:,} bytes of JSON, and goes along with each of {calls} calls; the limit is "
-                f"{max(MAX_INPUT_BYTES // calls, SMALL_BYTES):,} then. Send less, or decide on each call by itself."
+                f"{max(MAX_INPUT_BYTES // calls, SMALL_DECISION_BYTES):,} then. Send less, or decide on each call by "
+                "itself."
             )
         if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
             return full

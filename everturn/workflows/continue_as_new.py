@@ -14,7 +14,7 @@ from everturn.cutting import cut
 from everturn.logs import workflow_log
 from everturn.packing import pack
 from everturn.payloads import ModelRequest, Start
-from everturn.sizes import MAX_HANDED_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, fits, size_of
+from everturn.sizes import MAX_HANDED_BYTES, MAX_HISTORY_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, fits, size_of
 from everturn.state import State
 from everturn.workflows import sent_messages, tool_results
 from everturn.workflows.activity_results import ActivityResults, Unreadable
@@ -28,8 +28,6 @@ MAX_EVENTS = 2_000
 
 MAX_UPDATES = 1_000
 """Temporal takes 2,000 updates in a run, refused ones included."""
-
-MAX_HISTORY_BYTES = 8 * 1024 * 1024
 
 LEAST_SECONDS = 1.0
 """If a run ends sooner, the server delays the next one until then (history.workflowIdReuseMinimalInterval)."""

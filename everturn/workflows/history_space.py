@@ -11,17 +11,18 @@ from contextlib import contextmanager
 
 from temporalio import workflow
 
-from everturn.sizes import LOCAL_BYTES, MAX_RESULT_BYTES, MOST_LOCAL, RUN_BYTES, TASK_BYTES, TEMPORAL_PAYLOAD_BYTES
+from everturn.sizes import (
+    FAIR_BYTES,
+    LEAST_RESULT_BYTES,
+    LOCAL_BYTES,
+    MAX_RESULT_BYTES,
+    MOST_LOCAL,
+    RUN_BYTES,
+    SMALL_DECISION_BYTES,
+    TASK_BYTES,
+    TEMPORAL_PAYLOAD_BYTES,
+)
 from everturn.workflows.own_loop import OwnLoop
-
-SMALL_BYTES = 10_000
-"""A decision of up to this size is accepted even if the run is full."""
-
-FAIR_BYTES = 250_000
-"""A call that would get less than this waits for the running calls, which may use less than they were promised."""
-
-LEAST_BYTES = 4_000
-"""Each call gets at least this, so that its result can say something."""
 
 
 def left_in_run() -> int:
@@ -30,7 +31,7 @@ def left_in_run() -> int:
 
 def too_full_for(size: int) -> str:
     """Why an update of this size can't be accepted; empty if it can. A signal's bytes are already in the history."""
-    if size <= max(SMALL_BYTES, left_in_run()) or workflow.current_update_info() is None:
+    if size <= max(SMALL_DECISION_BYTES, left_in_run()) or workflow.current_update_info() is None:
         return ""
     return (
         f"It has {size:,} bytes as it is written into the history, but this run has only "
@@ -64,13 +65,13 @@ class HistorySpace:
         """How many bytes a call's result may have, if `others` want some too. Waits if there are too few now."""
         await self.carry(request)
         if local:
-            left = TASK_BYTES - self._in_task - others * (LOCAL_BYTES if others < MOST_LOCAL else LEAST_BYTES)
-            share = max(LEAST_BYTES, min(most, left, self._fair(request, others)))
+            left = TASK_BYTES - self._in_task - others * (LOCAL_BYTES if others < MOST_LOCAL else LEAST_RESULT_BYTES)
+            share = max(LEAST_RESULT_BYTES, min(most, left, self._fair(request, others)))
             self._carry(share)
             return share
         if self._promised and self._fair(request, others) < FAIR_BYTES:
             await workflow.wait_condition(lambda: not self._promised or self._fair(request, others) >= FAIR_BYTES)
-        return max(LEAST_BYTES, min(most, self._fair(request, others)))
+        return max(LEAST_RESULT_BYTES, min(most, self._fair(request, others)))
 
     async def whole(self, *, request: int, others: int) -> int:
         """The bytes of a result that nobody cuts before it is in the history: as many as Temporal takes. Waits until
@@ -92,7 +93,7 @@ class HistorySpace:
         self._carry(size)
 
     def _fair(self, request: int, others: int) -> int:
-        return left_in_run() - sum(self._promised.values()) - request - others * LEAST_BYTES
+        return left_in_run() - sum(self._promised.values()) - request - others * LEAST_RESULT_BYTES
 
     @property
     def _in_task(self) -> int:

@@ -20,13 +20,11 @@ from everturn.cutting import shortened
 from everturn.payloads import ModelReply, Start
 from everturn.pending_calls import PendingCall
 from everturn.records import Decision, ToolCall, ToolResult
-from everturn.sizes import size_of
+from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, size_of
 from everturn.state import State
 from everturn.tracing import (
     MAX_LINKS,
-    MAX_NAME_CHARS,
     MAX_OVER,
-    MAX_WAITS_BYTES,
     TOOL_ERROR,
     AnswerSpan,
     CarriedTrace,
@@ -90,12 +88,12 @@ class Tracing:
             reason=pending.asked.reason or "",
             since=pending.asked.since,
             verdict=decision.verdict if decision else "",
-            by=shortened(decision.by, max_bytes=MAX_NAME_CHARS) if decision else "",
+            by=shortened(decision.by, max_bytes=MAX_SPAN_NAME_BYTES) if decision else "",
         )
 
     def was_held(self, reason: Literal["stalled", "paused"], *, since: float, ended: str, by: str) -> None:
         """The conversation waited for somebody, until the command `ended` of `by`; until it was cancelled, if empty."""
-        by = shortened(by, max_bytes=MAX_NAME_CHARS)
+        by = shortened(by, max_bytes=MAX_SPAN_NAME_BYTES)
         self._note(needs="resume", reason=reason, since=since, verdict=ended, by=by)
 
     async def elsewhere(self, call: ToolCall, result: Awaitable[ToolResult]) -> ToolResult:

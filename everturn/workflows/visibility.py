@@ -12,8 +12,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 from temporalio.worker import HandleQueryInput, WorkflowInboundInterceptor
 
 from everturn import names
+from everturn.ids import keyword
 from everturn.payloads import Status
-from everturn.sizes import MAX_KEYWORD_INT, keyword
+from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
 from everturn.workflows import web_ui
 from everturn.workflows.own_loop import OwnLoop

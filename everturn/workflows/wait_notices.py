@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
 
 from temporalio import workflow
 from temporalio.exceptions import TemporalError
 
 from everturn.cutting import shortened
 from everturn.payloads import Notify, WaitingCall, WaitNotice
-from everturn.sizes import size_of
+from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, size_of
 from everturn.state import State
 from everturn.workflows.own_loop import OwnLoop
-
-MAX_NOTICE_BYTES: Final = 64_000
-MAX_WHY_BYTES: Final = 200
 
 
 class WaitNotices:
@@ -60,7 +56,7 @@ def notice_of(calls: Iterable[WaitingCall], *, conversation_id: str, agent: str)
     if size_of(whole) <= MAX_NOTICE_BYTES:
         return whole
     short = [
-        call.model_copy(update={"arguments": {}, "why": shortened(call.why, max_bytes=MAX_WHY_BYTES)})
+        call.model_copy(update={"arguments": {}, "why": shortened(call.why, max_bytes=MAX_NOTICE_WHY_BYTES)})
         for call in whole.waiting
     ]
     return whole.model_copy(update={"waiting": tuple(short)})

@@ -13,10 +13,11 @@ from typing import Literal
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.markdown import SUMMARY_BYTES, block, code, inline, summary_bytes, written
+from everturn.markdown import block, code, inline, summary_bytes, written
 from everturn.payloads import Status, WaitingCall
 from everturn.printable import printable_line
 from everturn.records import Decision, Message, in_dollars
+from everturn.sizes import SUMMARY_BYTES
 
 SUMMARY_CHARS = 80
 MESSAGE_CHARS = 200

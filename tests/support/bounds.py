@@ -80,7 +80,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "run_bytes": (history_space, "RUN_BYTES"),
     "task_bytes": (history_space, "TASK_BYTES"),
     "fair_bytes": (history_space, "FAIR_BYTES"),
-    "least_bytes": (history_space, "LEAST_BYTES"),
+    "least_bytes": (history_space, "LEAST_RESULT_BYTES"),
     # How long it looks for a worker that has the agent, without a word and at all.
     "quietly": (hand_back, "QUIETLY"),
     "taken_within": (timeouts, "TAKEN_WITHIN"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.cutting import LEAST_BYTES, cut, cut_part, shortened, without_content
+from everturn.cutting import cut, cut_part, shortened, without_content
 from everturn.records import (
     Decision,
     Document,
@@ -22,7 +22,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import fits, how_many_fit, larger, size_of
+from everturn.sizes import LEAST_PART_BYTES, fits, how_many_fit, larger, size_of
 
 # Each of these is one character: of one byte as JSON, of two, three, four and six.
 WORDS = st.builds(
@@ -78,7 +78,7 @@ def test_messages_that_are_cut_fit_and_each_is_still_there(messages: list[Messag
 
 
 @settings(max_examples=200)
-@given(PARTS, st.integers(LEAST_BYTES, 20_000))
+@given(PARTS, st.integers(LEAST_PART_BYTES, 20_000))
 def test_a_part_that_is_cut_fits(part: Part, room: int) -> None:
     made = cut_part(part, room)
     assert size_of(made) <= room

@@ -262,7 +262,7 @@ def test_calls_that_run_or_have_results_are_not_to_come() -> None:
     assert vars(tool_calls.OpenCalls)["_to_come"].fget(calls) == 2
 
 
-@pytest.mark.parametrize(("others", "each"), [(1, LOCAL_BYTES), (MOST_LOCAL, history_space.LEAST_BYTES)])
+@pytest.mark.parametrize(("others", "each"), [(1, LOCAL_BYTES), (MOST_LOCAL, history_space.LEAST_RESULT_BYTES)])
 async def test_local_results_leave_room_for_as_many_as_run_at_once(
     others: int, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,7 +424,7 @@ async def test_a_call_waits_if_the_running_ones_were_promised_what_is_left(monke
         with pytest.raises(_Slept):
             await space.share(request=1_001, others=0)
     run.get_current_history_size = lambda: history_space.RUN_BYTES  # nothing runs that could leave any of it
-    assert await space.share(request=1_000, others=0) == history_space.LEAST_BYTES
+    assert await space.share(request=1_000, others=0) == history_space.LEAST_RESULT_BYTES
 
 
 def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int = 1, left: int = 10**9) -> str | None:

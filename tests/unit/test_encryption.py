@@ -20,10 +20,9 @@ from temporalio.converter import (
 
 from everturn import Encryption
 from everturn.errors import InvalidSetting
-from everturn.markdown import SUMMARY_BYTES
 from everturn.records import ToolResult
 from everturn.settings import Settings
-from everturn.sizes import CODEC_BYTES, MAX_KEY_ID_CHARS, MAX_PAYLOAD_BYTES, TEMPORAL_PAYLOAD_BYTES
+from everturn.sizes import CODEC_BYTES, MAX_KEY_ID_CHARS, MAX_PAYLOAD_BYTES, SUMMARY_BYTES, TEMPORAL_PAYLOAD_BYTES
 from everturn.storage.artifacts import Artifacts, name_of
 from everturn.storage.codecs import Codecs, encrypted, encryption_of
 from everturn.storage.data_converter import configured, data_converter

@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
-    garbage_collection errors extras names printable utf8 base64_text durations spelling markdown vendor_calls
+    garbage_collection errors extras names printable utf8 base64_text durations spelling vendor_calls
     private_files
     log_lines logs settings connect_options sse content_encoding bounded_concurrency
-    sandbox_imports user_modules explaining records lone_results
-    vendor_parts content_blocks agent_settings models limits plans packing prices tracing sizes policy carryover
+    sandbox_imports user_modules explaining records lone_results sizes ids markdown
+    vendor_parts content_blocks agent_settings models limits plans packing prices tracing policy carryover
     streamed causes decisions
-    metadata prompts payloads budgets pending_calls cutting handoffs subagent_results activity_outputs events
+    metadata prompts payloads budgets cutting pending_calls handoffs subagent_results activity_outputs events
     storage priorities state
     temporal_errors temporal_prices search_attributes namespace heartbeat_profiles roles live history
     tools hooks agent declared_tools loading

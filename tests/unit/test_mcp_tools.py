@@ -12,7 +12,8 @@ from mcp import types
 from everturn import Image, McpServer, McpTool, Text
 from everturn.errors import ToolFailed
 from everturn.payloads import PersonsAnswer
-from everturn.tools.context_ask import MAX_LEFT_BYTES, AsksPerson
+from everturn.sizes import MAX_LEFT_BYTES
+from everturn.tools.context_ask import AsksPerson
 from everturn.tools.mcp.connections import Running, ServerConnection
 from everturn.tools.mcp.listing import known_as, tools_of
 from everturn.tools.mcp.questions import MAX_QUESTIONS, Answers, AsksTooMuch, DoesNotFit, Elicitation

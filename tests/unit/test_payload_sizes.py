@@ -16,7 +16,6 @@ import pytest
 
 from everturn import payloads
 from everturn.activities import planning
-from everturn.activities.hook_runs import MAX_WHY_BYTES
 from everturn.carryover import (
     REMEMBERED_IDS,
     CarryOver,
@@ -32,6 +31,7 @@ from everturn.decisions import Approve
 from everturn.history.next_life import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import MessageSent, RunStarted
+from everturn.ids import known_id
 from everturn.metadata import Labelled
 from everturn.payloads import (
     AskedAgent,
@@ -52,12 +52,13 @@ from everturn.payloads import (
 )
 from everturn.pending_calls import PendingCall
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
-from everturn.policy import MAX_POLICY_BYTES, Rule
+from everturn.policy import Rule
 from everturn.prompts import KNOWN, RecordedPrompt
 from everturn.providers.reading import MAX_CALLS
 from everturn.records import Decision, Document, HookAction, Message, Outcome, Record, Text, ToolCall, ToolResult, Usage
 from everturn.sizes import (
     MARGIN_BYTES,
+    MAX_ACTION_WHY_BYTES,
     MAX_ACTIONS_BYTES,
     MAX_BESIDE_REPLY_BYTES,
     MAX_CAUSE_BYTES,
@@ -70,6 +71,7 @@ from everturn.sizes import (
     MAX_INPUT_BYTES,
     MAX_KNOWN_ID_BYTES,
     MAX_LAST_TEXT_BYTES,
+    MAX_LEFT_BYTES,
     MAX_METADATA_BYTES,
     MAX_NAME_CHARS,
     MAX_OUTCOME_BYTES,
@@ -77,6 +79,7 @@ from everturn.sizes import (
     MAX_PACKED_AT_START_BYTES,
     MAX_PACKED_BYTES,
     MAX_PAYLOAD_BYTES,
+    MAX_POLICY_BYTES,
     MAX_PROMPT_BYTES,
     MAX_PROMPTS_BYTES,
     MAX_REASON_BYTES,
@@ -88,12 +91,10 @@ from everturn.sizes import (
     TEMPORAL_MESSAGE_BYTES,
     TEMPORAL_PAYLOAD_BYTES,
     TEMPORAL_RUN_BYTES,
-    known_id,
     size_of,
 )
 from everturn.state import State
 from everturn.streamed import MAX_SEEN_CHARS, LiveAt, SeenReply
-from everturn.tools.context_ask import MAX_LEFT_BYTES
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.worker.clashes import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
@@ -145,7 +146,9 @@ DECISION = Decision(
 EDIT = Decision(verdict="approve", at=NAME, by=NAME, arguments={"x": full(MAX_INPUT_BYTES - 10_000)})
 
 
-ACTION = HookAction(hook=ZERO * 64, point="before_tool", did="changed", call_id=call_id(1), why=full(MAX_WHY_BYTES))
+ACTION = HookAction(
+    hook=ZERO * 64, point="before_tool", did="changed", call_id=call_id(1), why=full(MAX_ACTION_WHY_BYTES)
+)
 ACTIONS = (ACTION,) * (MAX_ACTIONS_BYTES // size_of(ACTION))
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from everturn.decisions import Approve
 from everturn.errors import Refused
+from everturn.ids import child_id, id_problem
 from everturn.payloads import MessageIn, Start
-from everturn.sizes import MAX_ID_BYTES, check_input, child_id, id_problem, too_deep
+from everturn.sizes import MAX_ID_BYTES, check_input, too_deep
 
 
 def test_a_childs_id_says_who_asked_and_for_which_call() -> None:

@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from everturn.tools.context_ask import MAX_LEFT_BYTES, MAX_QUESTION_CHARS, AsksPerson
+from everturn.sizes import MAX_LEFT_BYTES
+from everturn.tools.context_ask import MAX_QUESTION_CHARS, AsksPerson
 
 if TYPE_CHECKING:
     from mcp import types

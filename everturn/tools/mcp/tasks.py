@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import AliasChoices, BaseModel, Field, TypeAdapter
 
+from everturn.sizes import MAX_TASK_ID_CHARS
+
 if TYPE_CHECKING:
     from mcp import ClientSession, types
     from mcp.client import ClientExtension
@@ -21,9 +23,6 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 QUICKEST_POLL_SECONDS = 0.1
 SLOWEST_POLL_SECONDS = 30.0
 USUAL_POLL_SECONDS = 1.0
-
-MAX_ID_CHARS = 1_000
-"""The longest task id: every heartbeat carries it."""
 
 Made = Literal["never", "asked", "offered"]
 """Whether calls of a tool become tasks: never, if we ask for one (2025), or as the server likes (2026)."""
@@ -61,7 +60,7 @@ class Memory(Protocol):
 class Task(BaseModel):
     """How far a task is, in either protocol."""
 
-    task_id: str = Field(alias="taskId", min_length=1, max_length=MAX_ID_CHARS)
+    task_id: str = Field(alias="taskId", min_length=1, max_length=MAX_TASK_ID_CHARS)
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
     message: str | None = Field(default=None, alias="statusMessage")
     poll_ms: float | None = Field(default=None, validation_alias=AliasChoices("pollIntervalMs", "pollInterval"))
