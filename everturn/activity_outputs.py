@@ -21,7 +21,7 @@ from everturn.content_blocks import parts_in, says_error
 from everturn.cutting import Notice, bounded
 from everturn.explaining import why_unreadable
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
-from everturn.sizes import MAX_RESULT_BYTES
+from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
 from everturn.utf8 import mend
 
 NO_OUTPUT = "(no output)"
@@ -29,8 +29,6 @@ NO_OUTPUT = "(no output)"
 
 FAILED = "It failed."
 """For a failure without a message."""
-
-MAX_ERROR_CHARS = 2_000
 
 TOOL_FAILED = "ToolFailed"
 """An error of this type means what it says for the model: its type is not shown."""
@@ -57,7 +55,7 @@ def failure_of(
     if not kind and isinstance(cause := error.__cause__, ApplicationError) and cause.message:  # Temporal's own words
         message = f"{message}: {cause.type}: {cause.message}" if cause.type else f"{message}: {cause.message}"
     text = message if kind in ("", TOOL_FAILED) else f"{kind}: {message}"
-    text = text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"
+    text = shortened(mend(text), max_bytes=MAX_ERROR_BYTES)
     return _result(call_id, name, (Text(text=text),), is_error=True, max_chars=max_chars, room=room)
 
 

@@ -1,7 +1,7 @@
 """Makes things fit: cuts what is too large for a payload or for a model, and says in its place what was there.
 
-`shortened` cuts one text. `bounded` cuts a tool's result, and `cut` messages, so that they have no more than so many
-bytes as written; see sizes.py.
+`bounded` cuts a tool's result, and `cut` messages, so that they have no more than so many bytes as written. Each text
+in them is cut by `shortened`; see sizes.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from everturn.fitting import fits, larger
 from everturn.names import TOO_LARGE
 from everturn.payloads import Status
 from everturn.records import (
@@ -36,8 +37,7 @@ from everturn.sizes import (
     MAX_REASON_BYTES,
     MAX_RESULT_BYTES,
     WHY_BYTES,
-    fits,
-    larger,
+    shortened,
     size_of,
 )
 from everturn.utf8 import mend
@@ -57,36 +57,6 @@ class Notice:
 
 
 NOTHING = Notice(text="", other="")
-
-
-def shortened(
-    text: str,
-    *,
-    max_bytes: int,
-    max_chars: int | None = None,
-    notice: str = "",
-    before: int = 0,
-    total: int | None = None,
-) -> str:
-    """The text's beginning with a notice, in `max_bytes` of JSON without the quotes around it; if there is no room for
-    more, only the notice. `before`: so many characters of `total` are shown already."""
-    if (max_chars is None or len(text) <= max_chars) and _within(text, max_bytes):
-        return text
-    total = len(text) if total is None else total
-    room = max_bytes - size_of(_cut_notice(total, total, notice))
-    beginning = text if max_chars is None else text[: max(0, max_chars)]
-    while beginning and not _within(beginning, room):
-        beginning = beginning[: len(beginning) * max(0, room) // size_of(beginning)]
-    return beginning + _cut_notice(before + len(beginning), total, notice)
-
-
-def _within(text: str, max_bytes: int) -> bool:
-    return 6 * len(text) <= max_bytes or (len(text) <= max_bytes and size_of(text) - 2 <= max_bytes)
-
-
-def _cut_notice(shown: int, total: int, more: str) -> str:
-    more = more.replace("{shown}", str(shown))
-    return f"\n[Cut: {shown:,} of {total:,} characters are shown.{more and f' {more}'}]"
 
 
 # ---------------------------------------------------------------- a tool's result

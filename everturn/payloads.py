@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
+from everturn.fitting import fits
 from everturn.limits import Limits
 from everturn.metadata import MAX_SEARCHABLE, Labelled
 from everturn.plans import PlannedCall, WaitReason
@@ -25,7 +26,6 @@ from everturn.sizes import (
     MAX_INPUT_PARTS,
     MAX_MESSAGE_ID_CHARS,
     MAX_NAME_CHARS,
-    fits,
     flat,
 )
 from everturn.streamed import LiveAt, SeenReply

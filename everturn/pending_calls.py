@@ -18,7 +18,7 @@ from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandof
 from everturn.policy import Policy, Rule, rule_for, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision, ToolCall
-from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS
+from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
@@ -159,9 +159,10 @@ def rules_of(said: Approve | Deny, calls: Iterable[PendingCall]) -> tuple[Rule, 
         return ()
     then: Literal["approve", "deny"] = "approve" if isinstance(said, Approve) else "deny"
     where = said.always if isinstance(said.always, dict) else {}
-    words = {"reason": (said.reason or "")[:MAX_RULE_CHARS]} if isinstance(said, Deny) else {}
+    reason = (said.reason or "") if isinstance(said, Deny) else ""
+    reason = reason if len(reason) <= MAX_RULE_CHARS else shortened(reason, max_bytes=MAX_RULE_CHARS)
     tools = dict.fromkeys(one.call.name for one in calls)
-    return tuple(Rule(tool=tool, then=then, where=where, by=said.by[:MAX_NAME_CHARS], **words) for tool in tools)
+    return tuple(Rule(tool=tool, then=then, where=where, by=said.by[:MAX_NAME_CHARS], reason=reason) for tool in tools)
 
 
 def remembered(

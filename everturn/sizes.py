@@ -1,21 +1,22 @@
-"""All size limits: what Temporal takes, how much of it each thing that we send may have, and how we measure that.
+"""All size limits: what Temporal takes, how much of it each thing that we send may have, how we measure that, and how a
+text is cut.
 
 Sizes are bytes of JSON as written, escapes included, unless a name says otherwise: a control character takes six bytes.
 The parts of a payload add up to less than Temporal takes, even if each is as large as it may be
-(tests/unit/test_payload_sizes.py); cutting.py makes it so. The SDK would send a payload that is too large again and
-again, in silence, and its conversation would stand still.
+(tests/unit/test_payload_sizes.py); `shortened` and cutting.py make it so. The SDK would send a payload that is too
+large again and again, in silence, and its conversation would stand still.
+
+Whoever reads a text that was cut is told: `shortened` does both. A bare "…" is for one line in a list or a log.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from everturn.errors import Refused
-from everturn.records import Document, Image, Message, Part, Text, ToolResult
 
 # ---------------------------------------------------------------- what Temporal takes
 
@@ -101,6 +102,12 @@ INLINE_BYTES = TEMPORAL_PAYLOAD_BYTES // 1_024
 MAX_BESIDE_REPLY_BYTES = MAX_PAYLOAD_BYTES // 5
 """The plan of a reply's calls, or the output that was read from it: a reply never has both."""
 
+PLAN_TEXT_BYTES = (2 * THOUSANDTH_BYTES, THOUSANDTH_BYTES // 10, THOUSANDTH_BYTES // 20)
+"""The longest text in a call's plan. The first number holds, unless all is more than the above: a reply may have 512
+calls. Then the next one does."""
+PLAN_ARGUMENTS_BYTES = (20 * THOUSANDTH_BYTES, THOUSANDTH_BYTES * 3 // 5, THOUSANDTH_BYTES // 10)
+"""The same for the arguments in a plan: it has no larger ones."""
+
 MAX_REPLY_BYTES = MAX_PAYLOAD_BYTES - MAX_BESIDE_REPLY_BYTES - MARGIN_BYTES
 """The model's message."""
 
@@ -134,6 +141,9 @@ MAX_SPAN_NAME_BYTES = THOUSANDTH_BYTES // 10
 MAX_PROGRESS_BYTES = 32 * THOUSANDTH_BYTES
 """What a tool reports of itself: each heartbeat carries it."""
 
+MAX_PROGRESS_TEXT_BYTES = MAX_PROGRESS_BYTES // 64
+"""What is shown of progress that is larger, or that JSON can't hold."""
+
 MAX_TASK_ID_CHARS = THOUSANDTH_BYTES // 2
 """The id of a task that an MCP server has made of a call: each heartbeat carries it."""
 
@@ -145,6 +155,9 @@ MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - MAX_INPUT_BYTES - MARGIN_BYTES
 MAX_RESULT_CHARS = MAX_PAYLOAD_BYTES // 10
 """The most that a model reads of one result (of a tool, a client or another agent), unless its agent says otherwise."""
 
+MAX_ERROR_BYTES = MAX_CAUSE_BYTES // 2
+"""What a model is told of an exception. A reply may have many calls that fail."""
+
 MAX_EDIT_BYTES = 10 * THOUSANDTH_BYTES
 """What the model is told, before a result, of the arguments and the note of the person who approved the call."""
 
@@ -153,6 +166,13 @@ MAX_CHANGED_BYTES = 10 * THOUSANDTH_BYTES
 
 MAX_LEFT_BYTES = 24 * THOUSANDTH_BYTES
 """The data that a run of a tool leaves for the run that gets a person's answer. It is in the history twice."""
+
+MAX_QUESTION_BYTES = MAX_CAUSE_BYTES * 3 // 4
+"""A tool's question to a person: it is why the call waits."""
+MAX_MISFIT_BYTES = (MAX_CAUSE_BYTES - MAX_QUESTION_BYTES) // 2
+"""Beside it, why an answer does not fit."""
+QUESTION_KEY_CHARS = 2 * THOUSANDTH_BYTES
+"""The beginning of a question, by which its answer is found again. Answers of earlier versions are kept by it."""
 
 MAX_HANDOFF_BYTES = 8 * THOUSANDTH_BYTES
 """What one agent tells the agent that takes over."""
@@ -265,67 +285,6 @@ def size_of(value: Any) -> int:
     return len(to_json(value, inf_nan_mode="constants", fallback=str))
 
 
-def fits(messages: Sequence[Message], room: int) -> bool:
-    """Whether the messages fit into so many bytes of JSON. Mostly their number of characters says enough, and they need
-    not be written for it."""
-    return sum(map(_at_most, messages)) <= room or size_of(messages) <= room
-
-
-def how_many_fit(messages: Sequence[Message], room: int) -> int:
-    """How many messages, from the first on, have no more than so many bytes together."""
-    if fits(messages, room):
-        return len(messages)
-    left = room - len("[")
-    for count, message in enumerate(messages):
-        left -= size_of(message) + len(",")
-        if left < 0:
-            return count
-    return len(messages)
-
-
-def larger(part: Part, size: int) -> bool:
-    """Whether the part has more than so many bytes; as quickly as `fits`."""
-    return _part_at_most(part) > size and (_part_at_least(part) > size or size_of(part) > size)
-
-
-_ESCAPED_BYTES = 6
-"""The most that one character takes: `\\u0000`."""
-
-_RECORD_BYTES = 200
-"""What a record itself takes: the names of its fields, and the fields with few values."""
-
-
-def _at_most(message: Message) -> int:
-    beside = _ESCAPED_BYTES * (len(message.author) + len(message.provider))
-    return _RECORD_BYTES + beside + sum(map(_part_at_most, message.parts))
-
-
-def _part_at_most(part: Part) -> int:
-    """The most bytes that the part takes: a quick bound for texts, the exact size for anything else."""
-    if part.extra:
-        return size_of(part)
-    match part:
-        case Text(text=text):
-            return _RECORD_BYTES + _ESCAPED_BYTES * len(text)
-        case ToolResult(decision=None, hooks=()):
-            names = _ESCAPED_BYTES * (len(part.call_id) + len(part.name))
-            return _RECORD_BYTES + names + sum(map(_part_at_most, part.content))
-        case _:
-            return size_of(part)
-
-
-def _part_at_least(part: Part) -> int:
-    match part:
-        case Text(text=text):
-            return len(text)
-        case Image() | Document():
-            return len(part.data or part.url or "")
-        case ToolResult(content=content):
-            return sum(map(_part_at_least, content))
-        case _:
-            return 0
-
-
 def check_input(what: str, value: Any) -> None:
     """Raises Refused for what a conversation would not take for its size, before it is sent."""
     deep = Refused(f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as text.")
@@ -360,3 +319,36 @@ def flat(value: Any) -> Any:
     if too_deep(value):
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     return value
+
+
+# ---------------------------------------------------------------- a text that is too long
+
+
+def shortened(
+    text: str,
+    *,
+    max_bytes: int,
+    max_chars: int | None = None,
+    notice: str = "",
+    before: int = 0,
+    total: int | None = None,
+) -> str:
+    """The text's beginning with a notice, in `max_bytes` of JSON without the quotes around it; if there is no room for
+    more, only the notice. `before`: so many characters of `total` are shown already."""
+    if (max_chars is None or len(text) <= max_chars) and _within(text, max_bytes):
+        return text
+    total = len(text) if total is None else total
+    room = max_bytes - size_of(_cut_notice(total, total, notice))
+    beginning = text if max_chars is None else text[: max(0, max_chars)]
+    while beginning and not _within(beginning, room):
+        beginning = beginning[: len(beginning) * max(0, room) // size_of(beginning)]
+    return beginning + _cut_notice(before + len(beginning), total, notice)
+
+
+def _within(text: str, max_bytes: int) -> bool:
+    return 6 * len(text) <= max_bytes or (len(text) <= max_bytes and size_of(text) - 2 <= max_bytes)
+
+
+def _cut_notice(shown: int, total: int, more: str) -> str:
+    more = more.replace("{shown}", str(shown))
+    return f"\n[Cut: {shown:,} of {total:,} characters are shown.{more and f' {more}'}]"

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, StoredInRun, WorkerFacts
 from everturn.causes import Stall
-from everturn.cutting import shortened, shortened_reason
+from everturn.cutting import shortened_reason
 from everturn.handoffs import InCharge
 from everturn.ids import known_id
 from everturn.limits import Limits
@@ -21,7 +21,7 @@ from everturn.pending_calls import PendingCall
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
-from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS
+from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
 from everturn.streamed import SeenReply, longer
 
 MAX_REPAIRS = 2

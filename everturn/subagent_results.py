@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from everturn.cutting import shortened
 from everturn.records import Outcome, Text, ToolResult
-from everturn.sizes import MAX_RESULT_BYTES, MAX_RESULT_CHARS
+from everturn.sizes import MAX_RESULT_BYTES, MAX_RESULT_CHARS, shortened
 
 
 def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:

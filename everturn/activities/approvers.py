@@ -12,14 +12,13 @@ from everturn.activities.contexts import Contexts
 from everturn.activities.hand_back import agent_of
 from everturn.activities.heartbeat import Heartbeats
 from everturn.agent import Agent
+from everturn.cutting import shortened_reason
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
 from everturn.tools import user_code
 from everturn.tools.results import safe_error_text
 from everturn.tools.with_context import with_context
-
-LONGEST_CHARS = 2_000
-"""The longest reason that a policy may give."""
+from everturn.utf8 import mend
 
 _log = get_logger("everturn.decision")
 
@@ -51,5 +50,5 @@ class Approvers:
 
 def _in_words(verdict: Any) -> str:
     if isinstance(verdict, str):
-        return verdict[:LONGEST_CHARS]
+        return shortened_reason(mend(verdict))
     return "" if verdict else "not among the approvers"

@@ -26,9 +26,10 @@ from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.lost_tries import left
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
-from everturn.sizes import MAX_PROGRESS_BYTES
+from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
 from everturn.streamed import Streamed
 from everturn.tools.results import iterator_in
+from everturn.utf8 import mend
 
 INTERVAL_SECONDS = QUICK.interval_seconds
 """Between two beats, unless the worker's profile says more and the activity's time-out allows it."""
@@ -163,13 +164,17 @@ def _shown(progress: Any) -> Any:
     """A copy of the user's value, as JSON has it: the user may change the value meanwhile."""
     try:
         if iterator_in(progress, seen=set()) is not None:
-            return repr(progress)[:1000]
+            return _as_text(repr(progress))
         written = to_json(progress)
-        return from_json(written) if len(written) <= MAX_PROGRESS_BYTES else written[:1000].decode(errors="replace")
+        return from_json(written) if len(written) <= MAX_PROGRESS_BYTES else _as_text(written.decode())
     except Exception:  # noqa: BLE001 - it is the user's value
         with suppress(Exception):
-            return repr(progress)[:1000]
+            return _as_text(repr(progress))
         return type(progress).__name__
+
+
+def _as_text(progress: str) -> str:
+    return shortened(mend(progress), max_bytes=MAX_PROGRESS_TEXT_BYTES, max_chars=MAX_PROGRESS_TEXT_BYTES)
 
 
 class Heartbeats:

@@ -12,7 +12,6 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import hook_answers
 from everturn.agent import Agent
-from everturn.cutting import shortened
 from everturn.hooks import (
     AskApproval,
     DenyCall,
@@ -33,6 +32,7 @@ from everturn.sizes import (
     MAX_CHANGED_BYTES,
     MAX_EDIT_BYTES,
     MAX_REPLY_BYTES,
+    shortened,
     size_of,
     too_deep,
 )

@@ -25,12 +25,21 @@ from everturn.plans import (
     RunAgent,
     RunHandoff,
     RunNexus,
+    RunPlan,
     RunTool,
     TypedInput,
 )
 from everturn.providers.json_values import TooDeep, parse
 from everturn.records import ToolCall
-from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_DEPTH, MOST_LOCAL, size_of
+from everturn.sizes import (
+    MAX_BESIDE_REPLY_BYTES,
+    MAX_DEPTH,
+    MOST_LOCAL,
+    PLAN_ARGUMENTS_BYTES,
+    PLAN_TEXT_BYTES,
+    shortened,
+    size_of,
+)
 from everturn.tools.agent_option_checks import ASK
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import turn_request_of
@@ -44,11 +53,6 @@ MAX_PLANNED_CALLS = 512
 AT_ONCE = 32
 """Calls whose arguments are checked and whose predicates are asked at the same time."""
 
-TEXT_CHARS = (4_000, 120, 20)
-"""The longest text of a call's plan. The first number holds, unless the plan is then too large to go to the workflow
-together with the reply; then the next one does."""
-
-
 CallContexts = Callable[[ToolCall], ToolContext]
 """Makes a call's context."""
 
@@ -58,10 +62,6 @@ NOTHING_SAID, NOT_TIMED = SaidBefore(), ToolTimes()
 
 def _no_context(call: ToolCall) -> ToolContext:
     return ToolContext(call_id=call.call_id)
-
-
-INPUTS_TO_TEXT = 10
-"""Arguments converted for an activity may have so many times as many bytes as a text may have characters."""
 
 
 async def plan_calls(
@@ -119,36 +119,32 @@ async def _each(plan: Callable[[ToolCall], Awaitable[PlannedCall]], calls: Seque
 
 
 def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
-    for most in TEXT_CHARS:
-        plan = tuple(_shortened(each, most) for each in plan)
-        if size_of(plan) <= MAX_BESIDE_REPLY_BYTES:
-            return plan
-    return plan[:MAX_PLANNED_CALLS]  # a call without a plan does not run either, and the model is told
+    for texts, arguments in zip(PLAN_TEXT_BYTES, PLAN_ARGUMENTS_BYTES, strict=True):
+        made = tuple(_shortened(each, texts, arguments) for each in plan)
+        if size_of(made) <= MAX_BESIDE_REPLY_BYTES:
+            return made
+    return made[:MAX_PLANNED_CALLS]  # a call without a plan does not run either, and the model is told
 
 
-def _shortened(plan: PlannedCall, most: int) -> PlannedCall:
+def _shortened(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
     """The plan in fewer bytes: its text may quote a large call, and a reply may have 512 calls."""
+    changes: dict[str, Any] = {}
     match plan:
-        case RefuseCall(text=text) if len(text) > most:
-            return plan.model_copy(update={"text": f"{text[:most]}…"})
-        case AwaitAnswer(why=why) if len(why) > most:
-            return plan.model_copy(update={"why": f"{why[:most]}…"})
-        case RunTool(approval=str(why)) if len(why) > most:
-            return plan.model_copy(update={"approval": f"{why[:most]}…"})
-        case RunActivity(approval=str(why)) | RunNexus(approval=str(why)) | RunHandoff(approval=str(why)) if (
-            len(why) > most
-        ):
-            return _shortened(plan.model_copy(update={"approval": f"{why[:most]}…"}), most + 1)
+        case RefuseCall(text=text):
+            changes["text"] = shortened(text, max_bytes=texts)
+        case AwaitAnswer(why=why):
+            changes["why"] = shortened(why, max_bytes=texts)
+        case RunPlan(approval=str(why)):
+            changes["approval"] = shortened(why, max_bytes=texts)
+    match plan:
         case (
             RunAgent(input=TypedInput(arguments=dict(given))) | RunHandoff(input=TypedInput(arguments=dict(given)))
-        ) if size_of(given) > INPUTS_TO_TEXT * most:
-            return plan.model_copy(update={"input": TypedInput()})  # then it reads them as the model wrote them
-        case RunActivity(arguments=dict(arguments)) | RunNexus(arguments=dict(arguments)) if (
-            size_of(arguments) > INPUTS_TO_TEXT * most
-        ):
-            return plan.model_copy(update={"arguments": None})  # then it gets them as the model wrote them
-        case _:
-            return plan
+        ) if size_of(given) > arguments:
+            changes["input"] = TypedInput()  # then it reads them as the model wrote them
+        case RunActivity(arguments=dict(given)) | RunNexus(arguments=dict(given)) if size_of(given) > arguments:
+            changes["arguments"] = None  # then it gets them as the model wrote them
+    same = all(getattr(plan, name) is value for name, value in changes.items())
+    return plan if same else plan.model_copy(update=changes)
 
 
 def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:

@@ -9,10 +9,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from everturn.agent import Agent
-from everturn.cutting import shortened
 from everturn.logs import get_logger
 from everturn.records import Reply
-from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, size_of, too_deep
+from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, shortened, size_of, too_deep
 from everturn.tools import user_code
 from everturn.tools.context import TurnContext
 from everturn.tools.output_type import InvalidOutput

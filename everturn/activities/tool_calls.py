@@ -31,13 +31,14 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
-from everturn.cutting import Notice, bounded, edit_notice, result_fits, shortened
+from everturn.cutting import Notice, bounded, edit_notice, result_fits
 from everturn.errors import NeedsApproval, Retry
+from everturn.fitting import larger
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, larger, size_of
+from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext

@@ -14,9 +14,14 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused, Unreachable
 from everturn.payloads import Status, WaitingCall
+from everturn.sizes import MAX_REASON_BYTES, shortened
+from everturn.utf8 import mend
 
 FIRST_LOOK_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 2.0
+
+SHOWN_CHARS = 1_000
+"""Of the arguments of a call that waits."""
 
 _SEPARATOR = " "
 """Separates a conversation's id from a call's in a question's name; a call's id does not contain it."""
@@ -105,7 +110,7 @@ def question_name(conversation_id: str, one: WaitingCall) -> str:
 def question(agent: str, one: WaitingCall) -> tuple[str, dict[str, Any]]:
     """The question to a person about a waiting call, and the form for the answer."""
     written = json.dumps(one.arguments, ensure_ascii=False)
-    shown = written if len(written) <= 1_000 else written[:1_000] + "…"
+    shown = shortened(mend(written), max_bytes=MAX_REASON_BYTES, max_chars=SHOWN_CHARS)
     if one.needs == "answer":
         fields: dict[str, Any] = {"answer": {"type": "string"}}
         return f"{agent} asks: {one.why}", {"type": "object", "properties": fields, "required": ["answer"]}

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from everturn.errors import NotAnswered, ToolFailed
-from everturn.sizes import MAX_LEFT_BYTES, size_of
+from everturn.sizes import MAX_LEFT_BYTES, MAX_QUESTION_BYTES, QUESTION_KEY_CHARS, shortened, size_of
 from everturn.utf8 import mend
 
 if TYPE_CHECKING:
     from everturn.payloads import PersonsAnswer
-
-MAX_QUESTION_CHARS = 4_000
 
 
 class AsksPerson(Exception):
@@ -56,6 +54,9 @@ MAX_QUESTIONS = 20
 QUESTION, ANSWERS = "question", "answers"
 """Keys of the data that a try leaves: the question that it ended with, and the answers to earlier ones."""
 
+NAMED_CHARS = 200
+"""A longer question is named by its beginning, if nobody answers it."""
+
 
 class AnswerText(str):
     """A person's answer. `await` returns it, too: sync and async tools ask in the same way."""
@@ -80,19 +81,21 @@ class Questions:
 
     def ask(self, question: str) -> AnswerText:
         """Raises AsksPerson for a question that nobody has answered yet, and NotAnswered."""
-        question = mend(str(question))[:MAX_QUESTION_CHARS]
-        answers, place = self._answers.get(question, []), self._asked[question]
-        self._asked[question] += 1
+        whole = mend(str(question))
+        key = whole[:QUESTION_KEY_CHARS]
+        answers, place = self._answers.get(key, []), self._asked[key]
+        self._asked[key] += 1
         if place < len(answers):
             action, text = answers[place]
             if action == "accept":
                 return AnswerText(text)
             what = "would not answer" if action == "decline" else "did not answer in time"
-            raise NotAnswered(f"The person who was asked {question[:200]!r} {what}.")
+            asked = repr(whole) if len(whole) <= NAMED_CHARS else f"a question that begins with {whole[:NAMED_CHARS]!r}"
+            raise NotAnswered(f"The person who was asked {asked} {what}.")
         if sum(map(len, self._answers.values())) >= MAX_QUESTIONS:
             raise ToolFailed(f"The tool has asked {MAX_QUESTIONS} questions and can't ask more.")
-        left: dict[str, Any] = {QUESTION: question, ANSWERS: self._answers}
+        left: dict[str, Any] = {QUESTION: key, ANSWERS: self._answers}
         if size_of(left) > MAX_LEFT_BYTES:
             raise ToolFailed(f"The tool's questions and their answers have more than {MAX_LEFT_BYTES:,} bytes.")
-        self.open = AsksPerson(question, left=left)
+        self.open = AsksPerson(shortened(whole, max_bytes=MAX_QUESTION_BYTES), left=left)
         raise self.open

@@ -17,6 +17,7 @@ from everturn.base64_text import as_base64
 from everturn.content_blocks import parts_in, read_block, says_error
 from everturn.errors import Retry, ToolFailed
 from everturn.records import Document, Image, Text
+from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments
 from everturn.utf8 import mend
@@ -27,8 +28,6 @@ an empty text."""
 
 FAILED = "It failed."
 """For a failure without a message."""
-
-MAX_ERROR_CHARS = 2_000
 
 ERROR_SECONDS = 2.0
 """How long an exception's `__str__` may take."""
@@ -93,7 +92,7 @@ def to_json(value: Any) -> str:
 def error_text(error: BaseException) -> str:
     """What the model is told of an exception: ToolFailed's exact message; for any other, `TypeName: message`.
 
-    The latter has at most 2,000 characters. Never a traceback.
+    The latter is cut to MAX_ERROR_BYTES. Never a traceback.
     """
     try:
         message = mend(str(error))
@@ -102,7 +101,7 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, ToolFailed | Retry | InvalidArguments):
         return message
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
+    return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
 async def safe_error_text(error: BaseException) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 from temporalio import activity
 
 from everturn.agent import Agent
-from everturn.cutting import shortened
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from everturn.sizes import shortened
 from everturn.tracing import AnswerSpan, WaitSpan
 
 Value = str | bool | int | float | Sequence[str]

@@ -8,9 +8,10 @@ from itertools import chain, islice
 
 from everturn.carryover import StoredInRun
 from everturn.cutting import cut
+from everturn.fitting import fits
 from everturn.packing import unpack
 from everturn.records import Message, Text, ToolResult, results_in
-from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, fits, size_of
+from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, size_of
 from everturn.state import State
 from everturn.workflows import web_ui
 

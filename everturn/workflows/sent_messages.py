@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from everturn.carryover import mark_of
-from everturn.cutting import cut, shortened, without_content
+from everturn.cutting import cut, without_content
+from everturn.fitting import how_many_fit, larger
 from everturn.payloads import ModelRequest
 from everturn.records import Message, results_in
-from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, how_many_fit, larger, size_of
+from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, shortened, size_of
 from everturn.state import State
 
 

@@ -16,11 +16,10 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from everturn import causes, names
 from everturn.carryover import CarryOver
-from everturn.cutting import shortened
 from everturn.payloads import ModelReply, Start
 from everturn.pending_calls import PendingCall
 from everturn.records import Decision, ToolCall, ToolResult
-from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, size_of
+from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.tracing import (
     MAX_LINKS,

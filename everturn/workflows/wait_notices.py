@@ -9,9 +9,8 @@ from contextlib import suppress
 from temporalio import workflow
 from temporalio.exceptions import TemporalError
 
-from everturn.cutting import shortened
 from everturn.payloads import Notify, WaitingCall, WaitNotice
-from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, size_of
+from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.workflows.own_loop import OwnLoop
 

@@ -176,7 +176,7 @@ def _beginning(arguments: Mapping[str, JsonValue]) -> str:
     for piece in _INDENTED.iterencode(arguments):
         pieces.append(piece[: ARGUMENTS_CHARS + 1])
         if (size := size + len(piece)) > ARGUMENTS_CHARS:
-            return f"{''.join(pieces)[:ARGUMENTS_CHARS]} …"
+            return f"{''.join(pieces)[:ARGUMENTS_CHARS]}\n[Cut: the first {ARGUMENTS_CHARS:,} characters are shown.]"
     return "".join(pieces)
 
 

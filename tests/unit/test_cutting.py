@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.cutting import cut, cut_part, shortened, without_content
+from everturn.cutting import cut, cut_part, without_content
+from everturn.fitting import fits, how_many_fit, larger
 from everturn.records import (
     Decision,
     Document,
@@ -22,7 +23,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sizes import LEAST_PART_BYTES, fits, how_many_fit, larger, size_of
+from everturn.sizes import LEAST_PART_BYTES, shortened, size_of
 
 # Each of these is one character: of one byte as JSON, of two, three, four and six.
 WORDS = st.builds(

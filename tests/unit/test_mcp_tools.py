@@ -175,7 +175,6 @@ def test_a_question_is_put_in_words() -> None:
     assert choice.in_words == "Which? (answer with JSON: paper: red or blue; gift: true or false, may be left out)"
     asked = types.ElicitRequestURLParams(message="Sign in.", url="https://x/y")
     assert Elicitation.of(asked).in_words == "Sign in. (at https://x/y: answer when you have done that)"
-    assert len(Elicitation("x" * 10_000).in_words) == 4_000
 
 
 def test_questions_of_one_call_are_asked_one_after_the_other_and_answers_are_found_by_them() -> None:

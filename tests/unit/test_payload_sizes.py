@@ -26,7 +26,7 @@ from everturn.carryover import (
     View,
     WorkerFacts,
 )
-from everturn.cutting import short_status, shortened, with_short_words
+from everturn.cutting import short_status, with_short_words
 from everturn.decisions import Approve
 from everturn.history.next_life import next_life
 from everturn.history.state_by_history import StateByHistory
@@ -91,6 +91,7 @@ from everturn.sizes import (
     TEMPORAL_MESSAGE_BYTES,
     TEMPORAL_PAYLOAD_BYTES,
     TEMPORAL_RUN_BYTES,
+    shortened,
     size_of,
 )
 from everturn.state import State

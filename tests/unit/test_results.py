@@ -18,8 +18,9 @@ from pydantic import BaseModel
 
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
+from everturn.sizes import MAX_ERROR_BYTES
 from everturn.tools.arguments import InvalidArguments
-from everturn.tools.results import MAX_ERROR_CHARS, NO_OUTPUT, error_text, to_parts
+from everturn.tools.results import NO_OUTPUT, error_text, to_parts
 
 IMAGE = Image(data="aGk=", media_type="image/png")
 
@@ -308,5 +309,5 @@ def test_the_model_is_told_what_was_raised(error: Exception, text: str) -> None:
 
 
 def test_a_long_exception_is_cut_and_a_long_failure_is_not() -> None:
-    assert len(error_text(ValueError("x" * 10_000))) == MAX_ERROR_CHARS
+    assert MAX_ERROR_BYTES - 10 < len(error_text(ValueError("x" * 10_000))) <= MAX_ERROR_BYTES
     assert error_text(ToolFailed("x" * 10_000)) == "x" * 10_000

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from everturn.errors import Retry, ToolFailed
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
+from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, answered
 from everturn.tools.mcp import tasks
@@ -23,6 +24,7 @@ from everturn.tools.mcp.limits import TOO_MUCH
 from everturn.tools.mcp.listing import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
+from everturn.utf8 import mend
 
 if TYPE_CHECKING:
     from mcp import ClientSession, MCPError, types
@@ -112,7 +114,7 @@ class ServerCall:
             except ConnectionLost as error:
                 raise self._lost(str(error)) from None
             except ValidationError as error:
-                raise ToolFailed(f"{self._server.label} gave an answer that is not MCP: {error}"[:2000]) from None
+                raise _tool_failed(f"{self._server.label} gave an answer that is not MCP: {error}") from None
             if why is None:
                 continue
             failed += 1
@@ -158,7 +160,7 @@ class ServerCall:
             return dict(self._server.meta(self._context)) if self._server.meta else {}
         except Exception as error:  # noqa: BLE001 - it is the user's function
             why = f"{type(error).__name__}: {error}"
-            raise ToolFailed(f"The call was not made: meta of {self._server.label} failed: {why}"[:2000]) from None
+            raise _tool_failed(f"The call was not made: meta of {self._server.label} failed: {why}") from None
 
     async def _exchanged(
         self, connection: ServerConnection, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers
@@ -274,7 +276,7 @@ class ServerCall:
                 task = await self._polled(partial(tasks.status, task_id=task_id), answers)
                 if task.message and task.message != told:
                     told = task.message
-                    self._context.heartbeat({"message": task.message[:2000]})
+                    self._context.heartbeat({"message": _cut(task.message)})
                 if task.status == "input_required" and task.questions:
                     await self._answer(task, answers)
                 elif task.status != "working":
@@ -294,7 +296,7 @@ class ServerCall:
         except tasks.TaskFailed as error:
             raise ToolFailed(f"The task of {self._server.label} has no result: {error}") from None
         except ValidationError as error:
-            raise ToolFailed(f"{self._server.label} answered what MCP does not know: {error}"[:2000]) from None
+            raise _tool_failed(f"{self._server.label} answered what MCP does not know: {error}") from None
 
     async def _answer(self, task: tasks.Task, answers: Answers) -> None:
         """Raises AsksPerson for what nobody has answered."""
@@ -337,6 +339,14 @@ class ServerCall:
                     raise tasks.TaskGone(error.message) from None
             await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))
             failed = min(failed + 1, 10)
+
+
+def _tool_failed(text: str) -> ToolFailed:
+    return ToolFailed(_cut(text))
+
+
+def _cut(text: str) -> str:
+    return shortened(mend(text), max_bytes=MAX_ERROR_BYTES)
 
 
 def _asks(result: Any) -> bool:

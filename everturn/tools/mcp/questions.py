@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from everturn.sizes import MAX_LEFT_BYTES
-from everturn.tools.context_ask import MAX_QUESTION_CHARS, AsksPerson
+from everturn.sizes import MAX_LEFT_BYTES, MAX_MISFIT_BYTES, MAX_QUESTION_BYTES, shortened, size_of
+from everturn.tools.context_ask import AsksPerson
 
 if TYPE_CHECKING:
     from mcp import types
@@ -70,7 +70,7 @@ class Elicitation:
                 for name, one in self.fields.items()
             )
             told = f"{self.message} (answer with JSON: {'; '.join(kinds)})"
-        return told if len(told) <= MAX_QUESTION_CHARS else told[: MAX_QUESTION_CHARS - 1] + "…"
+        return shortened(told, max_bytes=MAX_QUESTION_BYTES)
 
     def content(self, text: str) -> Json:
         """The answer by field, with the form's defaults for those that it leaves out. Raises DoesNotFit."""
@@ -101,7 +101,7 @@ class Elicitation:
             return  # the form itself is invalid: leave the check to the server
         if problem:
             place = ".".join(map(str, problem.absolute_path))
-            raise DoesNotFit(f"{place}: {problem.message}"[:500] if place else problem.message[:500])
+            raise DoesNotFit(f"{place}: {problem.message}" if place else problem.message)
         if unknown := [name for name in said if name not in self.fields]:
             raise DoesNotFit(f"there is no {unknown[0][:100]!r}; the fields are {', '.join(self.fields)}")
 
@@ -133,7 +133,8 @@ class Answers:
             try:
                 answers.given[question.key] = _response(question, answer)
             except DoesNotFit as error:
-                raise answers.asks(f" (the answer does not fit: {error})") from None
+                why = shortened(str(error), max_bytes=MAX_MISFIT_BYTES)
+                raise answers.asks(f" (the answer does not fit: {why})") from None
         if answers.next_question:
             raise answers.asks()
         return answers
@@ -156,7 +157,7 @@ class Answers:
             left["task"] = self.task
         if len(self.given) >= MAX_QUESTIONS:
             raise AsksTooMuch(f"it asked {MAX_QUESTIONS} questions and can't ask more")
-        if len(json.dumps(left, ensure_ascii=False).encode("utf-8", "replace")) > MAX_LEFT_BYTES:
+        if size_of(left) > MAX_LEFT_BYTES:
             raise AsksTooMuch(f"its question has more than {MAX_LEFT_BYTES:,} bytes")
         return AsksPerson(question.in_words + refused, left=left)
 
