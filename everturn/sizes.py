@@ -138,6 +138,16 @@ MAX_SPAN_NAME_BYTES = THOUSANDTH_BYTES // 10
 
 # ---------------------------------------------------------------- heartbeats
 
+MAX_STREAMED_BYTES = 16 * THOUSANDTH_BYTES
+"""The end of a running reply, in a heartbeat that comes now and then, and in what is left of a cancelled turn. The
+server keeps the last one beside the history, and sends it with each look at the conversation."""
+RECENT_BYTES = MAX_STREAMED_BYTES // 8
+"""The same in a frequent heartbeat: many times the text that comes between two of them."""
+
+MAX_SEEN_BYTES = MAX_PAYLOAD_BYTES * 3 // 25
+"""What was seen of a reply, in the command that cancels its turn. More than is sent: earlier versions took 40,000
+characters, of up to six bytes."""
+
 MAX_PROGRESS_BYTES = 32 * THOUSANDTH_BYTES
 """What a tool reports of itself: each heartbeat carries it."""
 
@@ -176,6 +186,9 @@ QUESTION_KEY_CHARS = 2 * THOUSANDTH_BYTES
 
 MAX_HANDOFF_BYTES = 8 * THOUSANDTH_BYTES
 """What one agent tells the agent that takes over."""
+
+MAX_HANDOFF_NOTE_BYTES = 12 * THOUSANDTH_BYTES
+"""The note in place of the messages that this agent is not shown."""
 
 MAX_NOTICE_BYTES = 32 * THOUSANDTH_BYTES
 """What another workflow is told of calls that wait. One with more has no arguments, and short reasons."""

@@ -10,11 +10,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from everturn.records import Message, Record, Text, Thinking, Usage
+from everturn.sizes import MAX_SEEN_BYTES, size_of
 
 MAX_EVERY_SECONDS = 60.0
-
-MAX_SEEN_CHARS = 40_000
-"""More than a heartbeat holds of a reply, with a notice."""
 
 Piece = tuple[Literal["text", "thinking"], str]
 """A piece of what a model says; the pieces are in order."""
@@ -95,6 +93,27 @@ def last_chars(pieces: Sequence[Piece], chars: int, at: int) -> tuple[int, list[
     return at, kept[::-1]
 
 
+def last_bytes(pieces: Sequence[Piece], room: int, at: int) -> tuple[int, list[Piece]]:
+    """The end of the pieces, in so many bytes as written, and how many characters come before it. `at`: as in
+    `last_chars`."""
+    kept: list[Piece] = []
+    room -= len("]")
+    for kind, text in reversed(pieces):
+        end = _end(text, room - size_of((kind, "")) - len(","))
+        at += len(text) - len(end)
+        if end:
+            kept.append((kind, end))
+        room = room - size_of((kind, end)) - len(",") if len(end) == len(text) else 0
+    return at, kept[::-1]
+
+
+def _end(text: str, room: int) -> str:
+    end = text[-room:] if room > 0 else ""
+    while end and 6 * len(end) > room and (size := size_of(end) - len('""')) > room:
+        end = end[len(end) - len(end) * room // size :]
+    return end
+
+
 class AtLimit(Record):
     """What a running `call_model` reports instead of Streamed, while it waits for its provider's limit."""
 
@@ -117,8 +136,8 @@ class SeenReply(Record):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if len(self.text) + len(self.thinking) > MAX_SEEN_CHARS:
-            raise ValueError(f"the part of a reply that was seen has at most {MAX_SEEN_CHARS:,} characters")
+        if size_of(self.text) + size_of(self.thinking) - len('""""') > MAX_SEEN_BYTES:
+            raise ValueError(f"the part of a reply that was seen has at most {MAX_SEEN_BYTES:,} bytes of JSON")
         return self
 
     @classmethod

@@ -21,18 +21,14 @@ from everturn.live.lane import Lane
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
-from everturn.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_chars
-
-RECENT_CHARS = 4_000
-"""What a frequent beat holds: many times the text that comes between two of them."""
-
-MAX_CHARS = 32_000
-"""What a beat holds at most. One with all of it goes out every INTERVAL_SECONDS, for clients that come late."""
+from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES
+from everturn.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 
 
 class ReplyStream:
     """The text and thoughts of one attempt. `every`: seconds between two beats; the first comes at once. None if
-    the ordinary beats are enough. `lane`: where the text goes beside the beats."""
+    the ordinary beats are enough. Such a beat holds `recent_bytes`; every INTERVAL_SECONDS, one holds `max_bytes`, for
+    clients that come late. `lane`: where the text goes beside the beats."""
 
     def __init__(
         self,
@@ -42,8 +38,8 @@ class ReplyStream:
         turn: int = 0,
         cost: Callable[[Usage], float | None] = lambda _: 0.0,
         every: float | None,
-        recent_chars: int = RECENT_CHARS,
-        max_chars: int = MAX_CHARS,
+        recent_bytes: int = RECENT_BYTES,
+        max_bytes: int = MAX_STREAMED_BYTES,
         lane: LiveText | None = None,
     ) -> None:
         self._beat = beat
@@ -53,8 +49,8 @@ class ReplyStream:
         self._cost = cost
         self._usage: Callable[[], Usage] = Usage
         self._every = every
-        self._recent_chars = recent_chars
-        self._max_chars = max_chars
+        self._recent_bytes = recent_bytes
+        self._max_bytes = max_bytes
         self._new: list[Piece] = []
         self._pieces: list[Piece] = []
         self._at = 0
@@ -98,7 +94,7 @@ class ReplyStream:
                 return None
             whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
             self._whole_at = time.monotonic() if whole else self._whole_at
-            at, pieces = (self._at, self._pieces) if whole else last_chars(self._pieces, self._recent_chars, self._at)
+            at, pieces = (self._at, self._pieces) if whole else last_bytes(self._pieces, self._recent_bytes, self._at)
             return self._streamed(at, pieces)
 
     def said(self) -> Streamed:
@@ -134,7 +130,7 @@ class ReplyStream:
                 text = self._pieces.pop()[1] + text
             self._pieces.append((kind, text))
         del self._new[:count]
-        self._at, self._pieces = last_chars(self._pieces, self._max_chars, self._at)
+        self._at, self._pieces = last_bytes(self._pieces, self._max_bytes, self._at)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.live.lane import Lane, LaneDown, TurnKey
-from everturn.streamed import SeenReply, Streamed, beaten_out, last_chars, longer, whole
+from everturn.sizes import MAX_STREAMED_BYTES
+from everturn.streamed import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
 from everturn.temporal_errors import WORKER_TIMEOUT_SECONDS
 
 LONGEST_SECONDS = 1.6
@@ -28,9 +29,6 @@ LOOK_SECONDS = 0.05
 """The first pause between two checks whether a turn is over; each pause is longer than the one before."""
 
 LONGEST_LOOK_SECONDS = 0.5
-
-MOST_CHARS = 32_000
-"""The same as in a heartbeat."""
 
 BETWEEN_TRIES = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 
@@ -92,11 +90,11 @@ async def _beside(
         async with asyncio.timeout(LONGEST_SECONDS):
             key = TurnKey(temporal.namespace, described.run_id or "", turn.activity_id)
             said = whole(await lane.so_far(key, None))
-            return SeenReply.of(said and _last_chars(said))
+            return SeenReply.of(said and _end_of(said))
     return None
 
 
-def _last_chars(streamed: Streamed) -> Streamed:
-    """Its last MOST_CHARS characters."""
-    at, pieces = last_chars(streamed.pieces, MOST_CHARS, streamed.at)
+def _end_of(streamed: Streamed) -> Streamed:
+    """As much of it as a heartbeat has."""
+    at, pieces = last_bytes(streamed.pieces, MAX_STREAMED_BYTES, streamed.at)
     return streamed.model_copy(update={"at": at, "pieces": tuple(pieces)})

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.records import Message
+from everturn.sizes import MAX_HANDOFF_NOTE_BYTES, size_of
 from everturn.spelling import known_fields, known_options
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
@@ -18,8 +19,6 @@ from everturn.tools.given_schema import InputType, given_arguments
 from everturn.tools.tool import Predicate, Tool
 from everturn.tools.with_context import check_takes
 from everturn.utf8 import mend
-
-MAX_NOTE_CHARS = 8_000
 
 AGENT_NAME = r"[a-zA-Z0-9._-]{1,64}"
 """A regular expression for an agent's name, and for its version in a store."""
@@ -47,19 +46,20 @@ class Shown:
     tools: bool = True
     """Whether it is shown the calls of the agents before it, and their results."""
     note: str = ""
-    """A text in place of the messages that it is not shown: at most 8,000 characters."""
+    """A text in place of the messages that it is not shown: at most 24,000 bytes as JSON."""
 
     def __post_init__(self) -> None:
         if self.last is not None and (isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1):
             raise InvalidAgent(f"Shown has last={self.last!r}.", cure="Write a number of 1 or more, or leave it out.")
         if not isinstance(self.tools, bool):
             raise InvalidAgent(f"Shown has tools={self.tools!r}.", cure="Write True or False.")
-        if not isinstance(self.note, str) or len(self.note) > MAX_NOTE_CHARS:
+        note = mend(self.note) if isinstance(self.note, str) else None
+        if note is None or size_of(note) - len('""') > MAX_HANDOFF_NOTE_BYTES:
             raise InvalidAgent(
                 f"Shown has a note of type {type(self.note).__name__}, or one that is too long.",
-                cure=f"Write a text of up to {MAX_NOTE_CHARS:,} characters.",
+                cure=f"Write a text of up to {MAX_HANDOFF_NOTE_BYTES:,} bytes as JSON.",
             )
-        object.__setattr__(self, "note", mend(self.note))
+        object.__setattr__(self, "note", note)
 
 
 EVERYTHING = Shown()

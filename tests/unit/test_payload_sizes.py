@@ -85,6 +85,8 @@ from everturn.sizes import (
     MAX_REASON_BYTES,
     MAX_REPLY_BYTES,
     MAX_RESULT_BYTES,
+    MAX_SEEN_BYTES,
+    MAX_STREAMED_BYTES,
     RUN_BYTES,
     TASK_BYTES,
     TEMPORAL_BUFFERED_BYTES,
@@ -95,7 +97,7 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.state import State
-from everturn.streamed import MAX_SEEN_CHARS, LiveAt, SeenReply
+from everturn.streamed import LiveAt, SeenReply
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.worker.clashes import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
@@ -531,10 +533,16 @@ def test_what_is_looked_at_before_an_activity_of_the_users_own_fits() -> None:
 
 
 def test_what_was_seen_of_a_reply_fits_into_the_command_that_cuts_it_short() -> None:
-    seen = SeenReply(turn=10**9, text="\x01" * MAX_SEEN_CHARS, usage=Usage(input_tokens=10**9), cost_usd=0.1)
+    seen = SeenReply(turn=10**9, text=full(MAX_SEEN_BYTES), usage=Usage(input_tokens=10**9), cost_usd=0.1)
     assert size_of(Control(reason=full(MAX_REASON_BYTES), by=NAME, seen=seen)) < MAX_INPUT_BYTES
-    with pytest.raises(ValueError, match="at most 40,000 characters"):
-        SeenReply(turn=1, text="x" * (MAX_SEEN_CHARS + 1))
+    with pytest.raises(ValueError, match="at most 240,000 bytes"):
+        SeenReply(turn=1, text=full(MAX_SEEN_BYTES - 60), thinking="thought " * 10)
+
+
+def test_what_an_earlier_version_sent_of_a_reply_is_taken_and_an_earlier_version_takes_what_is_sent() -> None:
+    """They bounded it by 40,000 characters, and sent 32,000 with a notice."""
+    assert SeenReply(turn=1, text=ZERO * 40_000).text == ZERO * 40_000
+    assert MAX_STREAMED_BYTES < 40_000 - 100
 
 
 def test_the_records_that_cross_are_those_above() -> None:

@@ -7,13 +7,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from temporalio.testing import ActivityEnvironment
 
 from everturn.activities import heartbeat
 from everturn.activities.heartbeat import Heartbeat
 from everturn.activities.streaming import ReplyStream
 from everturn.providers import Delta
-from everturn.streamed import Streamed
+from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES, size_of
+from everturn.streamed import SeenReply, Streamed, chars_of, last_bytes
 
 
 def speaking(loop: asyncio.AbstractEventLoop, *, every: float | None = None, **bounds: int) -> ReplyStream:
@@ -38,7 +41,7 @@ async def test_who_has_said_nothing_beats_as_ever(said: ReplyStream) -> None:
 
 
 async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
-    said = speaking(asyncio.get_running_loop(), recent_chars=5, max_chars=12)
+    said = speaking(asyncio.get_running_loop(), recent_bytes=20, max_bytes=44)
     for text in ("one two ", "three four "):
         said.take(Delta("thinking", "?"))
         said.take(Delta("text", text))
@@ -47,8 +50,40 @@ async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
     assert (whole.at, whole.pieces) == (9, (("thinking", "?"), ("text", "three four ")))
     recent = said.streamed()
     assert recent is not None
-    assert (recent.at, recent.pieces) == (16, (("text", "four "),))
+    assert (recent.at, recent.pieces) == (14, (("text", "e four "),))
     assert said._pieces == list(whole.pieces), "what no beat can hold any more is forgotten"
+
+
+@pytest.mark.parametrize("letter", ["x", "\x00", "語", "🔥", '"'])
+async def test_a_beat_is_measured_in_bytes_as_written(letter: str) -> None:
+    said, chars = speaking(asyncio.get_running_loop()), 0
+    for number in range(100):
+        said.take(Delta("text", letter * (number * 20)))
+        said.take(Delta("thinking", "why " + letter))
+        chars += number * 20 + 5
+    whole, recent = said.streamed(), said.streamed()
+    assert whole is not None
+    assert recent is not None
+    for beat, most in ((whole, MAX_STREAMED_BYTES), (recent, RECENT_BYTES)):
+        assert most - 50 < size_of(beat.pieces) <= most
+        assert beat.at + chars_of(beat.pieces) == chars
+    seen = SeenReply.of(whole.model_copy(update={"turn": 1}))
+    assert seen is not None
+    assert seen.text.startswith("[Cut: what came before these ")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["text", "thinking"]), st.text("x\x00語🔥", max_size=300)), max_size=9),
+    st.integers(0, 3_000),
+)
+def test_the_end_of_what_was_said_is_as_long_as_fits(pieces: list[Any], room: int) -> None:
+    at, kept = last_bytes(pieces, room, 7)
+    assert not kept or size_of(kept) <= room
+    whole, end = ("".join(text for _, text in one) for one in (pieces, kept))
+    assert whole.endswith(end)
+    assert at == 7 + len(whole) - len(end)
+    if size_of(pieces) <= room:
+        assert end == whole
 
 
 @pytest.mark.parametrize(

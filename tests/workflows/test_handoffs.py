@@ -469,7 +469,10 @@ def test_what_can_be_no_handoff_is_refused(options: dict[str, Any], why: str) ->
         Agent("triage", model="scripted:demo", **options)
 
 
-@pytest.mark.parametrize("options", [{"last": 0}, {"last": True}, {"tools": 1}, {"note": "x" * 8001}, {"note": None}])
+@pytest.mark.parametrize(
+    "options",
+    [{"last": 0}, {"last": True}, {"tools": 1}, {"note": "x" * 24_001}, {"note": "\x00" * 4_001}, {"note": None}],
+)
 def test_what_can_be_no_shown_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidAgent, match="Shown has"):
         Shown(**options)
@@ -477,6 +480,7 @@ def test_what_can_be_no_shown_is_refused(options: dict[str, Any]) -> None:
 
 def test_a_note_that_can_not_be_written_is_mended() -> None:
     assert Shown(note="half an emoji: \ud800").note == "half an emoji: \ufffd"
+    assert Shown(note="語" * 8_000).note, "as many letters as ever"
 
 
 @pytest.mark.parametrize("wrong", [7, lambda: None, lambda one, two, three: Shown()])

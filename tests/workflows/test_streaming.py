@@ -17,13 +17,13 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.converter import PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
-from everturn.activities.streaming import RECENT_CHARS
 from everturn.client.streaming import LiveActivities
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
+from everturn.sizes import RECENT_BYTES
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.crash.workers import workers
@@ -121,7 +121,7 @@ async def test_who_comes_late_is_told_all_that_was_written(
 ) -> None:
     long = "".join(f"Chapter {number}. {STORY}" for number in range(10))
     written = long[: 200 * CHARS]
-    assert len(written) > RECENT_CHARS, "more than a quick beat holds"
+    assert len(written) > RECENT_BYTES, "more than a quick beat holds"
     agent = agent_on(scripted([slow(long, after=201, until=go_on)]))
     async with hosting(client, agent):
         conversation = await client.send(agent, "Tell me a story", id=f"{client.task_queue}-late", stream=True)
