@@ -23,6 +23,7 @@ from everturn import durations
 from everturn.errors import InvalidAgent
 from everturn.models import ModelSettings
 from everturn.records import HookPoint, Message, Reply, ToolCall, ToolResult
+from everturn.sizes import MAX_HOOK_NAME_CHARS
 from everturn.tools.context import ToolContext, TurnContext
 
 __all__ = [
@@ -45,7 +46,6 @@ Given: TypeAlias = Union[T, Awaitable[T]]  # noqa: UP007 - of a type variable, o
 
 DEFAULT_TIMEOUT: Final = timedelta(seconds=20)
 LONGEST_TIMEOUT: Final = timedelta(minutes=10)
-MAX_NAME_CHARS: Final = 64
 
 # ---------------------------------------------------------------- what they are given, and what they may say
 
@@ -203,7 +203,7 @@ after_tool: Final = _Decorator[Callable[[ToolCall, ToolResult, ToolContext], Giv
 
 
 def name_of(hook: Hooks) -> str:
-    return (hook.name or type(hook).__name__)[:MAX_NAME_CHARS]
+    return (hook.name or type(hook).__name__)[:MAX_HOOK_NAME_CHARS]
 
 
 def has(hook: Hooks, point: HookPoint) -> bool:

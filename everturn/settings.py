@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from everturn import names
 from everturn.errors import InvalidSetting
+from everturn.sizes import MAX_ADDRESS_CHARS
 from everturn.utf8 import is_utf8
 
 PREFIX: Final = "EVERTURN_"
@@ -67,7 +68,7 @@ class Settings(BaseSettings):
     address of a Redis server. The same on workers and clients; it may hold a password."""
     live_listen: Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")] = "127.0.0.1:0"
     """host:port at which a worker hands out text over HTTP; port 0: any free one."""
-    live_address: Annotated[str | None, Field(pattern=r"^https?://[^\s/@?#]+/?$", max_length=300)] = None
+    live_address: Annotated[str | None, Field(pattern=r"^https?://[^\s/@?#]+/?$", max_length=MAX_ADDRESS_CHARS)] = None
     """The URL at which clients reach `live_listen`; None: http:// and its host and port."""
     tenant_weights: str = ""
     """Which share tenants get of busy workers, such as `acme=4,free=0.5`; 1 for those that are not named."""

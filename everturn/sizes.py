@@ -6,6 +6,8 @@ The parts of a payload add up to less than Temporal takes, even if each is as la
 (tests/unit/test_payload_sizes.py); `shortened` and cutting.py make it so. The SDK would send a payload that is too
 large again and again, in silence, and its conversation would stand still.
 
+How many of something there may be is not said here, but where the thing is. The test counts as many as there may be.
+
 Whoever reads a text that was cut is told: `shortened` does both. A bare "…" is for one line in a list or a log.
 """
 
@@ -129,6 +131,8 @@ MAX_PROMPTS_BYTES = 3 * MAX_PROMPT_BYTES
 """All such prompts in a run's history together."""
 MAX_ACTIONS_BYTES = 6 * THOUSANDTH_BYTES
 """What hooks did to a turn or a result, as its record says: a part of the margin."""
+MAX_HOOK_NAME_CHARS = 64
+"""Which hook it was."""
 MAX_ACTION_WHY_BYTES = MAX_ACTIONS_BYTES // 40
 """The reason of an action that did not stop the answer."""
 MAX_WAITS_BYTES = 15 * THOUSANDTH_BYTES
@@ -147,6 +151,11 @@ RECENT_BYTES = MAX_STREAMED_BYTES // 8
 MAX_SEEN_BYTES = MAX_PAYLOAD_BYTES * 3 // 25
 """What was seen of a reply, in the command that cancels its turn. More than is sent: earlier versions took 40,000
 characters, of up to six bytes."""
+
+MAX_ADDRESS_CHARS = 300
+"""Where the text is handed out over HTTP: beside it in each heartbeat, and in the input of each turn."""
+MAX_TOKEN_CHARS = 100
+"""What it is asked for with."""
 
 MAX_PROGRESS_BYTES = 32 * THOUSANDTH_BYTES
 """What a tool reports of itself: each heartbeat carries it."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from everturn.records import Message, Record, Text, Thinking, Usage
-from everturn.sizes import MAX_SEEN_BYTES, size_of
+from everturn.sizes import MAX_ADDRESS_CHARS, MAX_SEEN_BYTES, MAX_TOKEN_CHARS, size_of
 
 MAX_EVERY_SECONDS = 60.0
 
@@ -21,9 +21,9 @@ Piece = tuple[Literal["text", "thinking"], str]
 class LiveAt(Record):
     """Where the worker of a turn hands out its text over HTTP."""
 
-    url: str = Field(max_length=300)
+    url: str = Field(max_length=MAX_ADDRESS_CHARS)
     """The worker's address, such as `http://10.0.0.5:7879`."""
-    token: str = Field(max_length=100, repr=False)
+    token: str = Field(max_length=MAX_TOKEN_CHARS, repr=False)
     """Valid for this turn only."""
 
 

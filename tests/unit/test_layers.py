@@ -17,9 +17,9 @@ PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
     garbage_collection errors extras names printable utf8 base64_text durations spelling vendor_calls
-    private_files
+    private_files sizes ids markdown
     log_lines logs settings connect_options sse content_encoding bounded_concurrency
-    sandbox_imports user_modules sizes ids markdown explaining records lone_results fitting
+    sandbox_imports user_modules explaining records lone_results fitting
     vendor_parts content_blocks agent_settings models limits plans packing prices tracing policy carryover
     streamed causes decisions
     metadata prompts payloads budgets pending_calls cutting handoffs subagent_results activity_outputs events

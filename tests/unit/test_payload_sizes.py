@@ -60,12 +60,14 @@ from everturn.sizes import (
     MARGIN_BYTES,
     MAX_ACTION_WHY_BYTES,
     MAX_ACTIONS_BYTES,
+    MAX_ADDRESS_CHARS,
     MAX_BESIDE_REPLY_BYTES,
     MAX_CAUSE_BYTES,
     MAX_DELTA_BYTES,
     MAX_DETAILS_BYTES,
     MAX_EDIT_BYTES,
     MAX_HANDED_BYTES,
+    MAX_HOOK_NAME_CHARS,
     MAX_ID_BYTES,
     MAX_INBOX_BYTES,
     MAX_INPUT_BYTES,
@@ -87,6 +89,7 @@ from everturn.sizes import (
     MAX_RESULT_BYTES,
     MAX_SEEN_BYTES,
     MAX_STREAMED_BYTES,
+    MAX_TOKEN_CHARS,
     RUN_BYTES,
     TASK_BYTES,
     TEMPORAL_BUFFERED_BYTES,
@@ -149,8 +152,13 @@ DECISION = Decision(
 EDIT = Decision(verdict="approve", at=NAME, by=NAME, arguments={"x": full(MAX_INPUT_BYTES - 10_000)})
 
 
+HOOK = ZERO * MAX_HOOK_NAME_CHARS
 ACTION = HookAction(
-    hook=ZERO * 64, point="before_tool", did="changed", call_id=call_id(1), why=full(MAX_ACTION_WHY_BYTES)
+    hook=HOOK,
+    point="before_tool",
+    did="changed",
+    call_id=call_id(1),
+    why=full(MAX_ACTION_WHY_BYTES),
 )
 ACTIONS = (ACTION,) * (MAX_ACTIONS_BYTES // size_of(ACTION))
 
@@ -262,7 +270,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         **LABELS,
         hand_back_for=1e18,
         trace=traced(),
-        live_at=LiveAt(url="x" * 300, token="x" * 100),
+        live_at=LiveAt(url="x" * MAX_ADDRESS_CHARS, token="x" * MAX_TOKEN_CHARS),
     )
 
 
@@ -338,7 +346,7 @@ def test_what_a_call_is_run_and_checked_with_fits(arguments: str, decision: Deci
     told = run.model_copy(update={"answer": answer, "decision": with_short_words(decision)})
     call = ToolCall(call_id=call_id(1), name="save", arguments={"x": full(MAX_REPLY_BYTES)})
     check = DecisionCheck(agent=NAME, call=call, decision=decision, turn=10**9, hand_back_for=1e18, **LABELS)
-    stop = HookAction(hook=ZERO * 64, point="after_tool", did="stopped", call_id=call_id(1), why=full(MAX_EDIT_BYTES))
+    stop = HookAction(hook=HOOK, point="after_tool", did="stopped", call_id=call_id(1), why=full(MAX_EDIT_BYTES))
     result = ToolResult(
         call_id=call_id(1),
         name=NAME,

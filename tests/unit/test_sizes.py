@@ -2,15 +2,79 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import everturn
 from everturn.decisions import Approve
 from everturn.errors import Refused
 from everturn.ids import child_id, id_problem
 from everturn.payloads import MessageIn, Start
 from everturn.sizes import MAX_ID_BYTES, check_input, too_deep
+
+PACKAGE = Path(everturn.__file__).parent
+ELSEWHERE = {
+    # What is read from others, or sent to others than Temporal.
+    "providers": "HTTP bodies, and what vendors take",
+    "sse.py": "HTTP bodies",
+    "content_encoding.py": "HTTP bodies",
+    "tools/mcp/limits.py": "what MCP servers send",
+    "tools/mcp/programs.py": "log lines",
+    "tools/mcp/transports.py": "log lines",
+    "tools/mcp/listing.py": "names of tools, as models take them",
+    "live": "text over HTTP",
+    "activities/live_text.py": "text over HTTP",
+    "worker": "OpenTelemetry",
+    "web": "HTTP",
+    "ui": "HTTP",
+    # What is held in memory or on disk.
+    "packing.py": "memory",
+    "activities/journal.py": "files",
+    "workflows/recent_messages.py": "memory",
+    "storage": "memory and HTTP bodies; the header of what is encrypted",
+    # One line for people, or a page that a model asks for.
+    "testing": "tests",
+    "workflows/web_ui.py": "lines",
+    "markdown.py": "lines",
+    "explaining.py": "lines",
+    "mcp_server": "lines",
+    "tools/json_schema.py": "lines",
+    "tools/context_ask.py": "lines",
+    "tools/read_result.py": "a page, which is a result",
+    "activities/compaction.py": "which results are worth trimming",
+    "guardrails.py": "what a model is to judge",
+    # A format.
+    "fitting.py": "JSON",
+    "tracing.py": "W3C's traceparent",
+    "log_lines.py": "which secrets are hidden",
+    "sizes.py": "",
+}
+
+
+def numbers_of_their_own() -> Iterator[tuple[str, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            inside = [*ast.walk(value)] if (value := getattr(node, "value", None)) else []
+            number = any(isinstance(one, ast.Constant) and type(one.value) is int for one in inside)
+            if not number or any(isinstance(one, ast.Name) for one in inside):
+                continue
+            for target in targets:
+                if isinstance(target, ast.Name) and re.search(r"_(BYTES|CHARS)$", target.id):
+                    yield str(path.relative_to(PACKAGE)), target.id
+
+
+def test_no_bound_of_what_temporal_takes_stands_outside_of_the_ledger() -> None:
+    """A module that has a number of bytes or characters of its own says here what it is about."""
+    found = [*numbers_of_their_own()]
+    assert [(path, name) for path, name in found if not {path, path.split("/")[0]} & ELSEWHERE.keys()] == []
+    used = {one for path, _ in found for one in (path, path.split("/")[0])}
+    assert set(ELSEWHERE) - used == set(), "there is no number in these any more"
 
 
 def test_a_childs_id_says_who_asked_and_for_which_call() -> None:
