@@ -33,9 +33,11 @@ def plain(shown: str) -> str:
 
 def first_line(text: str) -> str:
     """The one line that says what a conversation is about: as much of the text as Temporal takes for a summary."""
-    line = " ".join(text[: 2 * FIRST_CHARS].split())[:FIRST_CHARS]
-    while summary_bytes(shown := inline(line)) > SUMMARY_BYTES:
-        line = line[: len(line) * 9 // 10]
+    words = " ".join(text[: 2 * FIRST_CHARS].split())
+    line = words[:FIRST_CHARS]
+    whole = line == words and len(text) <= 2 * FIRST_CHARS
+    while summary_bytes(shown := inline(line) + ("" if whole else "…")) > SUMMARY_BYTES:
+        line, whole = line[: len(line) * 9 // 10], False
     return shown
 
 

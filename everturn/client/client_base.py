@@ -269,8 +269,12 @@ def _details(start: Start, agent: Agent | str) -> str:
     facts = [f"Agent **{inline(_in_charge(start)[:MAX_NAME_SHOWN])}**"]
     facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
     facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
-    facts += [f"with {code(in_words(start.metadata)[:MAX_NAME_SHOWN])}"] if start.metadata else []
+    data = in_words(start.metadata)
+    data = data if len(data) <= MAX_NAME_SHOWN else f"{data[:MAX_NAME_SHOWN]}…"
+    facts += [f"with {code(data)}"] if data else []
     tools, servers = (agent.tools, agent.mcp_servers) if isinstance(agent, Agent) else ((), ())
     listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
     listed += [f"- those of {code(server.label)}, by MCP" for server in servers]
-    return "\n\n".join([", ".join(facts), *(["Tools:\n\n" + "\n".join(listed[:MAX_LISTED_TOOLS])] if listed else [])])
+    more = [f"- and {len(listed) - MAX_LISTED_TOOLS:,} more"] if len(listed) > MAX_LISTED_TOOLS else []
+    shown = ["Tools:\n\n" + "\n".join([*listed[:MAX_LISTED_TOOLS], *more])] if listed else []
+    return "\n\n".join([", ".join(facts), *shown])

@@ -13,14 +13,16 @@ from mcp import types
 from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
 
-from everturn import McpServer
+from everturn import Agent, McpServer, tool
 from everturn.activities import approvers, heartbeat, planning
 from everturn.activity_outputs import failure_of
 from everturn.carryover import QuestionToPerson
+from everturn.client import client_base
 from everturn.decisions import Deny
 from everturn.errors import NotAnswered, ToolFailed
+from everturn.markdown import first_line, summary_bytes
 from everturn.mcp_server import turns
-from everturn.payloads import PersonsAnswer, WaitingCall
+from everturn.payloads import PersonsAnswer, Start, WaitingCall
 from everturn.pending_calls import PendingCall, rules_of
 from everturn.plans import AwaitAnswer, RefuseCall, RunTool
 from everturn.records import ToolCall
@@ -33,6 +35,7 @@ from everturn.sizes import (
     MAX_QUESTION_BYTES,
     MAX_REASON_BYTES,
     MAX_RULE_CHARS,
+    SUMMARY_BYTES,
     size_of,
 )
 from everturn.tools.context import ToolContext
@@ -146,6 +149,26 @@ def test_long_arguments_that_an_mcp_client_shows() -> None:
 
 def test_long_arguments_in_the_web_ui() -> None:
     assert web_ui._beginning({"x": "y" * 5_000}).endswith("\n[Cut: the first 2,000 characters are shown.]")
+
+
+@LETTERS
+def test_a_long_message_as_the_line_that_says_what_a_conversation_is_about(letter: str) -> None:
+    shown = first_line(letter * 201)
+    assert shown.endswith("…")
+    assert summary_bytes(shown) <= SUMMARY_BYTES
+    assert first_line(f"{letter}  {letter * 20}") == first_line(f"{letter} {letter * 20}")
+    assert not first_line(letter * 20).endswith("…")
+
+
+def test_many_tools_and_long_metadata_as_the_web_ui_shows_them_of_a_start() -> None:
+    tools = [tool(lambda: "", name=f"tool_{number}") for number in range(43)]
+    agent = Agent("clerk", model="scripted:demo", tools=tools)
+    shown = client_base._details(Start(agent="clerk", metadata={"order": "x" * 500}), agent)
+    assert shown.endswith("- `tool_39`\n- and 3 more")
+    assert "xxx…`" in shown
+    few = client_base._details(Start(agent="clerk"), Agent("clerk", model="scripted:demo", tools=tools[:40]))
+    assert few.endswith("- `tool_39`")
+    assert "with" not in few
 
 
 # ---------------------------------------------------------------- what models read
