@@ -112,9 +112,8 @@ class State:
         """Why the last answer was cut short, in words; empty if it was not."""
         self._seen: SeenReply | None = None
         """The part of the cut reply that people saw."""
-        self.closing = self.abandoned = False
+        self.closing = self.abandoned = self.ended = False
         """Abandoned: it was closed while it was stalled or paused, and messages without an answer stay without one."""
-        self.ended = False
         self.started_at = run_began if carry.started_at is None else carry.started_at
         """When the conversation began, in seconds since 1970."""
 
