@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,8 +29,12 @@ class Use:
     function: str
     """Its qualified name; empty at the module's top."""
     what: str
-    """Whole: `datetime.datetime.now`, `builtins.open`, `everturn.records.Text`."""
+    """Whole: `datetime.datetime.now`, `builtins.open`, `everturn.records.Text`. Of what has no name itself, the
+    last one: `*.now` of `type(at).now`."""
+    node: ast.AST = field(compare=False, repr=False)
     line: int
+    as_value: bool = False
+    """It is neither called nor asked for what is in it, but given to others: `clock = datetime`."""
 
     @property
     def place(self) -> str:
@@ -49,6 +53,8 @@ class Source:
     uses: list[Use] = field(default_factory=list)
     imports: list[Use] = field(default_factory=list)
     """What is imported, whole; not for types only."""
+    attributes: list[Use] = field(default_factory=list)
+    """Those of whatever it may be: `*.now`."""
 
 
 @cache
@@ -58,7 +64,7 @@ def source_of(module: str) -> Source:
 
 def read(module: str, text: str) -> Source:
     source = Source(module, ast.parse(text))
-    reader = _Reader(source, _imported_names(source.tree))
+    reader = _Reader(source)
     reader.visit(source.tree)
     return source
 
@@ -97,23 +103,24 @@ def _names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
             yield first, first
 
 
-def _imported_names(tree: ast.Module) -> dict[str, str]:
-    return {
-        name: what
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name, what in _names(node)
-    }
+Scope = dict[str, set[str]]
+"""What each of its names may mean: an imported name, whole, or OWN."""
+
+OWN = ""
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class _Reader(ast.NodeVisitor):
-    def __init__(self, source: Source, imported: dict[str, str]) -> None:
-        self._source, self._imported = source, imported
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._inside: list[str] = []
-        self._bound = [_bound_in(source.tree)]
+        self._scopes = [_scope(source.tree)]
+        self._not_values: set[int] = set()
 
-    def _use(self, what: str, node: ast.stmt | ast.expr) -> Use:
-        return Use(self._source.module, ".".join(self._inside), what, node.lineno)
+    def _use(self, what: str, node: ast.AST) -> Use:
+        as_value = id(node) not in self._not_values
+        return Use(self._source.module, ".".join(self._inside), what, node, getattr(node, "lineno", 0), as_value)
 
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -134,61 +141,132 @@ class _Reader(ast.NodeVisitor):
         self._inside.append(node.name)
         for statement in node.body:
             self.visit(statement)
+            if isinstance(statement, ast.Import | ast.ImportFrom):  # `self.time` is `time`
+                self._source.uses += [self._use(what, statement) for _, what in _names(statement)]
         self._inside.pop()
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        # Its defaults and decorators run where it is defined; its annotations never do.
-        for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+        # Its defaults run where it is defined; its annotations never do.
+        for part in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(part)
         self._inside.append(node.name)
-        self._bound.append(_bound_in(node))
-        for statement in node.body:
-            self.visit(statement)
-        self._bound.pop()
+        for part in node.decorator_list:
+            self._not_values.add(id(part))
+            self.visit(part)
+        self._within(node, node.body)
         self._inside.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for part in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+            self.visit(part)
+        self._within(node, [node.body])
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        self.visit(node.generators[0].iter)  # runs outside of it
+        rest = [part for loop in node.generators for part in (loop.target, *loop.ifs)]
+        rest += [loop.iter for loop in node.generators[1:]]
+        self._within(node, [*rest, *([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])])
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+    def _within(self, scope: ast.AST, parts: Iterable[ast.AST]) -> None:
+        self._scopes.append(_scope(scope))
+        for part in parts:
+            self.visit(part)
+        self._scopes.pop()
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            self.visit(node.target)
         if node.value is not None:
             self.visit(node.value)
 
+    def visit_Call(self, node: ast.Call) -> None:
+        self._not_values.add(id(node.func))
+        if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+            self._not_values |= {id(part) for asked in node.args[1:] for part in ast.walk(asked)}
+        if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr") and len(node.args) > 1:
+            self._asked_by_name(*node.args[:2])
+        self.generic_visit(node)
+
+    def _asked_by_name(self, value: ast.expr, name: ast.expr) -> None:
+        """`getattr(value, name)` is `value.name`."""
+        written = isinstance(name, ast.Constant) and isinstance(name.value, str)
+        if written or self._whole(value):  # who knows what it gives of a module?
+            self.visit(_placed(ast.Attribute(value, str(name.value) if written else "*", ast.Load()), value))  # type: ignore[attr-defined]
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        path, base = [node.attr], node.value
-        while isinstance(base, ast.Attribute):
-            path, base = [base.attr, *path], base.value
-        if isinstance(base, ast.Name) and (what := self._meaning(base.id)):
-            self._source.uses.append(self._use(".".join([what, *path]), node))
+        self._source.attributes.append(self._use(f"*.{node.attr}", node))
+        if whole := self._whole(node):
+            self._source.uses += [self._use(what, node) for what in whole]
+            base = node.value
+            while isinstance(base, ast.Attribute):
+                self._source.attributes.append(self._use(f"*.{base.attr}", base))
+                base = base.value
         else:
-            self.visit(base)
+            self.visit(node.value)
+
+    def _whole(self, node: ast.expr) -> list[str]:
+        """All that a name, or a name's attribute, may mean."""
+        path: list[str] = []
+        while isinstance(node, ast.Attribute):
+            path, node = [node.attr, *path], node.value
+        if not isinstance(node, ast.Name):
+            return []
+        return [".".join([what, *path]) for what in self._meanings(node.id)]
 
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load) and (what := self._meaning(node.id)):
-            self._source.uses.append(self._use(what, node))
+        if isinstance(node.ctx, ast.Load):
+            self._source.uses += [self._use(what, node) for what in self._meanings(node.id)]
 
-    def _meaning(self, name: str) -> str | None:
-        of_module, *of_functions = self._bound
-        if any(name in bound for bound in of_functions):
-            return None
+    def _meanings(self, name: str) -> list[str]:
+        """None, if a function has it of its own."""
+        of_module, *of_functions = self._scopes
+        for scope in reversed(of_functions):
+            if name in scope:
+                return sorted(scope[name] - {OWN})
         if name in of_module:
-            return f"{self._source.module}.{name}"
-        if name in self._imported:
-            return self._imported[name]
-        return f"builtins.{name}" if hasattr(builtins, name) else None
+            return sorted(what if what != OWN else f"{self._source.module}.{name}" for what in of_module[name])
+        if name.startswith("__") and name.endswith("__"):
+            return [f"builtins.{name}"]
+        return [f"builtins.{name}"] if hasattr(builtins, name) else []
 
 
-def _bound_in(scope: ast.AST) -> set[str]:
-    """The names that a module or a function gives meaning to, other than by an import."""
-    bound: set[str] = set()
-    if isinstance(scope, FUNCTIONS):
-        bound |= {one.arg for one in ast.walk(scope.args) if isinstance(one, ast.arg)}
-    todo = list(ast.iter_child_nodes(scope))
+def _placed(made: ast.expr, like: ast.expr) -> ast.expr:
+    return ast.copy_location(made, like)
+
+
+def _scope(of: ast.AST) -> Scope:
+    """The names that a module, a function or a comprehension gives a meaning to. What it imports in one place and sets
+    in another (`try: import time`, `except ImportError: time = None`) has both."""
+    scope: Scope = {}
+    todo = list(ast.iter_child_nodes(of))
+    if isinstance(of, (*FUNCTIONS, ast.Lambda)):
+        scope |= {one.arg: {OWN} for one in ast.walk(of.args) if isinstance(one, ast.arg)}
+        todo = list(of.body) if isinstance(of, FUNCTIONS) else [of.body]
+    elif isinstance(of, COMPREHENSIONS):
+        targets = (name for loop in of.generators for name in ast.walk(loop.target) if isinstance(name, ast.Name))
+        return {name.id: {OWN} for name in targets}
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound.add(node.id)
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            bound.add(node.name)
-        else:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, what in _names(node):
+                scope.setdefault(name, set()).add(what)
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            scope.setdefault(node.name, set()).add(OWN)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            todo += node.orelse
+            types = (name for one in node.body if isinstance(one, ast.Import | ast.ImportFrom) for name in _names(one))
+            for name, what in types:
+                scope.setdefault(name, set()).add(what)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            scope.setdefault(node.id, set()).add(OWN)
+        elif isinstance(node, ast.NamedExpr):  # also in a comprehension: it is of the function
+            todo += [node.target, node.value]
+        elif isinstance(node, COMPREHENSIONS):
+            todo += [one for one in ast.walk(node) if isinstance(one, ast.NamedExpr)]
+        elif not isinstance(node, ast.Lambda):
             todo += ast.iter_child_nodes(node)
-    return bound
+    return scope

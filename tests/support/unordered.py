@@ -9,10 +9,11 @@ SETS = {"set", "frozenset", "Set", "AbstractSet", "MutableSet"}
 GIVE_SETS = {"union", "intersection", "difference", "symmetric_difference"}
 COMBINE = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 
-TAKE_NO_ORDER = {"all", "any", "bool", "frozenset", "isinstance", "len", "max", "min", "set", "sorted", "sum"}
-"""Built-in functions that say the same of a set, in whatever order they read it."""
+TAKE_NO_ORDER = {"all", "any", "bool", "frozenset", "isinstance", "len", "max", "min", "set", "sorted"}
+"""Built-in functions that say the same of a set, in whatever order they read it. Not sum(): numbers are rounded."""
 
 TAKE_AN_ORDER = {"dict", "enumerate", "filter", "iter", "list", "map", "next", "reversed", "tuple", "zip", "deque"}
+TAKE_AN_ORDER |= {"ascii", "format", "repr", "str", "sum"}
 TAKE_AN_ORDER |= {"chain", "islice", "join", "extend", "extendleft", "fromkeys", "dumps", "to_json"}
 
 
@@ -56,6 +57,12 @@ def _own_sets(function: ast.AST, known: set[str]) -> set[str]:
 def _named(node: ast.AST, known: set[str]) -> Iterator[str]:
     if isinstance(node, ast.AnnAssign) and _is_annotated(node.annotation):
         yield from _name(node.target)
+    elif isinstance(node, ast.AnnAssign) and _holds_sets(node.annotation):
+        yield from (f"{name}[]" for name in _name(node.target))
+    elif isinstance(node, ast.arg) and node.annotation is not None and _holds_sets(node.annotation):
+        yield f"{node.arg}[]"
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        yield from _taken_out(node.target, node.iter, known)
     elif isinstance(node, ast.arg) and node.annotation is not None and _is_annotated(node.annotation):
         yield node.arg
     elif isinstance(node, ast.NamedExpr) and _is_set(node.value, known):
@@ -83,13 +90,46 @@ def _name(target: ast.expr) -> Iterator[str]:
 def _is_annotated(annotation: ast.expr) -> bool:
     if isinstance(annotation, ast.BinOp):
         return _is_annotated(annotation.left) or _is_annotated(annotation.right)
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return _is_annotated(ast.parse(annotation.value, mode="eval").body)
+        except SyntaxError:
+            return False
     outer = annotation.value if isinstance(annotation, ast.Subscript) else annotation
     inner = annotation.slice if isinstance(annotation, ast.Subscript) else None
-    if isinstance(outer, ast.Name) and outer.id in {"Final", "ClassVar"} and inner is not None:
+    if isinstance(outer, ast.Name) and outer.id in {"Final", "ClassVar", "Optional"} and inner is not None:
         return _is_annotated(inner)
     return (isinstance(outer, ast.Name) and outer.id in SETS) or (
         isinstance(outer, ast.Attribute) and outer.attr in SETS
     )
+
+
+def _holds_sets(annotation: ast.expr) -> bool:
+    """`dict[str, set[str]]`."""
+    if isinstance(annotation, ast.BinOp):
+        return _holds_sets(annotation.left) or _holds_sets(annotation.right)
+    if not isinstance(annotation, ast.Subscript) or _is_annotated(annotation):
+        return False
+    if ast.unparse(annotation.value) == "Literal":
+        return False
+    inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    return any(_is_annotated(one) or _holds_sets(one) for one in inner)
+
+
+def _is_holder(node: ast.expr, known: set[str]) -> bool:
+    return any(f"{name}[]" in known for name in _name(node))
+
+
+def _taken_out(target: ast.expr, holder: ast.expr, known: set[str]) -> Iterator[str]:
+    """`for name, names in by_name.items()`: the names are a set, if `by_name` holds sets."""
+    if isinstance(holder, ast.Call) and isinstance(holder.func, ast.Attribute):
+        if holder.func.attr == "items" and isinstance(target, ast.Tuple):
+            target = target.elts[-1]
+        elif holder.func.attr != "values":
+            return
+        holder = holder.func.value
+    if _is_holder(holder, known):
+        yield from _name(target)
 
 
 def _is_set(node: ast.expr, known: set[str]) -> bool:
@@ -99,7 +139,11 @@ def _is_set(node: ast.expr, known: set[str]) -> bool:
         case ast.Call(func=ast.Name(id=name)):
             return name in {"set", "frozenset"} or f"{name}()" in known
         case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+            if attr in {"get", "pop", "setdefault"} and _is_holder(value, known):
+                return True
             return f"{attr}()" in known or (attr in {*GIVE_SETS, "copy"} and _is_set(value, known))
+        case ast.Subscript(value=value):
+            return _is_holder(value, known)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, COMBINE):
             return any(_is_set(side, known) or _is_view(side) for side in (left, right))
         case ast.IfExp(body=body, orelse=orelse):
@@ -131,6 +175,8 @@ def _in_scope(scope: ast.AST, known: set[str]) -> Iterator[tuple[int, str]]:
         id(argument)
         for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TAKE_NO_ORDER
+        # Of two that have the same key, the first is taken.
+        if not any(keyword.arg == "key" for keyword in node.keywords)
         for argument in node.args
     }
     for node in nodes:
@@ -162,6 +208,11 @@ def _read_in_order(node: ast.AST, harmless: set[int]) -> Iterator[ast.expr]:
         case ast.Starred(value=read) | ast.YieldFrom(value=read):
             if id(node) not in harmless:
                 yield read
+        case ast.Call(func=ast.Name(id="sorted" | "min" | "max"), args=[read, *_], keywords=[_, *_] as options):
+            if any(option.arg == "key" for option in options):
+                yield read
+        case ast.FormattedValue(value=read) | ast.BinOp(left=ast.Constant(), op=ast.Mod(), right=read):
+            yield read
         case ast.Call(func=ast.Name(id=name), args=given) if name in TAKE_AN_ORDER:
             if id(node) not in harmless:
                 yield from given

@@ -176,6 +176,11 @@ def test_the_map_has_the_folders_in_this_order() -> None:
     assert places == sorted(places)
 
 
+def test_nobody_imports_by_way_of_the_packages_face() -> None:
+    """It would hide which module is needed, and in which folder that is."""
+    assert [str(found) for module in MODULES for found in imports_of(module) if found.name == "everturn"] == []
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Not inside functions either, and not for types alone: what needs each other can't be understood alone."""
     arrows = {
