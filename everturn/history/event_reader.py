@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn import names
-from everturn.carryover import OpenReply
+from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.errors import ConversationError
 from everturn.events import (
     CURSOR,
@@ -60,8 +60,8 @@ class EventReader:
         """From the steps read so far."""
         self._agent = ""
         """The agent in charge, as far as events have told."""
-        self._asked: dict[str, str] = {}
-        """What people are asked, as far as events have told: the reason, by call_id."""
+        self._asked: dict[str, QuestionToPerson] = {}
+        """What people are asked, as far as events have told, by call_id."""
         self._follows = self._seen[0] > 0
         """Whether an earlier run was read, here or by whoever resumes at a cursor."""
         self._message_ids: set[str] = set()
@@ -87,7 +87,7 @@ class EventReader:
     def _events(self, step: steps.Step) -> list[Event]:
         at = step.at.isoformat(timespec="milliseconds")
         self.by_history.take(step)
-        self._asked = {one: why for one, why in self._asked.items() if one in self.by_history.state.pending}
+        self._asked = {one: asked for one, asked in self._asked.items() if one in self.by_history.state.pending}
         untold = [*self._by_policy(at), *self._handed_off(step, at), *self._untold(step, at)]
         match step:
             case steps.RunStarted(start=start):
@@ -98,7 +98,7 @@ class EventReader:
                 asked = self.by_history.state.pending
                 self._open |= dict.fromkeys(asked, self.by_history.state.turn)
                 if self._follows:  # whoever has read the run before knows what waits
-                    self._asked = {one: pending.asked.in_words for one, pending in asked.items()}
+                    self._asked = {one: pending.asked for one, pending in asked.items()}
                 self._follows = True
             case steps.RunClosed(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
@@ -137,8 +137,8 @@ class EventReader:
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on. A decision that came earlier would be refused."""
         state = self.by_history.state
-        new = [one for one in state.pending.values() if self._asked.get(one.call.call_id) != one.asked.in_words]
-        self._asked = {one: pending.asked.in_words for one, pending in state.pending.items()}
+        new = [one for one in state.pending.values() if self._asked.get(one.call.call_id) != one.asked]
+        self._asked = {one: pending.asked for one, pending in state.pending.items()}
         return [_ask(state.turn, one, at) for one in new]
 
     def _ask_again(self, *, approving: bool) -> None:

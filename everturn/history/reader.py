@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.failure.v1 import Failure
@@ -30,10 +30,8 @@ from everturn.history.steps import (
     CancelRequested,
     CommandSent,
     DecisionChecked,
-    Expired,
     MessageSent,
     PrefixExtended,
-    ReminderFired,
     RunClosed,
     RunStarted,
     Step,
@@ -47,6 +45,7 @@ from everturn.history.steps import (
     TurnScheduled,
     WorkflowTaskCompleted,
 )
+from everturn.history.timer_reader import TimerReader
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
 from everturn.storage.beside import own
@@ -67,16 +66,12 @@ class HistoryReader:
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
         self._activities = ActivityReader(converter)
         self._checks: dict[int, DecisionCheck] = {}
-        self._reminders: dict[int, str] = {}
-        self._silences: dict[int, str] = {}
-        self._silence = timedelta()
-        """How long each of them is."""
+        self._timers = TimerReader(converter, self._activities)
         self._keeping: set[int] = set()
         self._extending: dict[int, ModelRequest] = {}
         self._attempts: dict[int, int] = {}
         self._admitted: dict[str, Request] = {}
         """Ids of the updates that a reset applied again and that the conversation has not accepted yet."""
-        self._expiries: dict[int, str] = {}
         self._clock = 0.0
         """The conversation's, in its last workflow task."""
         self._turn = 0
@@ -97,6 +92,8 @@ class HistoryReader:
                 start = await self._decoder.record(started.input, Start)
                 start = start or Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0
+                if start.carry and start.carry.open:
+                    self._timers.expect(call.call_id for call in start.carry.open.calls)
                 return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
             case event_types.WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
@@ -132,8 +129,10 @@ class HistoryReader:
                 return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
             case event_types.MARKER_RECORDED:
                 return await self._local(event, at)
-            case event_types.TIMER_STARTED | event_types.TIMER_FIRED:
-                return await self._timer(event, at)
+            case event_types.TIMER_STARTED:
+                await self._timers.started(event)
+            case event_types.TIMER_FIRED:
+                return self._timers.fired(event, at)
             case event_types.START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 return await self._agent_asked(event, at)
             case event_types.ACTIVITY_TASK_CANCEL_REQUESTED:
@@ -228,6 +227,7 @@ class HistoryReader:
                 why = f"The reply of turn {turn.turn} can't be read: {why}"
                 return TurnFailed(event.event_id, at, turn, why, pending_calls.READ_AGAIN)
             self._turn = turn.turn
+            self._timers.expect(call.call_id for call in reply.message.tool_calls)
             return TurnCompleted(event.event_id, at, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):
             return PrefixExtended(event.event_id, at, extension, await self._decoder.text(completed.result))
@@ -306,25 +306,6 @@ class HistoryReader:
             cause = f"The outcome of {agent}'s conversation can't be read: {why}"
             return ToolRunFailed(event.event_id, at, agent, request, cause, names.UNREADABLE_RESULT)
         return ToolCompleted(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
-
-    async def _timer(self, event: HistoryEvent, at: datetime) -> Step | None:
-        if event.event_type == event_types.TIMER_STARTED:
-            written = [event.user_metadata.summary] if event.user_metadata.HasField("summary") else []
-            summary = str((await self._converter.decode(written))[0]) if written else ""
-            kinds = {names.REMINDER: self._reminders, names.EXPIRY: self._expiries, names.NOT_BEGUN: self._silences}
-            for kind, timers in kinds.items():
-                if summary.startswith(kind):
-                    timers[event.event_id] = summary.removeprefix(kind)
-            if event.event_id in self._silences:
-                self._silence = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
-            return None
-        fired = event.timer_fired_event_attributes.started_event_id
-        if call_id := self._expiries.pop(fired, None):
-            return Expired(event.event_id, at, call_id)
-        if call_id := self._silences.pop(fired, None):
-            return self._activities.not_begun(event.event_id, at, call_id, self._silence)
-        call_id = self._reminders.pop(fired, None)
-        return ReminderFired(event.event_id, at, call_id) if call_id else None
 
     async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
         match event.event_type:
