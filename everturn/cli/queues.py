@@ -72,17 +72,19 @@ def _print(found: tuple[QueueStatus, ...]) -> None:
             ", ".join(one.roles),
             str(len(one.workers)) if one.workers else "none",
             f"{one.waiting:,}",
-            _in_words(one.limit) + (f" ({one.reason})" if one.reason and _in_words(one.limit) != "-" else ""),
+            _in_words(one.limit, one.reason),
         )
         for one in found
     ]
     Screen(to_stdout=True).lines(columns(("QUEUE", "ROLES", "WORKERS", "WAITING", "LIMIT"), rows))
 
 
-def _in_words(limit: QueueLimit) -> str:
+def _in_words(limit: QueueLimit, reason: str) -> str:
     told = []
     if limit.per_second is not None:
         told.append(f"{limit.per_second:g}/s")
     if limit.per_tenant_per_second is not None:
         told.append(f"{limit.per_tenant_per_second:g}/s for each tenant")
-    return ", ".join(told) or "-"
+    if not told:
+        return "-"
+    return ", ".join(told) + (f" ({reason})" if reason else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from everturn.errors import InvalidReply, InvalidTool
 from everturn.models import Model, ModelSettings
-from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking
+from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolResult
 from everturn.tools.builtin import ServerTool, UnsupportedParameter
 from everturn.tools.options import ToolOptions
 
@@ -129,6 +130,15 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
     named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
     named = named if len(named) <= _MAX_NAMED_CHARS else f"{named[:_MAX_NAMED_CHARS]}…"
     return f"[{part.kind}: {named}, {why}]" if named else f"[{part.kind}: {why}]"
+
+
+_SAYS_SO = re.compile(r"error\b", re.IGNORECASE)
+
+
+def error_prefix(result: ToolResult, text: str) -> str:
+    """What is put before a result's text if the protocol has no flag for errors; empty if the text begins with that
+    word itself."""
+    return "Error: " if result.is_error and not _SAYS_SO.match(text) else ""
 
 
 def cache_key(conversation_id: str) -> str:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
@@ -112,8 +112,8 @@ def _fields(cls: Any) -> Iterator[tuple[str, Any, Iterable[Any]]]:
     except (NameError, TypeError):  # names that only pydantic can find, or no class at all
         return
     for name, hint in hints.items():
-        while get_origin(hint) is not Annotated and len(get_args(hint)) == 1 and "Required" in str(get_origin(hint)):
-            hint = get_args(hint)[0]  # noqa: PLW2901 - what is inside of Required[] and NotRequired[]
+        while get_origin(hint) in (Required, NotRequired):
+            hint = get_args(hint)[0]  # noqa: PLW2901 - what is inside
         inner, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         yield name, inner, extras
 

@@ -84,6 +84,7 @@ def test_every_call_has_a_result_and_no_result_is_without_its_call() -> None:
         ("no such city", True, "Error: no such city"),
         ("Error: no such city", True, "Error: no such city"),
         ("error 7", True, "error 7"),
+        ("Errorless lines: none", True, "Error: Errorless lines: none"),
         ("", True, "Error: "),
         ("Errors are fine", False, "Errors are fine"),
         ("", False, ""),

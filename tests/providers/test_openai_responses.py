@@ -96,6 +96,7 @@ def test_every_call_has_a_result_and_no_result_is_without_its_call() -> None:
     [
         (["no such city"], True, "Error: no such city"),
         (["Error: no"], True, "Error: no"),
+        (["Errorless lines: none"], True, "Error: Errorless lines: none"),
         ([], True, "Error: "),
         (["Errors are fine"], False, "Errors are fine"),
         ([], False, ""),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix
 from everturn.providers.catalog import Dialect
 from everturn.providers.json_values import a_dict, write
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
@@ -184,9 +184,7 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
         for part in result.content
     ]
     text = ("" if all(isinstance(part, Text) for part in result.content) else "\n").join(pieces)
-    if result.is_error and not text.lower().startswith("error"):
-        return f"Error: {text}"
-    return text
+    return error_prefix(result, text) + text
 
 
 def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
-from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, warn_unsupported
+from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, error_prefix, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
@@ -201,7 +201,7 @@ def _with_caller(item: Item, call: ToolCall) -> Item:
 def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
     """Text, or a list if there is more than text. The protocol has no flag for errors: they are put into words."""
     text = result.text
-    prefix = "Error: " if result.is_error and not text.lower().startswith("error") else ""
+    prefix = error_prefix(result, text)
     if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
         return prefix + text
     content = [*_content(result.content, own=own)]
