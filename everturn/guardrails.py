@@ -90,13 +90,20 @@ class _Guardrail(Hooks):
         """The messages, with a note in the place of those that were refused: no later turn shows them to the model."""
         kept, held = list(messages), Text(text=WITHHELD.format(name=self.name))
         for place, message in enumerate(messages):
-            if not (self.refuse and message.role == "assistant" and message.text == self.refuse):
+            if not (self.refuse and self._is_refusal(message)):
                 continue
             before = place - 1
             while before >= 0 and messages[before].role == "user" and not messages[before].author:
                 kept[before] = messages[before].model_copy(update={"parts": (held,)})
                 before -= 1
         return tuple(kept)
+
+    def _is_refusal(self, message: Message) -> bool:
+        """Whether it is the answer of this guardrail. A model may say the same: what has calls, thoughts or ids of a
+        provider's is the model's."""
+        parts = [part.text for part in message.parts if part.kind == "text"]
+        alone = len(parts) == len(message.parts) and not message.provider
+        return message.role == "assistant" and alone and parts == [self.refuse]
 
 
 class MaxChars(_Guardrail):

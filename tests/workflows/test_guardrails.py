@@ -9,9 +9,23 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, Limits, Model, Text, ToolCall, ToolContext, ToolResult, tool
+from everturn import (
+    Client,
+    Conversation,
+    Limits,
+    Message,
+    Model,
+    ModelSettings,
+    Text,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    TurnContext,
+    tool,
+)
 from everturn.errors import InvalidAgent, InvalidModel, Stalled
 from everturn.guardrails import Judge, MaxChars, Pattern
+from everturn.hooks import ModelInput
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
@@ -92,6 +106,24 @@ async def test_a_pattern_refuses_what_is_said_answered_or_returned(client: Clien
     assert told is not None
     assert (told.text, told.is_error) == ("Not that.", True)  # type: ignore[union-attr]
     assert guard.after_tool(*_called("nothing")) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_withheld"),
+    [
+        (Message(role="assistant", parts=(Text(text="No."),)), True),
+        (Message(role="assistant", parts=(Text(text="No.", extra={"id": "msg_1"}),), provider="openai"), False),
+        (Message(role="assistant", parts=(Text(text="No."), ToolCall(call_id="a", name="look_up"))), False),
+    ],
+    ids=["its own", "with a provider's id", "with a call"],
+)
+async def test_a_models_answer_of_the_same_words_is_no_refusal(answer: Message, is_withheld: bool) -> None:
+    said = Message.user("Is order 81 paid?")
+    given = ModelInput(
+        messages=(said, answer), instructions="", tools=(), settings=ModelSettings(), model="m", purpose="turn"
+    )
+    shown = await MaxChars(100, refuse="No.").before_model(given, TurnContext())
+    assert (isinstance(shown, ModelInput) and shown.messages[0].text == "[withheld by MaxChars]") is is_withheld
 
 
 def _called(text: str) -> Any:
