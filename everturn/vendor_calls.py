@@ -88,7 +88,7 @@ def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
         return {}, None
     if isinstance(given, str):
         try:
-            value = json.loads(given, parse_constant=_refuse)
+            value = json.loads(given, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             return None, given
         value = {} if value is None else value  # Groq's "null" for no arguments
@@ -196,5 +196,6 @@ def _not_a_call(given: object, why: str = "") -> TypeError:
     return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}{why}. It takes {TAKES}.")
 
 
-def _refuse(constant: str) -> None:
+def refuse_constant(constant: str) -> None:
+    """For `json.loads`: NaN and Infinity are no JSON."""
     raise ValueError(f"{constant} is not JSON")

@@ -132,13 +132,19 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
     return f"[{part.kind}: {named}, {why}]" if named else f"[{part.kind}: {why}]"
 
 
-_SAYS_SO = re.compile(r"error\b", re.IGNORECASE)
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def plain_name(name: str, *, most: int = 64, otherwise: str = "unknown") -> str:
+    """With letters, digits, _ and - only, and of at most so many characters. Models make up names that servers then
+    refuse to read back."""
+    return _NOT_IN_NAMES.sub("_", name)[:most] or otherwise
 
 
 def error_prefix(result: ToolResult, text: str) -> str:
     """What is put before a result's text if the protocol has no flag for errors; empty if the text begins with that
     word itself."""
-    return "Error: " if result.is_error and not _SAYS_SO.match(text) else ""
+    return "Error: " if result.is_error and not text.lower().startswith(("error:", "error ")) else ""
 
 
 def cache_key(conversation_id: str) -> str:

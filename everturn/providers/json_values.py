@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from everturn.utf8 import mend
+from everturn.vendor_calls import refuse_constant
 
 MAX_DEPTH = 200
 """How deep objects and lists may be nested: as deep as pydantic reads."""
@@ -44,7 +45,7 @@ def parse(text: str | bytes) -> Any:
             # pydantic says it in words alone.
             raise (TooDeep() if "recursion limit" in str(error) else error) from None
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=refuse_constant)
     except RecursionError:
         raise TooDeep from None
     _check_depth(value, MAX_DEPTH)
@@ -110,7 +111,3 @@ def _check_depth(value: Any, left: int) -> None:
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             _check_depth(item, left - 1)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

@@ -14,6 +14,9 @@ PACKAGE = Path(__file__).parents[2] / "everturn"
 PROSE = {"why", "cause", "cure", "reason", "message", "refused", "problem", "note", "detail", "explanation", "text"}
 """What is written for people goes by these names."""
 
+ONLY_SHOWN = {"summary", "in_words"}
+"""And by these: nothing is cut off from them, nor are they compared, whatever with."""
+
 CUTTING = {
     "startswith",
     "endswith",
@@ -35,8 +38,7 @@ ONLY_IN_WORDS = {
     "temporal_errors.py": "so does Temporal's server: each sentence is held against the real one",
     "client/listing.py": "so does its search attribute of problems: a list of `name=value`",
     "providers/json_values.py": "so does pydantic_core, of JSON that is nested too deeply",
-    "providers/openai_chat/messages.py": "a tool's own words: what begins with 'Error' needs no second one",
-    "providers/openai_responses/request.py": "the same",
+    "providers/base.py": "so do tools: what begins with 'Error' needs no second one",
     "cli/demo/checks.py": "the demo asks whether the model's answer says the right sum",
 }
 """Files that read sentences of others, who give nothing else."""
@@ -61,8 +63,14 @@ def is_words(value: ast.expr) -> bool:
             return bool(WORDS.search(text))
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name.isupper()
+        case ast.Tuple(elts=several):
+            return any(map(is_words, several))
         case _:
             return False
+
+
+def is_only_shown(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name | ast.Attribute) and ast.unparse(value).rpartition(".")[2] in ONLY_SHOWN
 
 
 def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
@@ -71,14 +79,14 @@ def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="message"), attr=attr)) if attr in APART:
                 found = True  # what an error says, taken apart
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[given, *_]) if attr in CUTTING:
-                found = is_prose(value) and is_words(given)
+                found = is_only_shown(value) or (is_prose(value) and is_words(given))
             case ast.Call(func=ast.Attribute(attr=attr), args=arguments) if attr in MATCHING:
                 found = any(is_prose(one) and not isinstance(one, ast.Name) for one in arguments)
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
                 found = is_words(left) and is_prose(right)
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
                 sentence = isinstance(right, ast.Constant) and " " in str(right.value)
-                found = sentence and is_prose(left)
+                found = is_only_shown(left) or is_only_shown(right) or (sentence and is_prose(left))
             case _:
                 found = False
         if found:
@@ -96,6 +104,9 @@ def decisions_by_prose(tree: ast.AST) -> Iterator[int]:
         'told = (why or "").removeprefix("it has not run")',
         "if LOST.search(failure.message): ...",
         'variable = error.message.partition(": ")[2]',
+        'if text.lower().startswith(("error:", "error ")): ...',
+        "if summary.startswith(kind): ...",
+        "if told.get(one) != one.asked.in_words: ...",
     ],
 )
 def test_a_decision_by_prose_is_seen(code: str) -> None:

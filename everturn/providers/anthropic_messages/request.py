@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from everturn.providers.anthropic_messages.options import mark_cached, options, tools
-from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder
+from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder, plain_name
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
 from everturn.providers.pairing import Pairing
@@ -30,7 +30,6 @@ CONTAINER_HOURS: Final = 1
 for days; but a container that is really gone is a 500 that no retry cures (pydantic-ai#7833)."""
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
 _Block = dict[str, Any]
@@ -150,7 +149,7 @@ def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterato
 
 def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
-    name = _NOT_IN_NAMES.sub("_", call.name)[:128] or "unknown"  # models make up names that are then refused
+    name = plain_name(call.name, most=128)
     block: _Block = {"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": arguments} | extra
     caller = a_dict(block.get("caller"))
     if "tool_id" in caller and caller["tool_id"] not in pairs:

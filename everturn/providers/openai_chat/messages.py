@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix, plain_name
 from everturn.providers.catalog import Dialect
 from everturn.providers.json_values import a_dict, write
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
@@ -26,7 +25,6 @@ CAME_IN = "came_in"
 MESSAGE_FIELDS = ("reasoning_details", "extra_content")
 """Fields that servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
 
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 Encoded = dict[str, Any]
 
@@ -150,8 +148,7 @@ def _customs(message: Message) -> list[Encoded]:
 
 def _call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
     call_id = _wire_id(call, dialect)
-    # Models make up names that servers then refuse to read back.
-    name = call.name if own and _is_servers(call) else _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
+    name = call.name if own and _is_servers(call) else plain_name(call.name)
     if own and call.extra.get("type") == "custom":
         said = call.arguments.get("input", "") if call.unparsed is None else call.unparsed
         return {"id": call_id, "type": "custom", "custom": {"name": name, "input": said}}

@@ -5,11 +5,18 @@ The transcript is written in `messages.py`.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from everturn.models import Model
-from everturn.providers.base import Request, ToolSpec, cache_key, refuse_server_tool, tool_options, warn_unsupported
+from everturn.providers.base import (
+    Request,
+    ToolSpec,
+    cache_key,
+    plain_name,
+    refuse_server_tool,
+    tool_options,
+    warn_unsupported,
+)
 from everturn.providers.catalog import Dialect, row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.json_values import write
@@ -17,8 +24,6 @@ from everturn.providers.openai_chat.messages import encode_messages
 from everturn.providers.schema_strict import fits_strict, only_fitting
 
 PATH = "/chat/completions"
-
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
@@ -126,7 +131,7 @@ def _output(request: Request, dialect: Dialect) -> dict[str, Any]:
         return {}
     if dialect.output == "json_object":
         return {"type": "json_object"}
-    name = _NOT_IN_NAMES.sub("_", str(schema.get("title", "")))[:64] or "output"
+    name = plain_name(str(schema.get("title", "")), otherwise="output")
     return {
         "type": "json_schema",
         "json_schema": {"name": name, "schema": dict(schema), "strict": fits_strict(schema)},

@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from everturn.providers.base import UNPARSED
+from everturn.providers.base import UNPARSED, plain_name
 from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, write
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Declared, Item
 from everturn.providers.reading import MAX_NAME_CHARS
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _BLOCK_OF = {"summary": "summary_text", "content": "reasoning_text"}
 _RUN_BY_SERVER = re.compile(r"_call(_output)?$|^mcp_|^tool_search_|^program(_output)?$")
 
@@ -110,7 +109,7 @@ def own_call(call: ToolCall, *, wire_id: str) -> Item:
     # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
     extra = {} if call.extra.get("type") in caller_run.NAMES else _without(call.extra, "id", "status", "arguments")
     item: Item = {"type": "function_call", **extra, "call_id": wire_id}
-    item["name"] = wire_name(call.name)
+    item["name"] = plain_name(call.name)
     if item["type"] == "custom_tool_call":
         return item | {"input": a_str(call.arguments.get("input")) if call.unparsed is None else call.unparsed}
     return item | {"arguments": _arguments(call, as_written=call.extra.get("arguments"))}
@@ -125,14 +124,9 @@ def others_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> Ite
         elif isinstance(part, ToolCall):
             yield from _said(said)
             said = []
-            name, arguments = wire_name(part.name), _arguments(part)
+            name, arguments = plain_name(part.name), _arguments(part)
             yield {"type": "function_call", "call_id": wire_id(part), "name": name, "arguments": arguments}
     yield from _said(said)
-
-
-def wire_name(name: str) -> str:
-    """Models make up names that servers then refuse to read back."""
-    return _NOT_IN_NAMES.sub("_", name)[:64] or "unknown"
 
 
 def _said(texts: Sequence[str]) -> Iterator[Item]:
