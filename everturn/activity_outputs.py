@@ -17,18 +17,12 @@ from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn.base64_text import as_base64
-from everturn.content_blocks import parts_in, says_error
+from everturn.content_blocks import FAILED, NO_OUTPUT, parts_in, says_error
 from everturn.cutting import Notice, bounded
 from everturn.explaining import why_unreadable
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
 from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
 from everturn.utf8 import mend
-
-NO_OUTPUT = "(no output)"
-"""As for a tool that returns None, or an empty text."""
-
-FAILED = "It failed."
-"""For a failure without a message."""
 
 TOOL_FAILED = "ToolFailed"
 """An error of this type means what it says for the model: its type is not shown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, Self, Union, get_args
 
 from pydantic import JsonValue, TypeAdapter
@@ -33,18 +33,16 @@ from everturn.tools.agent_option_checks import (
 )
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.builtin import ServerTool
+from everturn.tools.client_tool import client_tool
 from everturn.tools.context import ToolContext, TurnContext
-from everturn.tools.given_schema import InputType, given_arguments
+from everturn.tools.given_schema import InputType
 from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output_type import OutputT_co, OutputType
-from everturn.tools.provider_defined import Handler, check_handlers, handled, handler_keys, tools_of
-from everturn.tools.tool import NO_TIMEOUT, Tool, tool
+from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, tools_of
+from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
-
-_DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})
 
 Loop = Literal["auto", "manual"]
 """Who settles the model's calls. `auto`: the conversation runs them. `manual`: your code answers each of them."""
@@ -377,24 +375,10 @@ def _agent_tool(item: Agent, *, place: str) -> Tool:
         raise InvalidTool(f"{place}: {error.message}", cure="Give the agent a name that a tool may have.") from error
 
 
-def client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, place: str) -> Tool:
-    """A tool that the client runs, or a handler, from a dict with a name."""
-    unknown = sorted(map(str, item.keys() - _DICT_KEYS))
-    if unknown or not isinstance(item.get("description", ""), str):
-        what = f"the key {unknown[0]!r}" if unknown else f"description={item['description']!r}"
-        raise InvalidTool(
-            f"{place} has {what}.", cure="Write {'name': '...', 'description': '...', 'parameters': a JSON schema}."
-        )
-    arguments = given_arguments(item.get("parameters", {}), place=place, option="parameters")
-    described: dict[str, Any] = {
-        "description": item.get("description") or arguments.schema.get("description", ""),
-        "arguments": arguments,
-        "options": ToolOptions(**{key: value for key, value in item.items() if key in ToolOptions.model_fields}),
-    }
-    if isinstance(item["name"], str) and (handler := handlers.get(item["name"])) is not None:
-        made = handled(handler, item["name"], parameters=item.get("parameters", {}))
-        return replace(made, **described, provider_tool=False)
-    try:
-        return Tool(name=item["name"], runs_on="client", timeout=NO_TIMEOUT, patience=NO_TIMEOUT, **described)
-    except InvalidTool as error:
-        raise InvalidTool(f"{place}: {error.message}", cure="Change the dict's 'name'.") from error
+def name_of(agent: Agent | str) -> str:
+    """Raises InvalidAgent for what is neither an agent nor a name."""
+    if isinstance(agent, Agent):
+        return agent.full_name
+    if isinstance(agent, str):
+        return agent
+    raise InvalidAgent(f"{agent!r} is not an agent.", cure="Give an Agent, or the name of one that a worker hosts.")

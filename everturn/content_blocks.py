@@ -13,6 +13,13 @@ from everturn.records import Document, Image, ResultPart, Text
 from everturn.vendor_calls import as_dict
 from everturn.vendor_parts import anthropic_part, gemini_part, media, openai_part
 
+NO_OUTPUT = "(no output)"
+"""The result of a tool that returns None, or an empty text. `null` reads like a failure after a tool that only acts,
+and some providers refuse an empty text."""
+
+FAILED = "It failed."
+"""For a failure without a message."""
+
 Json = dict[str, Any]
 
 _TEXTS = frozenset({"text", "input_text", "output_text"})

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
 
+from everturn import names
 from everturn.policy import MAX_RULES, Condition, Policy, Rule, problem, said_by
 from everturn.records import Record, ResultPart, Text
 from everturn.sizes import MAX_INPUT_PARTS, flat
+
+VERDICTS: Final = {names.APPROVE: "approved", names.DENY: "denied", names.ANSWER: "answered"}
+"""In words."""
 
 Always = bool | Annotated[dict[str, Condition], BeforeValidator(flat)]
 """Decide the same on all later calls of this tool, or on those whose arguments meet these conditions."""

@@ -6,15 +6,16 @@ offered the tools, and reads what is shown, until a person says the next thing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import JsonValue
 
-from everturn.agent import Agent, client_tool
+from everturn.agent import Agent
 from everturn.errors import InvalidTool
+from everturn.metadata import written
 from everturn.records import Message, Part, Text
+from everturn.tools.client_tool import client_tool
 
 READER: Final = "ag-ui"
 """The reader of the `extra` of such a message's parts. It is no provider, so no model is shown the `extra`."""
@@ -46,7 +47,7 @@ def with_front_end(
     value."""
     made = list(parts)
     if shown:
-        lines = "\n".join(f"- {what}: {_in_words(value)}" for what, value in shown)
+        lines = "\n".join(f"- {what}: {written(value)}" for what, value in shown)
         made.append(Text(text=f"\n\nWhat the user's screen shows beside this message:\n{lines}", extra={_SHOWN: True}))
     if tools and made:
         first = made[0]
@@ -78,7 +79,3 @@ def with_declared_tools(agent: Agent, messages: Sequence[Message]) -> Agent:
 def _listed(value: Any) -> list[Mapping[str, Any]]:
     listed = [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
     return [{key: one[key] for key in ("name", "description", "parameters") if key in one} for one in listed]
-
-
-def _in_words(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

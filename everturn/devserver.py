@@ -19,6 +19,7 @@ from typing import IO, Any, Final, Self
 
 from everturn import extras, names
 from everturn.connect_options import connect_options, temporal_is_configured
+from everturn.durations import TASK_TIMEOUT
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.log_lines import names_a_secret
 from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
@@ -31,14 +32,14 @@ _POLLS_PER_SECOND: Final = 2000
 
 # If a worker is killed in a workflow task, another one takes the task over after this time. For starters that set none,
 # such as the Temporal CLI; the server's own default is 10 s.
-_TASK_TIMEOUT: Final = 'history.defaultWorkflowTaskTimeout="5s"'
+_TASK_TIMEOUT: Final = f'history.defaultWorkflowTaskTimeout="{TASK_TIMEOUT.total_seconds():g}s"'
 
 # WAL with NORMAL survives a killed process and doubles the throughput; a power cut may cost the last transactions.
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 
 # Waits for the end of its input, then kills its process group: the server must not outlive us, SIGKILL included.
 # Not PR_SET_PDEATHSIG, which is Linux only and fires when the *thread* that started the server ends.
-_GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
+GUARD: Final = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
 # Below the ports that the kernel gives to outgoing connections. With one of those, a client that connects to a killed
 # server's port can end up connected to itself, and hold the port.
@@ -171,7 +172,7 @@ class DevServer:
     def _spawn(self, binary: Path) -> None:
         # A group of its own: Ctrl-C in the terminal is for us, who still need the server to drain the worker.
         self._guard = subprocess.Popen(
-            _GUARD, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
+            GUARD, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
         )
         self._process = subprocess.Popen(
             [str(binary), *self._arguments()],

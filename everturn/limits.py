@@ -64,10 +64,13 @@ class Limits(Setting):
         return None
 
 
+MODEL_PATIENCE = timedelta(minutes=30)
+
+
 class Patience(Setting):
     """How long to retry what fails. It is a time and not a count, so deploys and crashes don't use it up."""
 
-    model: timedelta = timedelta(minutes=30)
+    model: timedelta = MODEL_PATIENCE
     """From a model turn's first try until the conversation stalls."""
     turn_timeout: timedelta = timedelta(minutes=20)
     """The longest that one try of a model turn may take."""

@@ -46,16 +46,17 @@ class Labelled(Record):
 
 def in_words(metadata: Mapping[str, JsonValue]) -> str:
     """`order: 81, vip: true`."""
-    return ", ".join(f"{key}: {_written(value)}" for key, value in metadata.items())
+    return ", ".join(f"{key}: {written(value)}" for key, value in metadata.items())
 
 
-def _written(value: JsonValue) -> str:
+def written(value: JsonValue) -> str:
+    """A text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def searched(key: str, value: JsonValue) -> str:
     """As the search attribute holds it, and is searched for: `order=81`."""
-    return keyword(f"{key}={_written(value)}")
+    return keyword(f"{key}={written(value)}")
 
 
 def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:

@@ -181,6 +181,9 @@ the call_id follows."""
 THE_CLOCK: Final = "the clock"
 """Who decided, if a call expired."""
 
+MCP_IDEMPOTENCY_KEY: Final = "everturn/idempotencyKey"
+"""In the `_meta` of an MCP call, to servers and to ours: the same for every try of it, which does its work once."""
+
 EVERY_CALL: Final = "*"
 """As a call_id: every call that waits now."""
 

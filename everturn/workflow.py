@@ -26,11 +26,11 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 from everturn import names
-from everturn.agent import Agent
+from everturn.agent import Agent, name_of
 from everturn.client.messages import MessageLike, message_payload, start_payload
 from everturn.client.trace_context import current_context
-from everturn.durations import problem
-from everturn.errors import EverturnError, InvalidAgent, InvalidSetting
+from everturn.durations import TASK_TIMEOUT, problem
+from everturn.errors import EverturnError, InvalidSetting
 from everturn.ids import id_problem
 from everturn.limits import Limits
 from everturn.markdown import code, first_line, inline
@@ -41,9 +41,6 @@ from everturn.records import Outcome
 from everturn.tools.output_type import OutputT_co
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
-
-TASK_TIMEOUT = timedelta(seconds=5)
-"""As clients set it: how long a worker that is killed in a workflow task holds a conversation up."""
 
 
 class TypedOutcome(Outcome, Generic[OutputT_co]):
@@ -185,7 +182,7 @@ async def start(
     WorkflowAlreadyStartedError if `id` runs.
     """
     with _failing():
-        name = _name(agent)
+        name = name_of(agent)
         if keep_open is not None and (why := problem(keep_open)):
             raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
         own_id = workflow.info().workflow_id
@@ -220,14 +217,6 @@ async def start(
         priority=order,
     )
     return ChildConversation(handle, agent if isinstance(agent, Agent) else None)
-
-
-def _name(agent: Agent | str) -> str:
-    if isinstance(agent, Agent):
-        return agent.full_name
-    if isinstance(agent, str):
-        return agent
-    raise InvalidAgent(f"{agent!r} is not an agent.", cure="Give an Agent, or the name of one that a worker hosts.")
 
 
 def _typed(ended: Mapping[str, Any], agent: Agent[OutputT_co] | None) -> TypedOutcome[OutputT_co]:

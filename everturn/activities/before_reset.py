@@ -11,17 +11,17 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from temporalio import activity
-from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.history.reader import HistoryReader
+from everturn.history.resets import RESET
 from everturn.history.steps import ActivityEnded, RunClosed, ToolCompleted, ToolRunFailed, ToolScheduled, TurnScheduled
 from everturn.payloads import ToolRequest
 
-RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 MAX_RUNS = 1000
 """For so many runs, this process remembers whether a reset made them. That never changes."""
 

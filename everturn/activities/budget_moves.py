@@ -8,21 +8,19 @@ that asks does the second step. Decision 0050.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.durations import TASK_TIMEOUT
 from everturn.history.budget_by_history import kept_budget
 from everturn.logs import get_logger
 
 Pollers = Callable[[Client, str], Awaitable[Collection[Any]]]
 """Who polls a task queue for workflow tasks."""
-
-TASK_TIMEOUT: Final = timedelta(seconds=5)
 
 _log = get_logger("everturn.budget")
 

@@ -31,6 +31,7 @@ from everturn import names, temporal_errors
 from everturn.activities import budget_moves
 from everturn.activities.patience import retry_delay, spend
 from everturn.budgets import BudgetStart, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms
+from everturn.durations import TASK_TIMEOUT
 from everturn.errors import EverturnError
 from everturn.explaining import explain
 from everturn.logs import get_logger
@@ -192,7 +193,7 @@ class _Budget:
             BudgetStart(tenant=self.tenant, budget=terms, declared=True).model_dump(mode="json"),
             id=self._id,
             task_queue=self._task_queue,
-            task_timeout=budget_moves.TASK_TIMEOUT,
+            task_timeout=TASK_TIMEOUT,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
         )

@@ -38,7 +38,8 @@ async def _mcp(
 ) -> None:
     try:
         from everturn.mcp_server.server import AgentServer
-        from everturn.mcp_server.serving import PATH, check_token, serve_http
+        from everturn.mcp_server.serving import PATH, serve_http
+        from everturn.web.auth import check_token
     except ImportError as error:
         raise EverturnError(
             f"An MCP server needs {error.name}, which is not installed.", cure=extras.install("mcp")
@@ -53,7 +54,7 @@ async def _mcp(
     served = {one.name: one.description for one in loaded} | dict.fromkeys(named, "")
     token = settings.mcp_token.get_secret_value() if settings.mcp_token else None
     if http:
-        check_token(token, host=host)
+        check_token(token, host=host, what="MCP server", variable="EVERTURN_MCP_TOKEN")
     screen = Screen()
     async with remote_client() as client:
         await require_namespace(client)

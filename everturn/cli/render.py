@@ -14,6 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from everturn import events, names
+from everturn.decisions import VERDICTS
 from everturn.payloads import WaitingCall
 from everturn.printable import printable, printable_line
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
@@ -49,7 +50,6 @@ STATE_STYLES = {
     "running": "cyan",
     "done": "green",
 }
-_VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def folded(text: str, limit: int) -> str:
@@ -277,7 +277,7 @@ def _who(decision: Decision) -> str:
 
 
 def _said(verdict: str, by: str, note: str | None) -> str:
-    said = _VERDICTS.get(verdict, folded(verdict, 20))
+    said = VERDICTS.get(verdict, folded(verdict, 20))
     return said + (f" by {folded(by, 60)}" if by else "") + (f" ({folded(note, 200)})" if note else "")
 
 

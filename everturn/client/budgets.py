@@ -10,8 +10,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names, temporal_errors
 from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
-from everturn.client.client_base import TASK_TIMEOUT, ClientBase
+from everturn.client.client_base import ClientBase
 from everturn.client.pollers import polling
+from everturn.durations import TASK_TIMEOUT
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.history.budget_by_history import kept_budget
 from everturn.limits import Budget

@@ -16,7 +16,7 @@ from temporalio.converter import ExternalStorage
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import durations, names
-from everturn.agent import Agent
+from everturn.agent import Agent, name_of
 from everturn.client import interpreter_exit, listing
 from everturn.client.budgets import BudgetingClient
 from everturn.client.connecting import connected
@@ -28,7 +28,7 @@ from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.client.send_or_revive import deliver
 from everturn.client.task_queues import QueuesClient
-from everturn.errors import ConversationError, Ended, InvalidAgent, InvalidSetting, Unreachable
+from everturn.errors import ConversationError, Ended, InvalidSetting, Unreachable
 from everturn.limits import Limits
 from everturn.metadata import TENANT
 from everturn.models import Model, check_provider
@@ -132,7 +132,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         start = start_payload(
             message,
             may_be_empty=keep_open is not None,
-            agent=_name(agent),
+            agent=name_of(agent),
             message_id=message_id,
             keep_open=_seconds(keep_open),
             model=model and check_provider(Model(model)).name,
@@ -174,7 +174,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         conversation, said = self.conversation(id), user_message(message)
         anew = start_payload(
             said,
-            agent=_name(agent),
+            agent=name_of(agent),
             message_id=message_id,
             keep_open=_seconds(keep_open),
             tenant=tenant,
@@ -359,14 +359,6 @@ def _seconds(keep_open: timedelta | None) -> float | None:
     if why := durations.problem(keep_open):
         raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
     return keep_open.total_seconds()
-
-
-def _name(agent: Agent | str) -> str:
-    if isinstance(agent, Agent):
-        return agent.full_name
-    if isinstance(agent, str):
-        return agent
-    raise InvalidAgent(f"{agent!r} is not an agent.", cure="Give an Agent, or the name of one that a worker hosts.")
 
 
 def _whoever_runs_this() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from copy import copy
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from everturn.agent import Agent
 from everturn.client import listing, pollers
 from everturn.client.read_positions import ReadPositions
 from everturn.client.trace_context import current_context
+from everturn.durations import TASK_TIMEOUT
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
 from everturn.ids import id_problem, keyword
 from everturn.live.lane import Lane
@@ -39,9 +39,6 @@ from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES
 from everturn.spelling import nearest
 from everturn.utf8 import check_utf8
-
-TASK_TIMEOUT = timedelta(seconds=5)
-"""How long Temporal waits for a workflow task of a worker that was killed. Temporal's own default is 10 s."""
 
 LOOK_AGAIN_SECONDS = 30.0
 """The pause before asking again which agents workers host, if that was not known."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import assert_never
 from urllib.parse import quote
 
+from everturn.decisions import VERDICTS
 from everturn.exporting.reading import Exported, MessageFacts
 from everturn.markdown import code, fence_for, inline
 from everturn.metadata import in_words
@@ -28,7 +29,6 @@ from everturn.records import (
 _WHO = {"user": "User", "assistant": "Assistant", "tool": "Tools", "system": "System"}
 _BREAKS_OUT = re.compile(r"[\s()<>\\]")
 """Characters that would end a link inside an address."""
-_VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def to_markdown(exported: Exported) -> str:
@@ -91,7 +91,7 @@ def _result(result: ToolResult) -> str:
 
 
 def _decision(decision: Decision) -> str:
-    said = _VERDICTS[decision.verdict] + (f" by {inline(decision.by)}" if decision.by else "")
+    said = VERDICTS[decision.verdict] + (f" by {inline(decision.by)}" if decision.by else "")
     said += f" at {decision.at}" if decision.at else ""
     said += f": {inline(decision.note)}" if decision.note else ""
     if decision.arguments is None:

@@ -22,14 +22,12 @@ from mcp.types import (
 )
 from pydantic import Field, JsonValue
 
+from everturn import names
 from everturn.client.client import Client
 from everturn.errors import EverturnError
 from everturn.events import Done, Event
 from everturn.mcp_server import turns
 from everturn.mcp_server.turns import Reached
-
-IDEMPOTENCY_KEY = "everturn/idempotencyKey"
-"""In a call's `_meta`: two calls with the same key do their work once."""
 
 WAIT_SECONDS = 50.0
 """Less than the minute after which many clients give up on a call."""
@@ -226,7 +224,7 @@ def _explained(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable
 def key_of(ctx: Ctx) -> str | None:
     """The caller's idempotency key; None if it gave none."""
     meta: Any = ctx.request_context.meta or {}
-    key = meta.get(IDEMPOTENCY_KEY)
+    key = meta.get(names.MCP_IDEMPOTENCY_KEY)
     return key if isinstance(key, str) and key else None
 
 

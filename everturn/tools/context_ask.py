@@ -49,7 +49,7 @@ def set_answer(answer: PersonsAnswer | None) -> None:
 # ------------------------------------------------------------ context.ask
 
 MAX_QUESTIONS = 20
-"""The most questions of one call: a tool that asks more might never stop."""
+"""The most questions of one call: a tool, or an MCP server, that asks more might never stop."""
 
 QUESTION, ANSWERS = "question", "answers"
 """Keys of the data that a try leaves: the question that it ended with, and the answers to earlier ones."""

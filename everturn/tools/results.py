@@ -14,20 +14,13 @@ from pydantic import BaseModel, PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from everturn.base64_text import as_base64
-from everturn.content_blocks import parts_in, read_block, says_error
+from everturn.content_blocks import FAILED, NO_OUTPUT, parts_in, read_block, says_error
 from everturn.errors import Retry, ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments
 from everturn.utf8 import mend
-
-NO_OUTPUT = "(no output)"
-"""For None and the empty string. `null` reads like a failure after a tool that only acts, and some providers refuse
-an empty text."""
-
-FAILED = "It failed."
-"""For a failure without a message."""
 
 ERROR_SECONDS = 2.0
 """How long an exception's `__str__` may take."""

@@ -16,8 +16,6 @@ AgUiEvent = dict[str, Any]
 
 PROTOCOL_VERSION: Final = "1.0"
 
-STALLED: Final = "This needs help from somebody. It goes on once that has come."
-
 RESPONSE_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -120,7 +118,7 @@ class AgUiRun:
             yield {"type": "CUSTOM", "name": "refused", "value": " ".join(refused)}
         match rest.why:
             case "stalled":
-                yield from self.fail(rest.cause if self._show_causes else STALLED, "stalled")
+                yield from self.fail(rest.cause if self._show_causes else narrator.STALLED, "stalled")
             case "ended" if rest.outcome is None or rest.outcome.status != "limit_reached":
                 yield from self.fail((rest.cause if self._show_causes else "") or "The conversation is over.", "ended")
             case "cancelled":

@@ -21,8 +21,6 @@ _PART: Final[dict[Kind, str]] = {"text": "text", "thinking": "reasoning"}
 WITHDRAWN: Final = {"everturn": {"withdrawn": True}}
 """Marks a part of a message that came from a failed attempt of the model. The page may leave its words out."""
 
-STALLED: Final = "This needs help from somebody. It goes on once that has come."
-
 
 class UIMessageStream:
     """The stream of one answer. `message_id`: the page's id for it, if the stream continues a message of the page's."""
@@ -119,7 +117,7 @@ class UIMessageStream:
             return
         match rest.why:
             case "stalled":
-                yield {"type": "error", "errorText": rest.cause if self._show_causes else STALLED}
+                yield {"type": "error", "errorText": rest.cause if self._show_causes else narrator.STALLED}
             case "cancelled":
                 yield {"type": "abort", "reason": "stopped"}
             case "ended" if rest.outcome is None or rest.outcome.status == "failed":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -19,6 +19,9 @@ from everturn.records import Image, Message, Thinking, ToolCall, ToolResult
 from everturn.ui.shown_text import ShownText
 
 Kind = Literal["text", "thinking"]
+
+STALLED: Final = "This needs help from somebody. It goes on once that has come."
+"""What visitors read in the place of a stall's cause."""
 
 
 @dataclass(frozen=True)

@@ -59,16 +59,23 @@ async def serve(served: Served, bound: socket.socket, *, started: Callable[[], N
     await _GracefulServer(config, served, started).serve(sockets=[bound])
 
 
-class _GracefulServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, served: Served, started: Callable[[], None]) -> None:
+class HttpServer(uvicorn.Server):
+    """Calls `started` once, when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._served = served
         self._started = started
-        self._loop = asyncio.get_running_loop()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._started()
+
+
+class _GracefulServer(HttpServer):
+    def __init__(self, config: uvicorn.Config, served: Served, started: Callable[[], None]) -> None:
+        super().__init__(config, started)
+        self._served = served
+        self._loop = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Pages keep their connections open for as long as they live: the shutdown would wait for each of them.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from everturn.limits import MODEL_PATIENCE
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.pending_calls import iso
 from everturn.workflows import tool_results
@@ -18,7 +18,7 @@ from everturn.workflows.eager_dispatch import by_the_queue
 R = TypeVar("R")
 Q = TypeVar("Q", ModelRequest, ToolRequest, DecisionCheck)
 
-PATIENCE = timedelta(minutes=30)
+PATIENCE = MODEL_PATIENCE
 """For a worker that hosts the agent of a model turn. It is the default of Patience.model: what the agent says itself, a
 worker that lacks it can't know. Only tries spend patience: time without any worker does not."""
 

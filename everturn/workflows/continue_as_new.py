@@ -11,6 +11,7 @@ from temporalio.exceptions import ActivityError
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, OpenReply, Packed, StoredInRun
 from everturn.cutting import cut
+from everturn.durations import TASK_TIMEOUT
 from everturn.fitting import fits
 from everturn.logs import workflow_log
 from everturn.packing import pack
@@ -22,7 +23,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_space import left_in_run
 from everturn.workflows.recent_messages import RecentMessages, whole_prefix
-from everturn.workflows.timeouts import TASK_TIMEOUT, model_options
+from everturn.workflows.timeouts import model_options
 
 MAX_EVENTS = 2_000
 """The most events of a run: about 160 turns of one call each."""

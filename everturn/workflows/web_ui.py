@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from everturn import names
+from everturn.decisions import VERDICTS
 from everturn.markdown import block, code, inline, summary_bytes, written
 from everturn.payloads import Status, WaitingCall
 from everturn.printable import printable_line
@@ -39,8 +40,6 @@ MARKS = {
 _INDENTED = json.JSONEncoder(ensure_ascii=False, indent=2)
 MOST_BYTES = 6
 """Of a character as JSON."""
-
-_VERDICTS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
@@ -90,9 +89,9 @@ def _decided(decision: Decision) -> str:
     edited = "edited and " if decision.arguments is not None else ""
     who = shortened(decision.by, 40)
     if decision.by_policy:
-        return f"{_VERDICTS[decision.verdict]} by {f'the policy of {who}' if who else 'its policy'}"
+        return f"{VERDICTS[decision.verdict]} by {f'the policy of {who}' if who else 'its policy'}"
     by = f" by {who}" if who else ""
-    return f"{edited}{_VERDICTS[decision.verdict]}{by}"
+    return f"{edited}{VERDICTS[decision.verdict]}{by}"
 
 
 def turn_summary(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.types import INVALID_PARAMS
 
+from everturn.names import MCP_IDEMPOTENCY_KEY
 from everturn.tools.mcp import transports
-from everturn.tools.mcp.calls import IDEMPOTENCY_KEY
 from tests.simulation.chance import Chances
 from tests.simulation.ledger import Effect
 from tests.simulation.mcp_lines import Json, Line, Refusal, unknown
@@ -255,7 +255,7 @@ class SimulatedMcp:
             raise Refusal(INVALID_PARAMS, f"there is no tool {name}")
         self._refuse(chance)
         listed = any(name in one for one in self._given.get(line.worker, ()))
-        key = params["_meta"][IDEMPOTENCY_KEY]
+        key = params["_meta"][MCP_IDEMPOTENCY_KEY]
         whose, tried = (told["conversation_id"], told["call_id"]), (tuple(told["activity"]), told["attempt"])
         self.world.calls.append(Called(*whose, name, key, self.now, listed, *tried))
         self.world.temporal.count("MCP calls")
@@ -309,7 +309,7 @@ class SimulatedMcp:
                 return whole | {"content": seen, "structuredContent": {"result": text}}
             return whole | {"content": [*whole["content"], *seen]}
         if name == "ask" or params.get("asked"):
-            answer = self._answers.get((params["_meta"][IDEMPOTENCY_KEY], name), {})
+            answer = self._answers.get((params["_meta"][MCP_IDEMPOTENCY_KEY], name), {})
             heard = f"{text} ({answer['content']['word']})" if answer.get("action") == "accept" else "not done"
             return whole | {"content": [{"type": "text", "text": f"{told['call_id']}: {heard}"}]}
         return whole
@@ -320,7 +320,7 @@ class SimulatedMcp:
             told["conversation_id"],
             f"{self.name}_{params['name']}",
             told["call_id"],
-            params["_meta"][IDEMPOTENCY_KEY],
+            params["_meta"][MCP_IDEMPOTENCY_KEY],
         )
         worker = line.worker.name if line and line.worker else ""
         for_whom = told["tenant"], told["metadata"]
@@ -356,7 +356,7 @@ class SimulatedMcp:
 
     def _answered(self, params: Json, answer: Json) -> bool:
         """It is told the same, however often it is told. True for the first time."""
-        where = params["_meta"][IDEMPOTENCY_KEY], params["name"]
+        where = params["_meta"][MCP_IDEMPOTENCY_KEY], params["name"]
         known = where in self._answers
         if self._answers.setdefault(where, answer) != answer:
             self.world.temporal.wrong(f"{where} was answered with {self._answers[where]}, and then with {answer}")

@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from everturn.content_blocks import NO_OUTPUT
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES
 from everturn.tools.arguments import InvalidArguments
-from everturn.tools.results import NO_OUTPUT, error_text, to_parts
+from everturn.tools.results import error_text, to_parts
 
 IMAGE = Image(data="aGk=", media_type="image/png")
 

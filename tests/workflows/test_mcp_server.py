@@ -21,8 +21,9 @@ from starlette.testclient import TestClient
 from everturn import Client, McpServer, tool
 from everturn.errors import InvalidSetting
 from everturn.mcp_server.server import AgentServer
-from everturn.mcp_server.serving import Bearer, check_token
+from everturn.mcp_server.serving import Bearer
 from everturn.testing import ScriptedModel, call
+from everturn.web.auth import check_token
 from tests.support.agents import agent_on, hosting
 from tests.support.ports import free_port, listens
 from tests.support.prepared import Program
@@ -225,7 +226,7 @@ def test_strangers_are_turned_away() -> None:
         rebound = {**right, "host": "evil.example"}
         assert visitor.post("/mcp", json=first, headers=rebound).status_code == 421
     with pytest.raises(InvalidSetting, match="EVERTURN_MCP_TOKEN"):
-        check_token(None, host="0.0.0.0")
+        check_token(None, host="0.0.0.0", what="MCP server", variable="EVERTURN_MCP_TOKEN")
     with pytest.raises(InvalidSetting, match="16"):
-        check_token("short", host="127.0.0.1")
+        check_token("short", host="127.0.0.1", what="MCP server", variable="EVERTURN_MCP_TOKEN")
     assert json.dumps(first)

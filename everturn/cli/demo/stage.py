@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from everturn.devserver import GUARD
 from everturn.errors import EverturnError, InvalidFile
 from everturn.models import Model
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from everturn.client.client import Client
-
-# Waits for the end of its input, then kills its process group: nothing that we start outlives us, even after SIGKILL.
-_GUARD = ("/bin/sh", "-c", "read -r _; kill -KILL 0")
 
 AGENT: Final = "bookkeeper.py"
 MODEL: Final = "bookkeeper_model.py"
@@ -152,7 +150,7 @@ def _folder() -> Iterator[Path]:
 
 @contextmanager
 def _ended_with_us() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
+    with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
         try:
             yield guard
         finally:

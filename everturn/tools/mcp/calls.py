@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from everturn import names
 from everturn.errors import Retry, ToolFailed
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from mcp import ClientSession, MCPError, types
 
 R = TypeVar("R")
-
-IDEMPOTENCY_KEY = "everturn/idempotencyKey"
-"""In a call's `_meta`: the same for every try of it."""
 
 CONNECT_TRIES = 6
 """The most attempts to send a run-once call. They are made here: only here it is known that nothing was sent."""
@@ -141,7 +139,7 @@ class ServerCall:
             arguments=arguments,
             input_responses=_input_responses(answers) if stateless and answers.open else None,
             request_state=answers.state if stateless else None,
-            _meta={**self._meta(), IDEMPOTENCY_KEY: self._context.idempotency_key},
+            _meta={**self._meta(), names.MCP_IDEMPOTENCY_KEY: self._context.idempotency_key},
         )
         request = types.CallToolRequest(params=parameters)
         if parameters.task:

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from everturn.sizes import MAX_LEFT_BYTES, MAX_MISFIT_BYTES, MAX_QUESTION_BYTES, shortened, size_of
-from everturn.tools.context_ask import AsksPerson
+from everturn.tools.context_ask import MAX_QUESTIONS, AsksPerson
 
 if TYPE_CHECKING:
     from mcp import types
 
     from everturn.payloads import PersonsAnswer
-
-MAX_QUESTIONS = 20
-"""The most questions of one call: a server that asks more might never stop."""
 
 Json = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from everturn.content_blocks import read_block
+from everturn.content_blocks import FAILED, NO_OUTPUT, read_block
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
-from everturn.tools.results import FAILED, NO_OUTPUT, to_json
+from everturn.tools.results import to_json
 
 if TYPE_CHECKING:
     from mcp import types
