@@ -18,6 +18,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
+import everturn.client.interpreter_exit  # noqa: F401 - or the SDK's threads may abort this process as it ends
 from everturn.storage.beside import own
 from everturn.storage.data_converter import data_converter
 from everturn.storage.unreadable import for_replayer
