@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from everturn import names
+from everturn.client import interpreter_exit
 from everturn.errors import EverturnError, NotFound
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class Replays:
         from everturn.storage.unreadable import for_replayer
         from everturn.workflows import ConversationWorkflow
 
+        interpreter_exit.runtime_is_used()  # or its threads could abort a test run as it ends
         replayer = Replayer(workflows=[ConversationWorkflow], data_converter=for_replayer(self._converter))
         histories = await self._stack.enter_async_context(aclosing(self._histories()))
         results = await self._stack.enter_async_context(replayer.workflow_replay_iterator(histories))

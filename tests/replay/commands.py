@@ -18,7 +18,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
-import everturn.client.interpreter_exit  # noqa: F401 - or the SDK's threads may abort this process as it ends
+from everturn.client import interpreter_exit
 from everturn.storage.beside import own
 from everturn.storage.data_converter import data_converter
 from everturn.storage.unreadable import for_replayer
@@ -59,6 +59,7 @@ async def answers(file: Path) -> list[dict[str, Any]]:
 
 
 async def main(written: Path, names: str = "*") -> None:
+    interpreter_exit.runtime_is_used()
     found = {file.stem: await answers(file) for file in sorted(HISTORIES.glob(f"{names}.json"))}
     written.write_text(json.dumps(found, sort_keys=True))
 
