@@ -8,8 +8,8 @@ from typing import Any
 from temporalio import activity
 
 from everturn import names
+from everturn.activities.agent_lookup import agent_of
 from everturn.activities.contexts import Contexts
-from everturn.activities.hand_back import agent_of
 from everturn.activities.heartbeat import Heartbeats
 from everturn.agent import Agent
 from everturn.cutting import shortened_reason

@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.activities.attempts import Lags
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
-from everturn.activities.lost_tries import left
+from everturn.activities.poison_calls import left
 from everturn.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened

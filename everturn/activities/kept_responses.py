@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from everturn.activities.journal import RPC_TIMEOUT
-from everturn.activities.lost_tries import leave_for_certain, left
+from everturn.activities.poison_calls import leave_for_certain, left
 from everturn.models import Model
 
 RESPONSE = "everturn_response"

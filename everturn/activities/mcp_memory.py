@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
-from everturn.activities.lost_tries import leave_for_certain, left
+from everturn.activities.poison_calls import leave_for_certain, left
 
 TASK, SENT = "everturn_task", "everturn_sent"
 

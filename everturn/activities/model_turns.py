@@ -15,11 +15,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, lost_tries
+from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, poison_calls
+from everturn.activities.agent_lookup import agent_of
 from everturn.activities.contexts import Contexts, Spent
 from everturn.activities.cut_replies import cut_reply
 from everturn.activities.free_sticky_queue import take_over
-from everturn.activities.hand_back import agent_of
 from everturn.activities.handoffs import SaidBefore, signed, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
@@ -162,7 +162,7 @@ class ModelTurns:
         failure here does not ask the model again by itself."""
         if hooks.stopped:
             return reply, (), None, None
-        careful = lost_tries.lost() >= lost_tries.MOST_OF_A_PLAN
+        careful = poison_calls.lost() >= poison_calls.MOST_OF_A_PLAN
         # Without a number, the agent's own limit holds, unless the agent has taken over from another.
         left = MAX_PLANNED_CALLS if request.calls_left is None and request.signed else request.calls_left
         try:
@@ -172,7 +172,7 @@ class ModelTurns:
                 conclude=request.conclude,
                 calls_left=left,
                 careful=careful,
-                given_up=lost_tries.given_up(messages) if reply.tool_calls else frozenset(),
+                given_up=poison_calls.given_up(messages) if reply.tool_calls else frozenset(),
                 context=lambda call: self._contexts.of_call(request, call.call_id),
                 hooks=hooks,
                 before=SaidBefore(messages, request),

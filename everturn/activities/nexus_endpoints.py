@@ -7,7 +7,7 @@ from temporalio import activity
 from temporalio.api.operatorservice.v1 import ListNexusEndpointsRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.activities.hand_back import handed_back
+from everturn.activities.agent_lookup import handed_back
 from everturn.payloads import ToolRequest
 from everturn.temporal_errors import passes
 

@@ -14,7 +14,7 @@ from everturn.errors import RateLimited
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.providers.base import Request
-from everturn.providers.rate_limits import Limit, going, limit_of
+from everturn.providers.rate_limit_queue import Limit, going, limit_of
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
 from everturn.sizes import size_of

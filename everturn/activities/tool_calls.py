@@ -15,10 +15,10 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import activity_errors, attempts, before_reset, lost_tries, nexus_endpoints, patience
+from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
+from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.contexts import Contexts
 from everturn.activities.free_sticky_queue import take_over
-from everturn.activities.hand_back import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
@@ -81,8 +81,8 @@ class ToolCalls:
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._threads = threads
-        self._alone = lost_tries.Alone()
-        self._local_tries = lost_tries.LocalTries()
+        self._alone = poison_calls.Alone()
+        self._local_tries = poison_calls.LocalTries()
 
     def activities(self) -> list[Callable[..., Any]]:
         """One for each tool name, after the worker's prefix. Agents may have different tools of one name: the request
@@ -155,8 +155,8 @@ class ToolCalls:
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         with self._heartbeats.beating() as beat:
             await take_over()
-            lost = await self._local_tries.lost() if activity.info().is_local else lost_tries.blamed()
-            if lost >= lost_tries.MOST_OF_A_TOOL:
+            lost = await self._local_tries.lost() if activity.info().is_local else poison_calls.blamed()
+            if lost >= poison_calls.MOST_OF_A_TOOL:
                 told = _result(name, request, _lost(tool, lost), is_error=True)
                 return told.model_copy(update={"extra": {names.WORKERS_LOST: lost}})
             if tool.effect == "once":

@@ -37,7 +37,7 @@ from everturn.priorities import Order
 from everturn.records import Outcome
 from everturn.settings import Settings
 from everturn.spelling import known_options, options_of
-from everturn.storage.beside import own_client
+from everturn.storage.composed_converter import own_client
 from everturn.storage.encryption import Encryption
 from everturn.utf8 import check_utf8, mend
 

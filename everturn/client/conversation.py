@@ -17,9 +17,9 @@ from everturn.client import listing, updates
 from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
+from everturn.client.missing_worker import Silence, logged
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.send_or_revive import deliver
-from everturn.client.silence import Silence, logged
 from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.subagent_events import with_children

@@ -15,7 +15,7 @@ from everturn.history.actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader
 from everturn.history.steps import TurnCompleted
 from everturn.records import Usage, cost_with
-from everturn.storage.beside import own
+from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
 from everturn.temporal_prices import TemporalPrices
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, Self
 
 from temporalio.client import WorkflowExecutionDescription
 
-from everturn.client.silence import Silence
+from everturn.client.missing_worker import Silence
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.events import Event
 from everturn.history import steps

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from everturn import temporal_errors
 from everturn.client.announced import AnnouncedWorker, announced
-from everturn.roles import ALL, Role
+from everturn.worker_roles import ALL, Role
 
 RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""

@@ -6,7 +6,7 @@ from temporalio.client import Client
 
 from everturn.carryover import StoredInRun
 from everturn.client.messages import start_payload
-from everturn.history.next_life import next_life
+from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.transcript import read_transcript
 from everturn.payloads import Start

@@ -8,7 +8,7 @@ from contextlib import suppress
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from everturn import names
-from everturn.client.unattended import awaited_queue, nobody_at
+from everturn.client.unpolled_queue import awaited_queue, nobody_at
 from everturn.payloads import Status
 from everturn.streamed import AtLimit
 

@@ -21,8 +21,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.client.silence import Silence
-from everturn.client.unattended import Unattended
+from everturn.client.missing_worker import Silence
+from everturn.client.unpolled_queue import Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey

@@ -9,7 +9,8 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 
 from everturn import names
-from everturn.budgets import BudgetStart, Ledger, SetBudget, SpendingBatch, Terms
+from everturn.budget_ledger import Ledger
+from everturn.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
 

@@ -48,7 +48,7 @@ from everturn.history.steps import (
 from everturn.history.timer_reader import TimerReader
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
-from everturn.storage.beside import own
+from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
 from everturn.subagent_results import result_of
 from everturn.temporal_errors import RECONNECT_SECONDS, history_moved, passes

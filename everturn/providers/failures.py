@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,7 @@ from everturn.errors import (
 )
 from everturn.providers.catalog import ModelEndpoint, address_variable
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
+from everturn.providers.rate_headers import retry_after
 from everturn.utf8 import mend
 
 if TYPE_CHECKING:
@@ -188,33 +187,6 @@ def not_the_protocol(
         provider=endpoint.provider,
         status=status,
     )
-
-
-def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Seconds the provider asks us to wait; None if it does not say.
-
-    Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
-    unreadable header counts as absent. A date is compared with the server's own clock, if it says its time.
-    """
-    milliseconds = _number(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = headers.get("retry-after", "")
-    seconds = _number(text)
-    if seconds is not None:
-        return seconds
-    date = http_date(text)
-    now = now or http_date(headers.get("date", "")) or datetime.now(UTC)
-    return max(0.0, (date - now).total_seconds()) if date else None
-
-
-def http_date(text: str) -> datetime | None:
-    """The time in a header (RFC 9110, 5.6.7); None if it can't be read."""
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, IndexError, TypeError, OverflowError):
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def _kind(status: int, said: _Said) -> type[ProviderError]:

@@ -22,7 +22,7 @@ from everturn.providers import (
     gemini,
     openai_chat,
     openai_responses,
-    rate_limits,
+    rate_limit_queue,
 )
 from everturn.providers.base import Delta, OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
@@ -158,7 +158,7 @@ def _extra_headers(given: object) -> dict[str, str]:
 async def checked(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
     """Raises a ProviderError if the answer is a refusal or a failure."""
     clocks.heard(endpoint, answer.headers)
-    rate_limits.heard(endpoint, answer.headers, success=answer.is_success)
+    rate_limit_queue.heard(endpoint, answer.headers, success=answer.is_success)
     if not answer.is_success:
         body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)
         raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)

@@ -1,4 +1,5 @@
-"""What providers say about their limits in each answer's headers, by the recordings and their documentation.
+"""What providers say about their limits in each answer's headers, by the recordings and their documentation; and how
+long to wait, by those of a failure.
 
 - OpenAI, and who speaks as it does (Azure, Groq, xAI): x-ratelimit-{limit,remaining,reset}-{requests,tokens}, with a
   reset such as `6m0s` or `4ms`.
@@ -13,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Final
 
-from everturn.providers.failures import http_date
 from everturn.providers.rate_permits import Allowance, Unit
 
 _UNITS: Final[Mapping[str, Unit]] = {
@@ -46,6 +47,33 @@ def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> li
                 reset = _seconds(said.get(names.format("reset"), ""), headers, now)
                 found.append(Allowance(unit, limit, min(remaining, limit), reset))
     return found
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds the provider asks us to wait; None if it does not say.
+
+    Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
+    unreadable header counts as absent. A date is compared with the server's own clock, if it says its time.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "")
+    seconds = _number(text)
+    if seconds is not None:
+        return seconds
+    date = http_date(text)
+    now = now or http_date(headers.get("date", "")) or datetime.now(UTC)
+    return max(0.0, (date - now).total_seconds()) if date else None
+
+
+def http_date(text: str) -> datetime | None:
+    """The time in a header (RFC 9110, 5.6.7); None if it can't be read."""
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, IndexError, TypeError, OverflowError):
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def _number(text: str) -> float | None:

@@ -26,11 +26,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
-from everturn.providers import limit_part
-from everturn.providers.limit_part import Part
+from everturn.providers import worker_share
 from everturn.providers.rate_permits import Allowance, Permit
 from everturn.providers.tokens_of_calls import TokensOfCalls
 from everturn.providers.undone_cuts import UndoneCuts
+from everturn.providers.worker_share import Part
 from everturn.records import Usage
 
 Phase = Literal["open", "feeling", "closing_in", "steady"]
@@ -283,7 +283,7 @@ class RateLimiter:
             case "open":
                 return
             case "feeling" if self._takes_care:
-                self._rate = limit_part.felt(self._rate, seconds, quiet=quiet)
+                self._rate = worker_share.felt(self._rate, seconds, quiet=quiet)
             case "feeling":
                 self._rate *= (FEELING_GROWTH if self.workers == 1 else FEELING_GROWTH_SHARED) ** seconds
             case "closing_in" | "steady" if self._own:
@@ -347,7 +347,7 @@ class RateLimiter:
         elif len(self._taken) >= FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
             self._rate, self.phase = len(self._taken) / span * (1 - CUT), "closing_in"
         else:
-            self._held_long = held > limit_part.LONG_HOLD_SECONDS
+            self._held_long = held > worker_share.LONG_HOLD_SECONDS
             shared = self.workers if self._held_long else self.workers**FIRST_RATE_SHARED
             self._rate, self.phase = FIRST_RATE / shared, "feeling"
             self._felt_since = now
@@ -358,7 +358,7 @@ class RateLimiter:
     def _cut_with_care(self, now: float) -> None:
         if self._own:
             self._rate, self.phase = self._own.cut(self._rate, now), "steady"
-        elif len(self._taken) >= limit_part.FEW_CALLS:
+        elif len(self._taken) >= worker_share.FEW_CALLS:
             self._own = Part.found(self._rate, now, workers=self.workers)
             self._rate, self.phase = self._own.below, "closing_in"
 

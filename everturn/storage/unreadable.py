@@ -28,7 +28,7 @@ from temporalio.converter import (
 
 from everturn import names
 from everturn.logs import get_logger
-from everturn.storage.beside import beside
+from everturn.storage.composed_converter import beside
 from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2

@@ -94,7 +94,7 @@ class Replays:
     replays. A replayer that found a divergence is not used again. `data_converter`: as for `replay_history`."""
 
     def __init__(self, *, data_converter: DataConverter | None = None) -> None:
-        from everturn.storage.beside import own
+        from everturn.storage.composed_converter import own
         from everturn.storage.data_converter import configured
 
         self._converter = own(data_converter or configured())

@@ -17,7 +17,7 @@ from everturn.client.client import Client
 from everturn.client.listing import ListedConversation
 from everturn.errors import EverturnError
 from everturn.metadata import in_words
-from everturn.web.glances import Glances
+from everturn.web.list_previews import Glances
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
 """The states that only a person can end."""

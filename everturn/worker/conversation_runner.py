@@ -21,7 +21,7 @@ from temporalio.worker import WorkflowInboundInterceptor, WorkflowInstance, Work
 from temporalio.workflow import _Definition
 
 from everturn import names
-from everturn.storage.beside import own
+from everturn.storage.composed_converter import own
 from everturn.workflows.call_headers import CallHeaders
 from everturn.workflows.eager_dispatch import EagerDispatch
 from everturn.workflows.visibility import CurrentDetails

@@ -23,18 +23,18 @@ from temporalio.worker import (
 from everturn import extras, names
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
+from everturn.activities.budget_interceptor import TenantBudgets
 from everturn.activities.contexts import Contexts, MakeDeps
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
-from everturn.activities.lost_tries import LostTries
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
+from everturn.activities.poison_calls import LostTries
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.streaming import Streaming
-from everturn.activities.tenant_budgets import TenantBudgets
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
@@ -49,7 +49,6 @@ from everturn.logs import get_logger, is_news
 from everturn.namespace import Namespace
 from everturn.prices import unpriced
 from everturn.providers import model_call
-from everturn.roles import ALL, Role, in_words
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.user_code import MOST_THREADS
@@ -64,6 +63,7 @@ from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.role_queues import sending_elsewhere
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.workflow_steps import WorkflowSteps
+from everturn.worker_roles import ALL, Role, in_words
 from everturn.workflows.cancellation import CANCELLING
 
 Work = Callable[[], Coroutine[Any, Any, None]]

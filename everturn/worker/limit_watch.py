@@ -15,8 +15,8 @@ from temporalio.common import MetricMeter
 from everturn.client.pollers import polling
 from everturn.errors import Unreachable
 from everturn.logs import get_logger
-from everturn.providers import rate_limits
-from everturn.providers.rate_limits import Limit
+from everturn.providers import rate_limit_queue
+from everturn.providers.rate_limit_queue import Limit
 
 LOOK_SECONDS: Final = 2.0
 COUNT_SECONDS: Final = 20.0
@@ -37,7 +37,7 @@ class LimitMetrics:
         self._counted = WeakKeyDictionary[Limit, int]()
 
     def look(self) -> None:
-        for limit in rate_limits.limits():
+        for limit in rate_limit_queue.limits():
             labels = {"provider": limit.provider, "key": limit.key_env}
             self._waiting.set(limit.waiting, labels)
             if (rate := limit.limiter.rate) is not None:
@@ -49,12 +49,17 @@ class LimitMetrics:
 
 
 async def watch_limits(
-    client: Client, task_queue: str, known: rate_limits.Known, metrics: LimitMetrics | None, *, activities: bool = False
+    client: Client,
+    task_queue: str,
+    known: rate_limit_queue.Known,
+    metrics: LimitMetrics | None,
+    *,
+    activities: bool = False,
 ) -> None:
     """Runs until it is cancelled. While no limit is felt, it sends the server no request. `activities`: the queue is of
     activities alone, and has no pollers for conversations."""
-    rate_limits.know(known)
-    felt = rate_limits.felt()
+    rate_limit_queue.know(known)
+    felt = rate_limit_queue.felt()
     if known:
         felt.set()
     while True:
@@ -65,7 +70,7 @@ async def watch_limits(
         while True:
             if metrics:
                 metrics.look()
-            if not any(limit.is_active for limit in rate_limits.limits()):
+            if not any(limit.is_active for limit in rate_limit_queue.limits()):
                 break
             await asyncio.sleep(LOOK_SECONDS)
             if asyncio.get_running_loop().time() - counted >= COUNT_SECONDS:
@@ -76,7 +81,7 @@ async def watch_limits(
 async def _count(client: Client, task_queue: str, *, activities: bool) -> None:
     with suppress(Unreachable):  # the last count stays
         workers = await sharing(client, task_queue, activities=activities)
-        rate_limits.shared_by(workers)
+        rate_limit_queue.shared_by(workers)
         _log.debug("limit.shared", workers=workers, task_queue=task_queue)
 
 

@@ -38,13 +38,12 @@ from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
 from everturn.limits import Budget, Limits, RateLimit
 from everturn.logs import get_logger
-from everturn.providers.rate_limits import checked_limits, read_limits
-from everturn.roles import Role, checked_roles, polled_by
+from everturn.providers.rate_limit_queue import checked_limits, read_limits
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
-from everturn.storage.beside import beside, own_client
 from everturn.storage.codecs import encrypted
+from everturn.storage.composed_converter import beside, own_client
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.worker import clashes
@@ -55,6 +54,7 @@ from everturn.worker.setting_costs import DEFAULTS, costs
 from everturn.worker.task_slots import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
+from everturn.worker_roles import Role, checked_roles, polled_by
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
 
 STICKY_TIMEOUT: Final = timedelta(seconds=2)

@@ -21,7 +21,6 @@ from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachab
 from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
 from everturn.limits import Budget, RateLimit
-from everturn.roles import Role
 from everturn.settings import Settings
 from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
@@ -31,6 +30,7 @@ from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
 from everturn.worker.plugin import EverturnPlugin
 from everturn.worker.traces import Traces
+from everturn.worker_roles import Role
 
 LOOK_SECONDS = 0.005
 """Between two checks whether a worker that starts is running."""

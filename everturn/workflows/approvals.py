@@ -19,7 +19,7 @@ from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES, shortened
 from everturn.state import State
 from everturn.workflows.early_decisions import EarlyDecisions
-from everturn.workflows.handlers import Later
+from everturn.workflows.message_dispatch import Later
 
 MOST_DECISIONS_KEPT = 256
 """How many decisions are kept, to tell a second person who decided first: more than any reply has calls."""

@@ -21,8 +21,8 @@ from everturn.records import Decision
 from everturn.sizes import MAX_INPUT_BYTES, SMALL_DECISION_BYTES, size_of
 from everturn.state import State
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
-from everturn.workflows.handlers import Handlers, Later
 from everturn.workflows.history_space import too_full_for
+from everturn.workflows.message_dispatch import Handlers, Later
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
 from everturn.workflows.tracing import Tracing
 

@@ -24,7 +24,7 @@ from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
-from everturn.workflows import continue_as_new, handlers, sent_messages, start_input, tool_results, web_ui
+from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
@@ -45,9 +45,10 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
 @workflow.defn(name=names.CONVERSATION, sandboxed=False)
 class ConversationWorkflow:
-    message, approve, deny, answer = map(handlers.signal, (names.MESSAGE, names.APPROVE, names.DENY, names.ANSWER))
-    pause, resume, cancel_turn = map(handlers.signal, (names.PAUSE, names.RESUME, names.CANCEL_TURN))
-    close, withdraw, set_policy = map(handlers.signal, (names.CLOSE, names.WITHDRAW, names.SET_POLICY))
+    message, approve, deny = map(message_dispatch.signal, (names.MESSAGE, names.APPROVE, names.DENY))
+    answer, pause, resume = map(message_dispatch.signal, (names.ANSWER, names.PAUSE, names.RESUME))
+    cancel_turn, close = map(message_dispatch.signal, (names.CANCEL_TURN, names.CLOSE))
+    withdraw, set_policy = map(message_dispatch.signal, (names.WITHDRAW, names.SET_POLICY))
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
@@ -389,7 +390,7 @@ class ConversationWorkflow:
 
     @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
     def transcript(self, *inputs: Any) -> dict[str, Any]:
-        page, unseen = handlers.read(TranscriptPage, inputs), self._state.unseen
+        page, unseen = message_dispatch.read(TranscriptPage, inputs), self._state.unseen
         held_from = self._state.position - len(self._recent.written)
         start = max(page.start, held_from)
         return {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from temporalio import workflow
 
-from everturn.workflows.handlers import Later
+from everturn.workflows.message_dispatch import Later
 
 MAX_HELD = 256
 

@@ -22,7 +22,7 @@ from everturn.sizes import (
     TASK_BYTES,
     TEMPORAL_PAYLOAD_BYTES,
 )
-from everturn.workflows.own_loop import OwnLoop
+from everturn.workflows.eviction_guard import OwnLoop
 
 
 def left_in_run() -> int:

@@ -10,7 +10,7 @@ from temporalio import workflow
 from everturn import names
 from everturn.state import State
 from everturn.workflows.early_decisions import EarlyDecisions
-from everturn.workflows.handlers import Handlers, Later
+from everturn.workflows.message_dispatch import Handlers, Later
 from everturn.workflows.tracing import Tracing
 
 

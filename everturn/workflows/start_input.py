@@ -14,7 +14,7 @@ from everturn.payloads import Start
 from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.storage.data_converter import NoValue
-from everturn.workflows import handlers
+from everturn.workflows import message_dispatch
 
 MARKER = "unreadable start"
 """The patch marker by which the history says that the run could not read its input."""
@@ -66,7 +66,7 @@ def read(inputs: tuple[Any, ...]) -> StartInput:
 def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
     """What the run is started with, or why it can't be."""
     try:
-        start = handlers.read(Start, inputs)
+        start = message_dispatch.read(Start, inputs)
     except ValueError as error:
         return None, explain(error)
     if not start.message and start.keep_open is None and not start.carry:

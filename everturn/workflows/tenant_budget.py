@@ -14,11 +14,12 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from everturn import names
-from everturn.budgets import BudgetStart, Ledger, SetBudget, SpendingBatch, Terms
+from everturn.budget_ledger import Ledger
+from everturn.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
 from everturn.explaining import explain
 from everturn.logs import workflow_log
 from everturn.payloads import Control
-from everturn.workflows import continue_as_new, handlers
+from everturn.workflows import continue_as_new, message_dispatch
 
 
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
@@ -28,7 +29,7 @@ class TenantBudgetWorkflow:
     def __init__(self, *inputs: Any) -> None:
         self._problem = ""
         try:
-            start = handlers.read(BudgetStart, inputs)
+            start = message_dispatch.read(BudgetStart, inputs)
         except ValueError as error:
             if workflow.info().continued_run_id:
                 # This fails the workflow task, until a worker comes that can read it.
@@ -92,7 +93,7 @@ class TenantBudgetWorkflow:
     @workflow.update(name=names.COUNT_SPENDING, description="What a worker's turns have spent, and which may begin.")
     def count_spending(self, *inputs: Any) -> dict[str, Any]:
         try:
-            batch = handlers.read(SpendingBatch, inputs)
+            batch = message_dispatch.read(SpendingBatch, inputs)
         except ValueError as error:
             raise ApplicationError(explain(error), type=names.REFUSED, non_retryable=True) from error
         self._updates, self._changed = self._updates + 1, True
@@ -101,7 +102,7 @@ class TenantBudgetWorkflow:
     @workflow.signal(name=names.SET_BUDGET, description='Sets the budget: {"budget": {"tokens_per_day": 1000000}}.')
     def set_budget(self, *inputs: Any) -> None:
         try:
-            said = handlers.read(SetBudget, inputs)
+            said = message_dispatch.read(SetBudget, inputs)
         except ValueError as error:
             workflow_log("signal.ignored", level="warning", signal=names.SET_BUDGET, why=explain(error))
             return

@@ -34,7 +34,7 @@ from everturn.tracing import (
     WaitSpan,
     or_none,
 )
-from everturn.workflows.own_loop import OwnLoop
+from everturn.workflows.eviction_guard import OwnLoop
 
 HEADER = "_tracer-data"
 """Where temporalio.contrib.opentelemetry puts the caller's context."""

@@ -17,7 +17,7 @@ from everturn.payloads import Status
 from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
 from everturn.workflows import web_ui
-from everturn.workflows.own_loop import OwnLoop
+from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.recent_messages import RecentMessages
 
 STATUS = SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)

@@ -12,7 +12,7 @@ from temporalio.exceptions import TemporalError
 from everturn.payloads import Notify, WaitingCall, WaitNotice
 from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, shortened, size_of
 from everturn.state import State
-from everturn.workflows.own_loop import OwnLoop
+from everturn.workflows.eviction_guard import OwnLoop
 
 
 class WaitNotices:

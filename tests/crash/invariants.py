@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from everturn.activities.lost_tries import MOST_OF_A_TOOL
+from everturn.activities.poison_calls import MOST_OF_A_TOOL
 from everturn.records import ToolCall, ToolResult
 from tests.crash.cast import teller
 from tests.crash.evidence import Evidence

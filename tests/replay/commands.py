@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
 from everturn.client import interpreter_exit
-from everturn.storage.beside import own
+from everturn.storage.composed_converter import own
 from everturn.storage.data_converter import data_converter
 from everturn.storage.unreadable import for_replayer
 from everturn.workflows.conversation import ConversationWorkflow

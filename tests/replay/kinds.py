@@ -50,7 +50,7 @@ from everturn.agent_settings import Approvals
 from everturn.errors import Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.events import ApprovalRequested, TextDelta
 from everturn.guardrails import Pattern
-from everturn.history import next_life
+from everturn.history import revival
 from everturn.hooks import (
     AskApproval,
     DenyCall,
@@ -664,7 +664,7 @@ async def forked_and_large(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")
         await conversation.outcome()
-        with patch.object(next_life, "MAX_PACKED_AT_START_BYTES", 0):
+        with patch.object(revival, "MAX_PACKED_AT_START_BYTES", 0):
             fork = await conversation.fork(at_turn=2, id="forked-2")
         await fork.send("2")
         await fork.reply()

@@ -30,9 +30,9 @@ from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
-from everturn.activities.lost_tries import LostTries
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
+from everturn.activities.poison_calls import LostTries
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls

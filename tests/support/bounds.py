@@ -15,18 +15,18 @@ import pytest
 
 from everturn import packing, state, temporal_errors
 from everturn.activities import (
+    agent_lookup,
     contexts,
-    hand_back,
     heartbeat,
     live_text,
-    lost_tries,
     mcp_tools,
+    poison_calls,
     reply_output,
     tool_times,
 )
 from everturn.cli import follow
-from everturn.client import client_base, erasure, messages, silence
-from everturn.history import fork, next_life
+from everturn.client import client_base, erasure, messages, missing_worker
+from everturn.history import fork_start, revival
 from everturn.live import text_server
 from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
@@ -63,14 +63,14 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "handed_bytes": (continue_as_new, "MAX_HANDED_BYTES"),
     "held_chars": (recent_messages, "MAX_HELD_CHARS"),
     # What a fork or a revived conversation begins with.
-    "begun_with_bytes": (next_life, "MAX_PACKED_AT_START_BYTES"),
-    "moved_bytes": (fork, "MAX_PACKED_AT_START_BYTES"),
+    "begun_with_bytes": (revival, "MAX_PACKED_AT_START_BYTES"),
+    "moved_bytes": (fork_start, "MAX_PACKED_AT_START_BYTES"),
     # When a worker says that its deps are not open yet, and how long it lets them close.
     "deps_say_seconds": (contexts, "SAY_SECONDS"),
     "deps_close_seconds": (contexts, "CLOSE_SECONDS"),
     # When somebody who waits is told that no worker is there.
     "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
-    "silence": (silence, "FIRST_LOOK_SECONDS"),
+    "silence": (missing_worker, "FIRST_LOOK_SECONDS"),
     # What it takes in.
     "remembered_ids": (state, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
@@ -82,7 +82,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "fair_bytes": (history_space, "FAIR_BYTES"),
     "least_bytes": (history_space, "LEAST_RESULT_BYTES"),
     # How long it looks for a worker that has the agent, without a word and at all.
-    "quietly": (hand_back, "QUIETLY"),
+    "quietly": (agent_lookup, "QUIETLY"),
     "taken_within": (timeouts, "TAKEN_WITHIN"),
     "started_within": (timeouts, "STARTED_WITHIN"),
     "lost_activity_tries": (user_activity_calls, "MOST_TRIES"),
@@ -121,8 +121,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
     # How soon a worker beats whose turn was cancelled by a conversation that it has itself.
     "hurried_seconds": (heartbeat, "HURRIED_SECONDS"),
-    "lost_tries": (lost_tries, "MOST"),
-    "lost_tries_of_a_tool": (lost_tries, "MOST_OF_A_TOOL"),
+    "lost_tries": (poison_calls, "MOST"),
+    "lost_tries_of_a_tool": (poison_calls, "MOST_OF_A_TOOL"),
     "unreadable_tries": (unreadable, "TRIES"),
     # How long a run-once call waits for an MCP server that is away, before it tries to connect again.
     "mcp_listing_wait_seconds": (mcp_tools, "FIRST_WAIT_SECONDS"),

@@ -9,19 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import Budget
-from everturn.budgets import (
-    DAY_SECONDS,
-    MOST_WAITING,
-    MOST_WAKES,
-    WAKE_SECONDS,
-    BudgetStart,
-    Ledger,
-    Spending,
-    SpendingAnswer,
-    SpendingBatch,
-    Terms,
-    declared_budgets,
-)
+from everturn.budget_ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
+from everturn.budgets import BudgetStart, Spending, SpendingAnswer, SpendingBatch, Terms, declared_budgets
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_PAYLOAD_BYTES, size_of
 

@@ -16,7 +16,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from everturn.storage.beside import beside
+from everturn.storage.composed_converter import beside
 from everturn.storage.data_converter import data_converter, stored
 from everturn.storage.unreadable import for_replayer
 

@@ -38,8 +38,8 @@ from everturn.workflows import (
     continue_as_new,
     eager_dispatch,
     early_decisions,
-    handlers,
     history_space,
+    message_dispatch,
     subagents,
     timeouts,
     tool_calls,
@@ -193,13 +193,13 @@ async def test_of_many_ignored_signals_the_rest_is_counted(
     ignored: int, more: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[dict[str, Any]] = []
-    monkeypatch.setattr(handlers, "workflow_log", lambda *_, **told: logged.append(told))
-    signals = handlers.Handlers()
+    monkeypatch.setattr(message_dispatch, "workflow_log", lambda *_, **told: logged.append(told))
+    signals = message_dispatch.Handlers()
     for _ in range(ignored):
         signals._ignore("approve", "why")
     await asyncio.sleep(0)
     assert [told["more"] for told in logged if "more" in told] == more
-    assert len(logged) == min(ignored, handlers.MOST_LOGGED) + len(more)
+    assert len(logged) == min(ignored, message_dispatch.MOST_LOGGED) + len(more)
 
 
 def test_of_a_long_argument_more_is_read_than_is_shown() -> None:

@@ -22,9 +22,9 @@ BOTTOM_UP = """
     sandbox_imports user_modules explaining records lone_results fitting
     vendor_parts content_blocks agent_settings models limits plans packing prices tracing policy carryover
     streamed causes decisions
-    metadata prompts payloads budgets pending_calls cutting handoffs subagent_results activity_outputs events
-    storage priorities state
-    temporal_errors temporal_prices search_attributes namespace heartbeat_profiles roles live history
+    metadata prompts payloads budgets budget_ledger pending_calls cutting handoffs subagent_results activity_outputs
+    events storage priorities state
+    temporal_errors temporal_prices search_attributes namespace heartbeat_profiles worker_roles live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web ui mcp_server cli

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn.client.silence import Silence
+from everturn.client.missing_worker import Silence
 from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleaved
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.history import steps

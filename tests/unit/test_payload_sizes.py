@@ -28,7 +28,7 @@ from everturn.carryover import (
 )
 from everturn.cutting import short_status, with_short_words
 from everturn.decisions import Approve
-from everturn.history.next_life import next_life
+from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import MessageSent, RunStarted
 from everturn.ids import known_id

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from everturn.client.silence import Silence
+from everturn.client.missing_worker import Silence
 from everturn.history import steps
 from everturn.history.event_reader import EventReader
 from everturn.payloads import MessageIn, ModelReply, ModelRequest, Start

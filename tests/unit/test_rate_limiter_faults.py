@@ -14,10 +14,10 @@ from everturn.activities import provider_limits
 from everturn.errors import InvalidSetting
 from everturn.limits import RateLimit
 from everturn.models import Model
-from everturn.providers import rate_limits
+from everturn.providers import rate_limit_queue
 from everturn.providers.base import Request
+from everturn.providers.rate_limit_queue import Limit, know, limit_of, read_limits
 from everturn.providers.rate_limiter import LONGEST_TOLD_SECONDS, RateLimiter
-from everturn.providers.rate_limits import Limit, know, limit_of, read_limits
 from everturn.providers.rate_permits import Allowance, Permit
 from everturn.records import Message, Usage
 
@@ -259,7 +259,7 @@ async def test_a_known_limit_also_holds_for_limiters_that_are_there_already(monk
     before = limit_of(Model("openai:m"))
     know({"openai": RateLimit(rpm=60)})
     assert before.limiter.rate == 1.0
-    rate_limits._here().known.clear()
+    rate_limit_queue._here().known.clear()
 
 
 def test_a_providers_limits_may_be_named_apart_and_none_twice() -> None:

@@ -15,8 +15,8 @@ from everturn.activities.agent_store import AgentStore
 from everturn.cli import follow
 from everturn.cli.terminal import Screen
 from everturn.client import pollers
-from everturn.client.silence import Silence
-from everturn.client.unattended import AwaitedQueue
+from everturn.client.missing_worker import Silence
+from everturn.client.unpolled_queue import AwaitedQueue
 from everturn.errors import InvalidAgent, NotFound
 from everturn.events import WorkerAwaited
 from everturn.testing import ScriptedModel, call

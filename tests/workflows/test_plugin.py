@@ -28,7 +28,7 @@ from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.events import ToolFinished, ToolStarted
 from everturn.records import Outcome
-from everturn.storage.beside import beside
+from everturn.storage.composed_converter import beside
 from everturn.storage.data_converter import data_converter, stored
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on

@@ -25,10 +25,10 @@ from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Refused, Unreachable
 from everturn.events import WorkerAwaited
 from everturn.priorities import budget_id
-from everturn.roles import ROLES, Role
 from everturn.settings import Settings
 from everturn.testing import ScriptedModel, call
 from everturn.worker.process import check
+from everturn.worker_roles import ROLES, Role
 from tests.support.agents import agent_on, hosting, nowhere
 from tests.support.prepared import Program
 from tests.support.shell import Shell

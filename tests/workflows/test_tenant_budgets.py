@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from everturn import Budget, Client, tool
-from everturn.activities import tenant_budgets
+from everturn.activities import budget_interceptor
 from everturn.budgets import Spending, SpendingBatch
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting
@@ -256,7 +256,7 @@ async def test_a_question_that_was_in_a_budget_when_it_ended_is_not_put_for_ever
     elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
     await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
     ended = budget_of(client, tenant)
-    asks = tenant_budgets._Budget(client.temporal, tenant, ended.id, client.task_queue, None, polling)
+    asks = budget_interceptor._Budget(client.temporal, tenant, ended.id, client.task_queue, None, polling)
     question = SpendingBatch(worker="w", number=1, items=(Spending(conversation="one", asks=True),))
     asked = asyncio.create_task(asks.count(question))
     for _ in range(5):

@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool
-from everturn.activities import lost_tries
+from everturn.activities import poison_calls
 from everturn.activities.user_activities import ActivityThreads
 from everturn.errors import Stalled
 from everturn.state import MAX_REPAIRS
@@ -315,9 +315,9 @@ AGENTS = """
 import os, signal, threading, time
 from datetime import timedelta
 from everturn import Agent, tool
-from everturn.activities import lost_tries
+from everturn.activities import poison_calls
 
-lost_tries.MOST_OF_A_TOOL, lost_tries.MOST_OF_A_PLAN = int(os.environ["MOST"]), int(os.environ["MOST"])
+poison_calls.MOST_OF_A_TOOL, poison_calls.MOST_OF_A_PLAN = int(os.environ["MOST"]), int(os.environ["MOST"])
 
 @tool
 def kill() -> str:
@@ -401,7 +401,7 @@ async def test_a_tool_that_kills_its_workers_is_given_up_and_its_neighbours_are_
     def script(messages: list[dict[str, Any]]) -> Any:
         return "Done." if messages[-1]["role"] == "tool" else call(messages[-1]["content"])
 
-    most = lost_tries.IN_COMPANY + 1
+    most = poison_calls.IN_COMPANY + 1
     async with Supervisor(tmp_path, client, scripted(script), most=most) as supervised:
         killing = await client.start("clerk", "kill")
         working = [await client.start("clerk", "work") for _ in range(4)]
@@ -428,7 +428,7 @@ async def test_a_model_that_calls_a_given_up_tool_again_is_refused_until_a_user_
     async with Supervisor(tmp_path, client, scripted(script)) as supervised:
         conversation = await client.start("clerk", "Go", keep_open=timedelta(minutes=5))
         assert await conversation.reply() == "I stop."
-        assert supervised.killed == lost_tries.MOST_GIVEN_UP == 2
+        assert supervised.killed == poison_calls.MOST_GIVEN_UP == 2
         await conversation.send("Try again.")
         assert await conversation.reply() == "I stop."
         assert supervised.killed == 4

@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.client.unattended import AwaitedQueue, Unattended, awaited_queue, nobody_at
+from everturn.client.unpolled_queue import AwaitedQueue, Unattended, awaited_queue, nobody_at
 from everturn.history.steps import Step, ToolRunFailed, TurnFailed
 from everturn.logs import get_logger
 

@@ -10,7 +10,7 @@ from everturn.carryover import CarryOver
 from everturn.payloads import Start
 from everturn.state import State
 from everturn.tracing import TraceContext
-from everturn.workflows.own_loop import OwnLoop
+from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.tracing import Tracing
 
 CALLER = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")

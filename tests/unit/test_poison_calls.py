@@ -12,10 +12,10 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
-from everturn.activities import lost_tries
-from everturn.activities.hand_back import handed_back
-from everturn.activities.lost_tries import ALONE, AT, LOST, RAN, LostTries
+from everturn.activities import poison_calls
+from everturn.activities.agent_lookup import handed_back
 from everturn.activities.patience import SPENT
+from everturn.activities.poison_calls import ALONE, AT, LOST, RAN, LostTries
 from everturn.causes import cause_of
 from everturn.records import ToolCall
 from everturn.workflows.tool_results import could_not_run, of_local
@@ -46,16 +46,16 @@ class Server:
             def __init__(self) -> None: ...
 
             async def execute_activity(self, _: ExecuteActivityInput) -> Any:
-                seen.append(getattr(lost_tries, count)())
+                seen.append(getattr(poison_calls, count)())
                 if try_ == "fails":
                     raise ApplicationError("it failed")
                 if try_ == "fails and has spent":
-                    lost_tries.leave(**{SPENT: 3.0})
+                    poison_calls.leave(**{SPENT: 3.0})
                     raise ApplicationError("it failed")
                 if try_.startswith("alone"):
                     ran = try_ == "alone, lost while it ran"
-                    facts = {LOST: lost_tries.lost(), ALONE: lost_tries._lost_alone()}
-                    lost_tries.leave(**facts, **{AT: activity.info().attempt, RAN: ran})
+                    facts = {LOST: poison_calls.lost(), ALONE: poison_calls._lost_alone()}
+                    poison_calls.leave(**facts, **{AT: activity.info().attempt, RAN: ran})
 
         request = ExecuteActivityInput(fn=lambda: None, args=[], executor=None, headers={})
         try:
@@ -124,9 +124,9 @@ async def test_what_was_spent_is_kept_beside_it() -> None:
 
 async def test_an_activity_that_is_lost_again_and_again_fails_in_the_end() -> None:
     server = Server()
-    for _ in range(lost_tries.MOST):
+    for _ in range(poison_calls.MOST):
         await server.run("lost")
-    with pytest.raises(ApplicationError, match=f"lost {lost_tries.MOST} times") as raised:
+    with pytest.raises(ApplicationError, match=f"lost {poison_calls.MOST} times") as raised:
         await server.run("lost")
     assert raised.value.non_retryable
 

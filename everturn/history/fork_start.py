@@ -12,8 +12,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.carryover import Packed, StoredInRun, WorkerFacts
 from everturn.errors import NotFound, Refused
-from everturn.history.next_life import next_life
 from everturn.history.reader import first_step, read_steps
+from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKept, TurnCompleted
 from everturn.history.transcript import Transcript, read_transcript

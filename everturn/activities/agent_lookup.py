@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import lost_tries, patience
+from everturn.activities import patience, poison_calls
 from everturn.activities.agent_store import AgentStore, StoreFailed
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
@@ -139,7 +139,7 @@ def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> A
         say("activity.handed_back", activity=info.activity_type, **facts)
     return ApplicationError(
         cause,
-        {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and lost_tries.lost() > 0},
+        {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and poison_calls.lost() > 0},
         type=names.NOT_HOSTED,
         non_retryable=not again,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),

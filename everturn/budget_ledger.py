@@ -1,0 +1,214 @@
+"""A tenant's budget as its workflow keeps it: who may take a turn, and who waits.
+
+Pure: it is told the time. Workers send batches, so the workflow's load does not grow with the tenant's turns. Nothing
+here grows with a conversation, nor with the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from everturn.budgets import BudgetStart, BudgetStatus, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms, Waiter
+from everturn.ids import known_id
+from everturn.sizes import MAX_WAITING_BYTES, size_of
+
+DAY_SECONDS: Final = 86_400.0
+
+WAKE_SECONDS: Final = 30.0
+"""A resumed conversation that has not asked again after this time is resumed once more."""
+
+MOST_WAKES: Final = 3
+
+MOST_WAITING: Final = 1_000
+"""Waiting conversations that are resumed by themselves. Further ones wait for a person's `resume`."""
+
+MOST_WOKEN: Final = 50
+"""Conversations that were resumed and have not asked yet. The next ones are resumed after them."""
+
+MOST_WORKERS: Final = 200
+"""Workers whose last batch's number is remembered. So no batch counts twice."""
+
+SHOWN_AT_WORK: Final = 20
+
+
+class Ledger:
+    """A tenant's budget as it is kept: who may take a turn, and who waits. Ask `wake` after each change."""
+
+    def __init__(self, start: BudgetStart) -> None:
+        self.tenant, self.terms = start.tenant, start.budget
+        self._declared, self._by = start.declared, start.by
+        self._day, self._turns, self._unpriced = start.day, start.turns, start.unpriced
+        self._tokens, self._usd = start.tokens, start.cost_usd
+        self._at_work = dict(start.at_work)
+        self._waiting = {one.conversation: one for one in start.waiting}
+        self._woken = {one.conversation: one for one in start.woken}
+        self._counted = dict(start.counted)
+
+    # ------------------------------------------------------------ what comes in
+
+    def set(self, terms: Terms, *, by: str) -> None:
+        self.terms, self._by, self._declared = terms, by, False
+
+    def take(self, batch: SpendingBatch, *, now: float) -> SpendingAnswer:
+        self._pass_time(now)
+        if batch.declared and self._declared:
+            self.terms = batch.declared
+        new = batch.number > self._counted.get(batch.worker, -1)
+        self._counted.pop(batch.worker, None)
+        self._counted[batch.worker] = batch.number
+        while len(self._counted) > MOST_WORKERS:
+            self._counted.pop(next(iter(self._counted)))
+        for item in batch.items if new else ():
+            self._count(item, now)
+        refused = [found for item in batch.items if item.asks and (found := self._ask(item, now))]
+        return SpendingAnswer(refused=tuple(refused), over=bool(self._over()), lease=self.terms.lease)
+
+    def _count(self, item: Spending, now: float) -> None:
+        if not item.asks:
+            self._turns += 1
+            self._tokens += max(0, item.tokens)
+            self._usd += max(0.0, item.cost_usd or 0.0)
+            self._unpriced += item.cost_usd is None
+        if (name := known_id(item.conversation)) in self._at_work:
+            self._at_work[name] = now + self.terms.lease
+        if item.done:
+            self._at_work.pop(name, None)
+
+    def _ask(self, item: Spending, now: float) -> Refusal | None:
+        """The refusal; None if the conversation may take its turn."""
+        name = item.conversation
+        self._woken.pop(name, None)
+        cause, cure = self._over() or self._full(item) or ("", "")
+        if not cause:
+            self._waiting.pop(name, None)
+            if self.terms.conversations and not item.asked:
+                self._at_work[known_id(name)] = now + self.terms.lease
+            return None
+        self._at_work.pop(known_id(name), None)
+        room = sum(map(size_of, self._waiting)) + size_of(name) <= MAX_WAITING_BYTES
+        if name not in self._waiting and room and len(self._waiting) < MOST_WAITING:
+            self._waiting[name] = Waiter(conversation=name, asked=item.asked, since=now)
+        if name not in self._waiting:
+            cure = f"Too many wait already to be resumed by themselves: `everturn resume {name}` once there is room."
+        return Refusal(conversation=name, cause=cause, cure=cure)
+
+    def _over(self) -> tuple[str, str] | None:
+        """Cause and cure if the day's budget is used up."""
+        most, usd, name = self.terms.tokens_per_day, self.terms.usd_per_day, self.tenant
+        if most is not None and self._tokens >= most:
+            used, option = f"{self._tokens:,} tokens today, and may use {most:,}", "--tokens-per-day"
+        elif usd is not None and self._usd >= usd:
+            used, option = f"{self._usd:,.2f} dollars today, and may use {usd:,.2f}", "--usd-per-day"
+        else:
+            return None
+        return (
+            f"Tenant {name!r} has used {used}.",
+            f"It goes on by itself at 00:00 UTC, or with more: `everturn budget {name} {option} …`.",
+        )
+
+    def _full(self, item: Spending) -> tuple[str, str] | None:
+        """Cause and cure if the conversation needs a place, and there is none."""
+        most, name = self.terms.conversations, self.tenant
+        if most is None or item.asked or known_id(item.conversation) in self._at_work or len(self._at_work) < most:
+            return None
+        return (
+            f"Tenant {name!r} has {len(self._at_work):,} conversations at work, and may have {most:,}.",
+            f"It goes on by itself after one of them, or with more: `everturn budget {name} --conversations …`.",
+        )
+
+    # ------------------------------------------------------------ who goes on
+
+    def wake(self, now: float) -> list[str]:
+        """The conversations that are to be resumed now: they have a place until they ask."""
+        self._pass_time(now)
+        again = [one for one in self._woken.values() if one.until <= now]
+        for one in again:
+            del self._woken[one.conversation]
+            self._at_work.pop(known_id(one.conversation), None)
+        tired = {one.conversation for one in again if one.wakes >= MOST_WAKES}
+        due = [one for one in again if one.conversation not in tired]
+        due += [one for one in self._waiting.values() if one not in due]
+        return [one.conversation for one in due if self._wakes(one, now)]
+
+    def _wakes(self, one: Waiter, now: float) -> bool:
+        free = self.terms.conversations is None or one.asked or len(self._at_work) < self.terms.conversations
+        if self._over() or not free or len(self._woken) >= MOST_WOKEN:
+            self._waiting.setdefault(one.conversation, one)
+            return False
+        self._waiting.pop(one.conversation, None)
+        until = now + WAKE_SECONDS
+        self._woken[one.conversation] = one.model_copy(update={"until": until, "wakes": one.wakes + 1})
+        if self.terms.conversations and not one.asked:
+            self._at_work[known_id(one.conversation)] = until
+        return True
+
+    def forget(self, conversation: str) -> None:
+        """The conversation is over: it waits for nothing, and holds no place."""
+        self._waiting.pop(conversation, None)
+        self._woken.pop(conversation, None)
+        self._at_work.pop(known_id(conversation), None)
+
+    def next_wake(self, now: float) -> float | None:
+        """When to ask `wake` again, if nothing comes before; None if nobody waits."""
+        return min(self._moments(now), default=None)
+
+    def _moments(self, now: float) -> Iterator[float]:
+        yield from (one.until for one in self._woken.values())
+        if self._waiting:
+            yield from self._at_work.values()
+            if self._over():
+                yield (now // DAY_SECONDS + 1) * DAY_SECONDS
+
+    def _pass_time(self, now: float) -> None:
+        """A new day begins with nothing spent. What is reported after midnight counts for the new day."""
+        if (day := int(now // DAY_SECONDS)) > self._day:
+            self._day, self._tokens, self._usd, self._turns, self._unpriced = day, 0, 0.0, 0, 0
+        for name in [name for name, until in self._at_work.items() if until <= now]:
+            del self._at_work[name]
+        if self.terms.conversations is None:
+            self._at_work.clear()
+
+    # ------------------------------------------------------------ read off it
+
+    @property
+    def waiting(self) -> list[str]:
+        return [*self._woken, *self._waiting]
+
+    def status(self, now: float) -> BudgetStatus:
+        """As it is at that time."""
+        today = Ledger(self.carried())
+        today._pass_time(now)
+        return BudgetStatus(
+            tenant=self.tenant,
+            budget=self.terms,
+            declared=self._declared,
+            by=self._by,
+            day=datetime.fromtimestamp(today._day * DAY_SECONDS, UTC).date().isoformat(),
+            turns=today._turns,
+            tokens=today._tokens,
+            cost_usd=today._usd,
+            unpriced_turns=today._unpriced,
+            at_work=len(today._at_work),
+            conversations=tuple(today._at_work)[:SHOWN_AT_WORK],
+            waiting=len(self.waiting),
+        )
+
+    def carried(self) -> BudgetStart:
+        """What the next run begins with."""
+        return BudgetStart(
+            tenant=self.tenant,
+            budget=self.terms,
+            declared=self._declared,
+            by=self._by,
+            day=self._day,
+            tokens=self._tokens,
+            cost_usd=self._usd,
+            turns=self._turns,
+            unpriced=self._unpriced,
+            at_work=dict(self._at_work),
+            waiting=tuple(self._waiting.values()),
+            woken=tuple(self._woken.values()),
+            counted=dict(self._counted),
+        )
