@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -124,6 +125,33 @@ async def test_a_failure_that_passes_goes_to_the_queue_after_the_time_that_the_t
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     waits = [event for event in history.events if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED]
     assert len(waits) == 1
+
+
+async def test_quick_tools_that_fail_in_another_order_than_they_began_replay(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """A replay hears of their ends as it was, from SDK 1.35 on: before, in the order in which they began."""
+    bounds(hurried=timedelta(seconds=0.3))
+    tries = Counter[str]()
+
+    @tool(effect="read", local="auto")
+    async def look(where: str) -> str:
+        tries[where] += 1
+        if where != "before" and tries[where] == 1:
+            if where == "second":
+                raise Retry("It is dark.", after=0.05)
+            await asyncio.Event().wait()
+        return f"seen {where}"
+
+    both = [call("look", {"where": "first"}), call("look", {"where": "second"})]
+    agent = agent_on(scripted([*[call("look", {"where": "before"})] * FEWEST_RUNS, both, "Done."]), tools=[look])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Look")
+        assert (await conversation.outcome()).text == "Done."
+    told = [result.text for result in results_of(await conversation.transcript())]
+    assert told[FEWEST_RUNS:] == ["seen first", "seen second"]
+    ways = await _ways(client, conversation, "look")
+    assert ways[FEWEST_RUNS:] == ["task, in vain", "task, in vain", "queue", "queue"]
 
 
 async def test_what_the_tool_says_of_itself_is_told_and_not_tried_again(client: Client, scripted: Scripted) -> None:
