@@ -28,8 +28,8 @@ class Limits(Setting):
     max_cost_usd: float | None = Field(default=None, gt=0)
     """By the price list of the extra `prices`. Has no effect if a model's price is not known."""
     max_duration: timedelta | None = None
-    """Counted from the conversation's start, including the time that it waited for people. A stalled turn that is resumed
-    later than that concludes."""
+    """Counted from the conversation's start, including the time that it waited for people. A stalled turn that is
+    resumed later than that concludes."""
     max_handoffs: int | None = Field(default=10, ge=0)
     """How often agents may hand the conversation over between two messages of the user. After that, the agent in
     charge has to answer."""
