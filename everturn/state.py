@@ -315,7 +315,7 @@ class State:
 
     def end(self) -> None:
         self.end_answer()
-        self.stall, self.paused, self.ended = None, False, True
+        self.stall, self.limit, self.paused, self.ended = None, None, False, True
 
     # ------------------------------------------------------------ read off it
 
