@@ -358,6 +358,8 @@ class StateByHistory:
         self._close_reply()  # calls that it never began: it was closed
         if finished.outcome:  # which holds what was said and not answered
             state.inbox = []
+            # A turn that was begun and cancelled within one workflow task has left no event of its own.
+            state.turn = max(state.turn, finished.outcome.turns)
         else:  # it was terminated: what was said while it closed waits as well
             state.inbox, state.late = [*state.inbox, *state.late], []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]

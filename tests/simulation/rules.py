@@ -420,6 +420,10 @@ def outcomes_add_up(one: Evidence) -> Iterator[str]:
                 case steps.ToolCompleted(outcome=Outcome() as outcome):
                     usage += outcome.usage
                 case steps.RunClosed(outcome=Outcome() as outcome) if outcome:
+                    # A turn that was begun and cancelled within one workflow task, after another one's cancellation,
+                    # counts, and has left no event.
+                    if outcome.reason == "the workflow was cancelled" and replied == turns and not runs:
+                        turns = max(turns, min(outcome.turns, turns + 1))
                     wanted = (usage, calls, turns, text)
                     found = (outcome.usage, outcome.tool_calls, outcome.turns, outcome.text)
                     if wanted != found:

@@ -39,6 +39,8 @@ def test_what_was_found_stays_mended(seed: int) -> None:
         pytest.param(WILD + 1186, id="a-reset-sends-resume-again"),  # by the history, before its turn had failed
         pytest.param(1_002_043, id="a-call-expires-together-with-a-pause-as-the-run-is-long"),
         pytest.param(4_000_048, id="paused-as-another-agent-takes-over"),  # lists showed the one before
+        # By the history, the turn that was begun and cancelled in one workflow task did not count.
+        pytest.param(1_000_580, id="a-stalled-turn-and-its-workflow-are-cancelled-at-once"),
         pytest.param(1_000_249, id="terminated-as-it-closes-with-a-message"),  # who revived it lost that message
         # The simulation's rule wanted the words of a try that another one had taken the place of.
         pytest.param(11_000_719, id="lost-and-cut-short-before-the-next-try-has-said-a-word"),

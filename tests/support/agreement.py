@@ -180,8 +180,9 @@ class _Told:
                     self.asked = {}
                 case Replied(message=message) if not message.cut_short:
                     self.last_text = message.text
-                case Done():
+                case Done(outcome=outcome):
                     self.done, self.asked = True, {}
+                    self.turn = max(self.turn, outcome.turns) if outcome and self.turn else self.turn
                 case _:
                     pass
 
