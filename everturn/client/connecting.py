@@ -8,7 +8,7 @@ from typing import Any
 import temporalio.client
 from temporalio.converter import ExternalStorage
 
-from everturn.client import interpreter_exit
+from everturn.client import interpreter_exit, process_identity
 from everturn.connect_options import connect_options
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.settings import Settings
@@ -26,7 +26,7 @@ async def connected(
     options: dict[str, Any],
 ) -> temporalio.client.Client:
     """As `Client.connect` says. Raises Unreachable and InvalidSetting."""
-    merged: dict[str, Any] = {**connect_options(), **options}
+    merged: dict[str, Any] = {"identity": process_identity.own(), **connect_options(), **options}
     if "data_converter" in merged:
         encryption = encryption or Encryption.of_settings(settings)
         merged["data_converter"] = encrypted(merged["data_converter"], encryption)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Collection, Sequence
 
@@ -15,6 +14,7 @@ from temporalio.service import RPCError
 
 from everturn import temporal_errors
 from everturn.client.announced import AnnouncedWorker, announced
+from everturn.client.process_identity import is_here
 from everturn.worker_roles import ALL, Role
 
 RECENT_SECONDS = 120.0
@@ -38,9 +38,8 @@ async def polling(temporal: Client, task_queue: str, *, activities: bool = False
 
 async def polling_here(temporal: Client, task_queue: str, *, activities: bool = False) -> bool:
     """Whether a worker on this machine is among them."""
-    here = "@" + socket.gethostname()  # Temporal's identity of a worker: pid@host
     pollers = await polling(temporal, task_queue, activities=activities)
-    return any(poller.identity.endswith(here) for poller in pollers)
+    return any(is_here(poller.identity) for poller in pollers)
 
 
 async def roles_elsewhere(temporal: Client, task_queue: str) -> frozenset[Role]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from contextlib import suppress
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -13,6 +11,7 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 
 from everturn.client.pollers import polling
+from everturn.client.process_identity import died_here
 from everturn.errors import Unreachable
 from everturn.logs import get_logger
 from everturn.providers import rate_limit_queue
@@ -88,20 +87,6 @@ async def _count(client: Client, task_queue: str, *, activities: bool) -> None:
 async def sharing(client: Client, task_queue: str, *, activities: bool = False) -> int:
     """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
     killed again and again would be counted many times, and the others would hold back for it. Those of this machine
-    are known to be gone. Raises Unreachable."""
+    (or container) are known to be gone. Raises Unreachable."""
     identities = {poller.identity for poller in await polling(client, task_queue, activities=activities)}
-    return sum(not _died_here(identity) for identity in identities)
-
-
-def _died_here(identity: str) -> bool:
-    """Whether a process of this machine polled, and is gone. `identity`: pid@host, if nobody chose another one."""
-    pid, _, host = identity.partition("@")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass
-    return False
+    return sum(not died_here(identity) for identity in identities)
