@@ -256,7 +256,7 @@ class StateByHistory:
         call, plan = self.calls.planned.get(lost.request.call_id, (None, None))
         if call is None or plan is None:
             return
-        if lost.stalled:
+        if lost.stalled and not self.state.closing:
             self.state.stalls(lost.cause, lost.cure or None)
             return
         again = pending_calls.after_run(
