@@ -1,7 +1,8 @@
 """A model behind a rate limit: `python -m everturn.testing benchmarks/limited_script.py`.
 
 MODEL_RATE calls a second, from a bucket of as many; beyond that 429, with MODEL_RETRY_AFTER. Each call is written to
-MODEL_LOG: the time, and 1 if it was taken. A reply takes 0.2 to 1 s, and the first two of a conversation call a tool.
+MODEL_LOG: the time, and 1 if it was taken. A reply takes 0.2 to MODEL_SLOWEST seconds (1), and the first two of a
+conversation call a tool.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from everturn.testing import Reply, call, fail, slow
 
 RATE = float(os.environ["MODEL_RATE"])
 RETRY_AFTER = os.environ["MODEL_RETRY_AFTER"]
+SLOWEST = float(os.environ.get("MODEL_SLOWEST", "1"))
 TURNS = 3
 
 log = Path(os.environ["MODEL_LOG"]).open("a", buffering=1)  # noqa: SIM115 - for good
@@ -35,4 +37,4 @@ def script(messages: list[dict[str, Any]], _: dict[str, Any]) -> Reply:
         return fail(429, "Rate limit reached", headers={"retry-after": RETRY_AFTER})
     turn = sum(message["role"] == "assistant" for message in messages)
     reply = call("look_up", {"number": turn}) if turn < TURNS - 1 else "Done."
-    return slow(reply, seconds=random.uniform(0.2, 1.0))
+    return slow(reply, seconds=random.uniform(0.2, SLOWEST))
