@@ -368,7 +368,7 @@ def in_a_quiet_world(
 ) -> None:
     """A world with one worker, in which nothing happens unasked."""
     draw = replace(Draw.of(1), **{**PLAIN, "bounds": bounds, "agent": agent})
-    with clock.world(1) as loop, lowered(draw), patch.object(model_turns, "ask", model):
+    with lowered(draw), patch.object(model_turns, "ask", model), clock.world(1) as loop:
         world = World(draw, loop)
         world._new_worker()
         loop.run_until_complete(live(world))

@@ -247,8 +247,11 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
     """Lives through the world of this seed. `keep`: its histories are in the result."""
     draw = draw or Draw.of(seed)
     before_reset._made_by_reset.clear()  # what the process remembers of the world before
-    with _quiet(), worked_out_once(), clock.world(seed) as loop, bounds(draw):
+    # What stands in for the model does so until the last task has ended, which is after the world is over: such a task
+    # would ask a real one.
+    with _quiet(), worked_out_once(), ExitStack() as until_all_ended, bounds(draw), clock.world(seed) as loop:
         world = World(draw, loop)
+        until_all_ended.enter_context(world.stands_in())
         broken: list[str] = []
         try:
             loop.run_until_complete(world.live())
@@ -343,26 +346,31 @@ class World:
     def _chances(self, whose: str) -> Chances:
         return Chances(f"{self.draw.seed}/{whose}")
 
-    async def live(self) -> None:
+    @contextmanager
+    def stands_in(self) -> Iterator[None]:
+        """For what everturn asks outside of Temporal: models, and MCP servers."""
         with (
             patch.object(model_turns, "ask", self.model),
             patch.object(background, "cancel", self.model.cancel),
             patch.object(transports, "streams", self.mcp.streams),
         ):
-            for _ in range(self.draw.workers):
-                self._new_worker()
-            faults = self.loop.create_task(self._faults()) if self.draw.kills else None
-            life = self.loop.create_task(self._conversations())
-            plugs = self.loop.create_task(self.mcp.live())
-            try:
-                await asyncio.wait({life, self.server.broken}, return_when=asyncio.FIRST_COMPLETED)
-                if not self.server.violations:
-                    await life
-            finally:
-                life.cancel()
-                plugs.cancel()
-                if faults:
-                    faults.cancel()
+            yield
+
+    async def live(self) -> None:
+        for _ in range(self.draw.workers):
+            self._new_worker()
+        faults = self.loop.create_task(self._faults()) if self.draw.kills else None
+        life = self.loop.create_task(self._conversations())
+        plugs = self.loop.create_task(self.mcp.live())
+        try:
+            await asyncio.wait({life, self.server.broken}, return_when=asyncio.FIRST_COMPLETED)
+            if not self.server.violations:
+                await life
+        finally:
+            life.cancel()
+            plugs.cancel()
+            if faults:
+                faults.cancel()
 
     def forget(self) -> None:
         """Ends the workflows that workers still have in memory, as the SDK does: nobody else would."""
