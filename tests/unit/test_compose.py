@@ -180,6 +180,16 @@ def test_the_image_runs_as_nobody_special_and_hears_sigterm() -> None:
     assert "--require-hashes" in steps
 
 
+@pytest.mark.parametrize("where", ["Dockerfile", "Makefile", "benchmarks/measures/imports.py"])
+def test_what_is_locked_is_installed_without_looking_for_anything_newer(where: str) -> None:
+    # A lock pins `google-auth`, and a package in it asks for `google-auth[requests]`: pip takes the newest, which
+    # has no hash here, and a new machine can't install from the day on which google-auth is released again.
+    text = (ROOT / where).read_text()
+    installed = re.findall(r"pip install.*--require-hashes|\*install,.*--require-hashes", text)
+    assert installed
+    assert [line for line in installed if "--no-deps" not in line] == []
+
+
 def test_the_image_has_the_extras_that_settings_switch_on_and_room_for_what_agents_import() -> None:
     pinned = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE))
     assert {"cryptography", "zstandard", "mcp", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= pinned
