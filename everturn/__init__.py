@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from everturn.storage.encryption import Encryption
     from everturn.tools.activity_tool import activity_tool
     from everturn.tools.ask_user import ask_user
-    from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.context import ToolContext, TurnContext
     from everturn.tools.handoff import HandOff, Shown
     from everturn.tools.mcp.config import McpOAuth, McpServer, McpTool
     from everturn.tools.nexus_tool import nexus_tool
     from everturn.tools.options import ToolOptions
+    from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
     from everturn.worker.plugin import EverturnPlugin
@@ -44,7 +44,7 @@ _HOMES = {
     "Approvals": "agent_settings",
     "Budget": "limits",
     "Client": "client.client",
-    "CodeExecution": "tools.builtin",
+    "CodeExecution": "tools.server_tools",
     "Compaction": "agent_settings",
     "Conversation": "client.conversation",
     "Deployment": "worker.deployment",
@@ -78,11 +78,11 @@ _HOMES = {
     "ToolResult": "records",
     "Traces": "worker.traces",
     "TurnContext": "tools.context",
-    "UnsupportedParameter": "tools.builtin",
+    "UnsupportedParameter": "tools.server_tools",
     "Usage": "records",
-    "WebSearch": "tools.builtin",
+    "WebSearch": "tools.server_tools",
     "Worker": "worker.worker",
-    "XSearch": "tools.builtin",
+    "XSearch": "tools.server_tools",
     "activity_tool": "tools.activity_tool",
     "ask_user": "tools.ask_user",
     "generate": "providers.generate",

@@ -18,10 +18,10 @@ from temporalio.exceptions import ApplicationError
 
 from everturn.base64_text import as_base64
 from everturn.content_blocks import FAILED, NO_OUTPUT, parts_in, says_error
-from everturn.cutting import Notice, bounded
 from everturn.explaining import why_unreadable
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
 from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
+from everturn.truncation import Notice, bounded
 from everturn.utf8 import mend
 
 TOOL_FAILED = "ToolFailed"

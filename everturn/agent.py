@@ -32,7 +32,6 @@ from everturn.tools.agent_option_checks import (
     output_of,
 )
 from everturn.tools.arguments import ModelArguments, SchemaArguments
-from everturn.tools.builtin import ServerTool
 from everturn.tools.client_tool import client_tool
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import InputType
@@ -41,6 +40,7 @@ from everturn.tools.mcp.config import McpServer
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output_type import OutputT_co, OutputType
 from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, tools_of
+from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
-from everturn.fitting import fits
 from everturn.limits import Limits
 from everturn.metadata import MAX_SEARCHABLE, Labelled
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
+from everturn.size_estimates import fits
 from everturn.sizes import (
     MAX_ID_BYTES,
     MAX_INBOX_BYTES,

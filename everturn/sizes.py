@@ -3,7 +3,7 @@ text is cut.
 
 Sizes are bytes of JSON as written, escapes included, unless a name says otherwise: a control character takes six bytes.
 The parts of a payload add up to less than Temporal takes, even if each is as large as it may be
-(tests/unit/test_payload_sizes.py); `shortened` and cutting.py make it so. The SDK would send a payload that is too
+(tests/unit/test_payload_sizes.py); `shortened` and truncation.py make it so. The SDK would send a payload that is too
 large again and again, in silence, and its conversation would stand still.
 
 How many of something there may be is not said here, but where the thing is. The test counts as many as there may be.

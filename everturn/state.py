@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import JsonValue
 
+from everturn.agent_in_charge import InCharge
 from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, StoredInRun, WorkerFacts
 from everturn.causes import Stall
-from everturn.cutting import shortened_reason
-from everturn.handoffs import InCharge
 from everturn.ids import known_id
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
@@ -23,6 +22,7 @@ from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
 from everturn.streamed import SeenReply, longer
+from everturn.truncation import shortened_reason
 
 MAX_REPAIRS = 2
 """How often the model is asked to correct a final reply."""

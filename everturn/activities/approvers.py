@@ -9,15 +9,15 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.tool_contexts import Contexts
 from everturn.agent import Agent
-from everturn.cutting import shortened_reason
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
 from everturn.tools import user_code
 from everturn.tools.results import safe_error_text
 from everturn.tools.with_context import with_context
+from everturn.truncation import shortened_reason
 from everturn.utf8 import mend
 
 _log = get_logger("everturn.decision")

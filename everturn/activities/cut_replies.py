@@ -6,9 +6,9 @@ import asyncio
 
 from temporalio import activity
 
-from everturn.activities.contexts import Spent
 from everturn.activities.heartbeat import Heartbeat, is_unwanted
 from everturn.activities.prefix_cache import PrefixCache, chained
+from everturn.activities.tool_contexts import Spent
 from everturn.history.transcript import filled
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest

@@ -14,7 +14,6 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 from temporalio import activity
 
-from everturn.cutting import Notice, cut, cut_part
 from everturn.logs import get_logger
 from everturn.names import TOO_DEEP
 from everturn.records import (
@@ -40,6 +39,7 @@ from everturn.sizes import (
     too_deep,
 )
 from everturn.storage.artifacts import Artifacts
+from everturn.truncation import Notice, cut, cut_part
 
 KEEP_SECONDS = 30.0
 

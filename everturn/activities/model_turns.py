@@ -17,10 +17,9 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, poison_calls
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.contexts import Contexts, Spent
 from everturn.activities.cut_replies import cut_reply
 from everturn.activities.free_sticky_queue import take_over
-from everturn.activities.handoffs import SaidBefore, signed, takes_over
+from everturn.activities.handoff_planning import SaidBefore, signed, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.kept_responses import KeptResponse
@@ -32,6 +31,7 @@ from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.activities.provider_limits import within_limit
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
+from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
 from everturn.activities.turn_request import instructions_of, turn_request_of

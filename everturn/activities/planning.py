@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from everturn.activities.handoffs import SaidBefore, one_at_the_most, plan_handover
+from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, plan_handover
 from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_at
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
@@ -42,7 +42,7 @@ from everturn.sizes import (
 )
 from everturn.tools.agent_option_checks import ASK
 from everturn.tools.arguments import InvalidArguments
-from everturn.tools.ask_user import turn_request_of
+from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool
 
@@ -215,7 +215,7 @@ async def _plan_run(
 ) -> PlannedCall:
     call = verdict.call
     if tool.runs_on == "client":
-        question = turn_request_of(tool, call.arguments)
+        question = question_of(tool, call.arguments)
         return AwaitAnswer(
             call_id=call.call_id,
             reason="runs_outside" if question is None else "asks_user",

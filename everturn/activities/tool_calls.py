@@ -17,7 +17,6 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
 from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
-from everturn.activities.contexts import Contexts
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
@@ -26,18 +25,18 @@ from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
+from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_retries import retry_or_text
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
-from everturn.cutting import Notice, bounded, edit_notice, result_fits
 from everturn.errors import NeedsApproval, Retry
-from everturn.fitting import larger
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
+from everturn.size_estimates import larger
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.arguments import InvalidArguments
@@ -47,6 +46,7 @@ from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
+from everturn.truncation import Notice, bounded, edit_notice, result_fits
 from everturn.utf8 import mend
 
 _log = get_logger("everturn.tool")

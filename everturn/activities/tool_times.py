@@ -10,9 +10,9 @@ from collections.abc import Collection
 from math import ceil, inf
 
 from everturn.agent import Agent
-from everturn.fitting import larger
 from everturn.logs import get_logger
 from everturn.records import ToolResult
+from everturn.size_estimates import larger
 from everturn.sizes import LOCAL_BYTES
 from everturn.tools.tool import Local, Tool
 

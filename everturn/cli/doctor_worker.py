@@ -1,4 +1,4 @@
-"""`everturn doctor --worker`: what the settings of an application's own worker cost its conversations."""
+"""`everturn doctor --worker`: what the settings of an application's own worker warning its conversations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import temporalio.worker
 
 from everturn.errors import EverturnError, InvalidSetting
 from everturn.user_modules import load_object
+from everturn.worker.config_warnings import warnings_of
 from everturn.worker.hosting import Hosting
-from everturn.worker.setting_costs import costs
 
 Told = tuple[Literal["ok", "wrong", "note"], str, str]
 """As in a finding: state, text, cure."""
@@ -25,7 +25,9 @@ async def problems_of(spec: str) -> list[Told]:
     if not any(isinstance(one, Hosting) for one in worker.config(active_config=True).get("interceptors", ())):
         cure = "Make it with plugins=[EverturnPlugin(agents=[...])]."
         return [("wrong", f"it hosts no agents on task queue {worker.task_queue!r}", cure)]
-    told: list[Told] = [("note", f"{cost.setting}: {cost.what}", cost.cure) for cost in costs(worker.config())]
+    told: list[Told] = [
+        ("note", f"{warning.setting}: {warning.what}", warning.cure) for warning in warnings_of(worker.config())
+    ]
     return told or [
         ("ok", f"hosts agents on task queue {worker.task_queue!r}, and none of its settings slows them down", "")
     ]

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from everturn.cutting import Notice, bounded
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
 from everturn.payloads import Status, WaitingCall
@@ -17,6 +16,7 @@ from everturn.sizes import MAX_ANSWER_BYTES, MAX_INPUT_PARTS, MAX_RESULT_CHARS
 from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, tool
+from everturn.truncation import Notice, bounded
 
 MAX_SHOWN = 100
 """How many images and documents are kept if an answer has too many parts."""

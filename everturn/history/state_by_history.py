@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn import handoffs, names, pending_calls
+from everturn import agent_in_charge, names, pending_calls
 from everturn.carryover import OpenReply
 from everturn.decisions import policy_after
 from everturn.history import steps
@@ -326,7 +326,7 @@ class StateByHistory:
         if self._cut_short:
             return
         left = self.state.in_charge.left(self.state.limits.max_handoffs)
-        self._take_result(handoffs.result_of(call, plan, left=left))
+        self._take_result(agent_in_charge.result_of(call, plan, left=left))
 
     # ------------------------------------------------------------ what follows by itself
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from everturn.errors import InvalidReply, InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolResult
-from everturn.tools.builtin import ServerTool, UnsupportedParameter
 from everturn.tools.options import ToolOptions
+from everturn.tools.server_tools import ServerTool, UnsupportedParameter
 
 if TYPE_CHECKING:
     from everturn.tools.tool import Tool

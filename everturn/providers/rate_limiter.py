@@ -9,7 +9,7 @@ Pure: the caller passes the time, and the limiter sends nothing. Workers do not 
   soon after a cut, though nearly all calls between were accepted, has another cause than the rate: the cut is undone.
   So are several cuts after which 429s came as before.
 
-Workers that share a limit whose 429s hold calls for long do otherwise from `feeling` on: `limit_part`.
+Workers that share a limit whose 429s hold calls for long do otherwise from `feeling` on: `worker_share`.
 
 A 429's Retry-After holds all calls. Many ask for more than is needed, so one call is sent early. If it is accepted,
 the hold ends, and the next early call comes sooner. If it is refused, later ones wait longer, up to the whole hold.
@@ -30,7 +30,7 @@ from everturn.providers import worker_share
 from everturn.providers.rate_permits import Allowance, Permit
 from everturn.providers.tokens_of_calls import TokensOfCalls
 from everturn.providers.undone_cuts import UndoneCuts
-from everturn.providers.worker_share import Part
+from everturn.providers.worker_share import WorkerShare
 from everturn.records import Usage
 
 Phase = Literal["open", "feeling", "closing_in", "steady"]
@@ -129,13 +129,13 @@ class RateLimiter:
     _refused_at: float | None = None
     _held_long: bool = False
     """The first 429 held calls for long."""
-    _own: Part | None = None
-    """This worker's part of a limit that others share."""
+    _own: WorkerShare | None = None
+    """This worker's share of a limit that others share."""
     _refused_in_a_row: int = 0
     """429s with at most one accepted call between them."""
 
     def share(self, workers: int) -> None:
-        """Says how many workers share the limit. Who felt for it alone meanwhile goes on with its part."""
+        """Says how many workers share the limit. Who felt for it alone meanwhile goes on with its share."""
         if self.phase == "feeling" and self._held_long:
             self._rate = max(self._rate * self.workers / workers, LEAST_RATE)
         self.workers = workers
@@ -359,7 +359,7 @@ class RateLimiter:
         if self._own:
             self._rate, self.phase = self._own.cut(self._rate, now), "steady"
         elif len(self._taken) >= worker_share.FEW_CALLS:
-            self._own = Part.found(self._rate, now, workers=self.workers)
+            self._own = WorkerShare.found(self._rate, now, workers=self.workers)
             self._rate, self.phase = self._own.below, "closing_in"
 
     def _cut_to_what_was_taken(self, now: float) -> None:

@@ -1,8 +1,8 @@
-"""A worker's part of a limit that other workers share, and whose 429s hold calls for long.
+"""A worker's share of a limit that other workers share, and whose 429s hold calls for long.
 
-A 429 says that the sum was too high, and not whose part. So a worker remembers its part: a 429 lowers the rate for
-some seconds, and the part only a little. All feel for the limit slowly at first, so that they meet it at about the same
-rate.
+A 429 says that the sum was too high, and not whose share. So a worker remembers its share: a 429 lowers the rate for
+some seconds, and the share only a little. All feel for the limit slowly at first, so that they meet it at about the
+same rate.
 
 If a hold is short, a refusal costs little, and being quick counts more: then `rate_limiter` goes without this.
 """
@@ -27,11 +27,11 @@ FIRST_CUT, FIRST_CUT_EACH, MOST_FIRST_CUT = 0.3, 0.025, 0.5
 
 CUT, CUT_AGAIN = 0.1, 0.05
 SAME_EXCESS_SECONDS: Final = 10.0
-"""429s within this time come of the same excess, so the later ones lower the part less."""
+"""429s within this time come of the same excess, so the later ones lower the share less."""
 BRIEF_CUT: Final = 0.1
 LEAST_OF_PART: Final = 0.7
 BACK_SECONDS: Final = 5.0
-"""The time in which a worker comes back to its part."""
+"""The time in which a worker comes back to its share."""
 GROWTH: Final = 0.002
 """Per second, of all workers together."""
 
@@ -42,14 +42,14 @@ def felt(rate: float, seconds: float, *, quiet: float) -> float:
 
 
 @dataclass(slots=True)
-class Part:
+class WorkerShare:
     """In calls a second, like each rate here."""
 
     rate: float
     cut_at: float
 
     @classmethod
-    def found(cls, rate: float, now: float, *, workers: int) -> Part:
+    def found(cls, rate: float, now: float, *, workers: int) -> WorkerShare:
         """After the 429 that ends the search, at this rate."""
         return cls(rate * (1 - min(FIRST_CUT + FIRST_CUT_EACH * workers, MOST_FIRST_CUT)), now)
 
@@ -59,7 +59,7 @@ class Part:
         return self.rate * (1 - BRIEF_CUT)
 
     def grown(self, rate: float, seconds: float, *, quiet: float, workers: int) -> float:
-        """The rate after so many more seconds, on its way back to the part, which grows, too. `quiet`: for how long no
+        """The rate after so many more seconds, on its way back to the share, which grows, too. `quiet`: for how long no
         429 came, as in `steady`."""
         self.rate *= 1 + GROWTH / workers * (1 + quiet**2) * seconds
         return rate + (self.rate - rate) * min(1.0, seconds / BACK_SECONDS)

@@ -27,7 +27,7 @@ ask_user: Tool = replace(tool(_ask, name="ask_user", runs_on="client"), function
 it, for as long as it takes: `dataclasses.replace(ask_user, timeout=...)` for less."""
 
 
-def turn_request_of(asked: Tool, arguments: Mapping[str, Any]) -> str | None:
+def question_of(asked: Tool, arguments: Mapping[str, Any]) -> str | None:
     """The question to the user, in words; None for calls of other tools."""
     if asked.arguments is not ask_user.arguments:
         return None

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from everturn.cutting import described
 from everturn.errors import ToolFailed
 from everturn.records import Text
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool, tool
+from everturn.truncation import described
 
 READ_RESULT = "read_result"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from everturn.activities.agent_store import AgentStore, FindAgent
-from everturn.activities.contexts import MakeDeps, check_deps
 from everturn.activities.hosted_agents import HostedAgents
+from everturn.activities.tool_contexts import MakeDeps, check_deps
 from everturn.agent import Agent, with_sub_agents
 from everturn.errors import InvalidAgent
 from everturn.hooks import Hooks

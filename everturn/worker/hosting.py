@@ -24,7 +24,6 @@ from everturn import extras, names
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
 from everturn.activities.budget_interceptor import TenantBudgets
-from everturn.activities.contexts import Contexts, MakeDeps
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import Journal
@@ -36,6 +35,7 @@ from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
+from everturn.activities.tool_contexts import Contexts, MakeDeps
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent

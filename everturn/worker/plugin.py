@@ -26,10 +26,10 @@ from temporalio.worker import (
 from temporalio.workflow import _Definition
 
 from everturn import durations, names
-from everturn.activities.contexts import MakeDeps
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
+from everturn.activities.tool_contexts import MakeDeps
 from everturn.budgets import declared_budgets
 from everturn.client.announced import plugin_name
 from everturn.errors import InvalidSetting
@@ -47,13 +47,13 @@ from everturn.storage.composed_converter import beside, own_client
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.worker import clashes
-from everturn.worker.conversation_runner import ConversationRunner
+from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents, given_agents
 from everturn.worker.hosting import Hosted, Hosting
-from everturn.worker.setting_costs import DEFAULTS, costs
 from everturn.worker.task_slots import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
+from everturn.worker.unsandboxed_runner import ConversationRunner
 from everturn.worker_roles import Role, checked_roles, polled_by
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
 
@@ -241,8 +241,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             config["workflow_task_executor"] = hosting.steps
         config["interceptors"] = [*config.get("interceptors", ()), hosting]
         _run_conversations(cast("dict[str, Any]", config), client.data_converter, *hosting.conversation_interceptors)
-        for cost in costs(given):
-            _log.warning("worker.setting", setting=cost.setting, costs=cost.what, cure=cost.cure)
+        for warning in warnings_of(given):
+            _log.warning("worker.setting", setting=warning.setting, costs=warning.what, cure=warning.cure)
         return config
 
     def _defaults(self, config: WorkerConfig) -> dict[str, Any]:

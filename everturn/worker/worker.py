@@ -14,8 +14,8 @@ from typing import Any, Self
 import temporalio.worker
 from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
-from everturn.activities.contexts import MakeDeps
 from everturn.activities.prefix_cache import PrefixCache
+from everturn.activities.tool_contexts import MakeDeps
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.heartbeat_profiles import ProfileName

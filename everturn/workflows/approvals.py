@@ -11,13 +11,13 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.carryover import OpenReply, QuestionToPerson
-from everturn.cutting import shortened_reason
 from everturn.payloads import PersonsAnswer
 from everturn.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES, shortened
 from everturn.state import State
+from everturn.truncation import shortened_reason
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.message_dispatch import Later
 

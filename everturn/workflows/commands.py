@@ -11,7 +11,6 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
-from everturn.cutting import shortened_reason
 from everturn.decisions import Answer, Approve, Deny, SetPolicy, too_late
 from everturn.payloads import Control, MessageIn
 from everturn.pending_calls import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
@@ -20,6 +19,7 @@ from everturn.policy import problem as policy_problem
 from everturn.records import Decision
 from everturn.sizes import MAX_INPUT_BYTES, SMALL_DECISION_BYTES, size_of
 from everturn.state import State
+from everturn.truncation import shortened_reason
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
 from everturn.workflows.history_space import too_full_for
 from everturn.workflows.message_dispatch import Handlers, Later

@@ -10,14 +10,14 @@ from temporalio.exceptions import ActivityError
 
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, OpenReply, Packed, StoredInRun
-from everturn.cutting import cut
+from everturn.compressed_messages import pack
 from everturn.durations import TASK_TIMEOUT
-from everturn.fitting import fits
 from everturn.logs import workflow_log
-from everturn.packing import pack
 from everturn.payloads import ModelRequest, Start
+from everturn.size_estimates import fits
 from everturn.sizes import MAX_HANDED_BYTES, MAX_HISTORY_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, size_of
 from everturn.state import State
+from everturn.truncation import cut
 from everturn.workflows import sent_messages, tool_results
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain

@@ -17,13 +17,13 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from everturn import names
 from everturn.carryover import CarryOver, OpenReply
 from everturn.causes import cause_of
-from everturn.cutting import short_status
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.pending_calls import READ_AGAIN
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
+from everturn.truncation import short_status
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from everturn.carryover import StoredInRun
-from everturn.cutting import cut
-from everturn.fitting import fits
-from everturn.packing import unpack
+from everturn.compressed_messages import unpack
 from everturn.records import Message, Text, ToolResult, results_in
+from everturn.size_estimates import fits
 from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, size_of
 from everturn.state import State
+from everturn.truncation import cut
 from everturn.workflows import web_ui
 
 MAX_HELD_CHARS = 256_000

@@ -16,9 +16,8 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from everturn import handoffs, names
+from everturn import agent_in_charge, names
 from everturn.carryover import OpenReply
-from everturn.cutting import with_short_words
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
 from everturn.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunHandoff, RunPlan, RunTool
@@ -26,6 +25,7 @@ from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.subagent_results import result_of
+from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
@@ -214,7 +214,7 @@ class OpenCalls:
                     decision = taken.decision
             if isinstance(plan, RunHandoff):
                 times = self._state.in_charge.left(self._state.limits.max_handoffs)
-                return handoffs.result_of(call, plan, left=times, decision=decision)
+                return agent_in_charge.result_of(call, plan, left=times, decision=decision)
             try:
                 return await self._run(call, plan, decision, answer, again=bool(pending and pending.doubtful))
             except (Unreadable, ActivityError) as error:

@@ -19,12 +19,12 @@ from temporalio.exceptions import (
 )
 
 from everturn import activity_outputs, names
-from everturn.cutting import edit_notice
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall, RunActivity, RunElsewhere, RunNexus
 from everturn.records import ToolCall, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES, size_of
 from everturn.state import State
+from everturn.truncation import edit_notice
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.awaited_worker import handed_back_for

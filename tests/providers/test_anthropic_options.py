@@ -12,7 +12,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.anthropic_messages import encode
 from everturn.providers.base import Request, ToolSpec
 from everturn.records import Message, Text, Thinking, ToolCall, ToolResult
-from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})
 CALL = ToolCall(call_id="c1", name="weather")

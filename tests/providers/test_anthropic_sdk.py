@@ -16,7 +16,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.anthropic_messages import encode
 from everturn.providers.base import Request, ToolSpec
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
-from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch
+from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch
 from tests.providers.drawn import drawn_out
 
 WEATHER = ToolSpec("weather", "The weather", {"type": "object", "properties": {"city": {"type": "string"}}})

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from everturn import Message, Model, ModelSettings, Text, generate
 from everturn.errors import ConnectionFailed, InvalidReply, RequestRefused, Unavailable
 from everturn.providers import Delta, Request, ask
-from everturn.tools.builtin import UnsupportedParameter
+from everturn.tools.server_tools import UnsupportedParameter
 from tests.support.background_server import BackgroundServer, Worked, says
 from tests.support.bounds import Bounds
 from tests.support.provider_server import Asked, ProviderServer, claude, message_item, response

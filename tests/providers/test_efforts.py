@@ -13,7 +13,7 @@ from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.http import PROTOCOLS
 from everturn.records import Message
-from everturn.tools.builtin import UnsupportedParameter
+from everturn.tools.server_tools import UnsupportedParameter
 
 ALL = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -79,7 +79,7 @@ def test_thinking_that_can_not_be_turned_off_is_said() -> None:
         assert nearest_effort(Model("openai:o4-mini"), "none") == "low"
 
 
-@pytest.mark.filterwarnings("ignore::everturn.tools.builtin.UnsupportedParameter")
+@pytest.mark.filterwarnings("ignore::everturn.tools.server_tools.UnsupportedParameter")
 @pytest.mark.parametrize(
     ("model", "sent"),
     [

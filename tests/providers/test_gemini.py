@@ -12,7 +12,7 @@ from everturn.errors import InvalidTool
 from everturn.providers.base import ToolSpec
 from everturn.providers.gemini import encode
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall
-from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch, XSearch
+from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
 from tests.providers import messages
 from tests.providers.messages import assistant, result, results
 

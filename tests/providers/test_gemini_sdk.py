@@ -14,7 +14,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.gemini import decode, encode
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
-from everturn.tools.builtin import CodeExecution, UnsupportedParameter, WebSearch
+from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own

@@ -15,7 +15,7 @@ from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
 from everturn.records import Message, Opaque, Reply, ServerToolUse
 from everturn.sse import Event
-from everturn.tools.builtin import CodeExecution
+from everturn.tools.server_tools import CodeExecution
 from tests.providers.sockets import sends, server
 
 TOOL = ToolSpec("weather", "", {"type": "object", "properties": {}})

@@ -26,7 +26,7 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.sse import Event
-from everturn.tools.builtin import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
+from everturn.tools.server_tools import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
 
 WEATHER = ToolSpec("weather")
 QUESTION = Message.user("?")

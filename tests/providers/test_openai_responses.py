@@ -12,7 +12,7 @@ from everturn.errors import InvalidTool
 from everturn.providers.base import ToolSpec
 from everturn.providers.openai_responses import encode
 from everturn.records import Document, Image, Message, Text, ToolCall
-from everturn.tools.builtin import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
+from everturn.tools.server_tools import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
 from tests.providers.messages import assistant
 from tests.providers.responses import body_of, request, result, sent
 

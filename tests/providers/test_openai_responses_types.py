@@ -16,7 +16,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.openai_responses import decode, encode
 from everturn.records import Message, Text, Thinking, ToolCall, ToolResult
-from everturn.tools.builtin import CodeExecution, WebSearch
+from everturn.tools.server_tools import CodeExecution, WebSearch
 from tests.providers.drawn import drawn_out, options, said, texts, values
 
 arguments = st.one_of(values.map(json.dumps), texts)

@@ -25,7 +25,6 @@ from everturn import Agent, Client
 from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
-from everturn.activities.contexts import Contexts
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import Journal
@@ -36,6 +35,7 @@ from everturn.activities.poison_calls import LostTries
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
+from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code

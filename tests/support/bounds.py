@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from everturn import packing, state, temporal_errors
+from everturn import compressed_messages, state, temporal_errors
 from everturn.activities import (
     agent_lookup,
-    contexts,
     heartbeat,
     live_text,
     mcp_tools,
     poison_calls,
     reply_output,
+    tool_contexts,
     tool_times,
 )
 from everturn.cli import follow
@@ -66,8 +66,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "begun_with_bytes": (revival, "MAX_PACKED_AT_START_BYTES"),
     "moved_bytes": (fork_start, "MAX_PACKED_AT_START_BYTES"),
     # When a worker says that its deps are not open yet, and how long it lets them close.
-    "deps_say_seconds": (contexts, "SAY_SECONDS"),
-    "deps_close_seconds": (contexts, "CLOSE_SECONDS"),
+    "deps_say_seconds": (tool_contexts, "SAY_SECONDS"),
+    "deps_close_seconds": (tool_contexts, "CLOSE_SECONDS"),
     # When somebody who waits is told that no worker is there.
     "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
     "silence": (missing_worker, "FIRST_LOOK_SECONDS"),
@@ -97,7 +97,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "json_values": (json_values, "MAX_VALUES"),
     "end_seconds": (http, "_END_SECONDS"),
     # How much of what is stored is read.
-    "packed_objects": (packing, "MAX_OBJECTS"),
+    "packed_objects": (compressed_messages, "MAX_OBJECTS"),
     "file_bytes": (directory, "MAX_FILE_BYTES"),
     "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
     "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),

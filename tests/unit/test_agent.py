@@ -14,7 +14,7 @@ from everturn.errors import EverturnError, InvalidAgent, InvalidModel, InvalidTo
 from everturn.limits import Limits, Patience
 from everturn.models import Model, ModelSettings
 from everturn.tools.arguments import InvalidArguments
-from everturn.tools.builtin import CodeExecution, WebSearch, XSearch
+from everturn.tools.server_tools import CodeExecution, WebSearch, XSearch
 from everturn.tools.tool import tool
 
 

@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from everturn import Agent, Text, ToolContext, ToolFailed, ToolResult, tool
-from everturn.cutting import Notice, bounded, chars_of, result_fits
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.records import Image
 from everturn.sizes import size_of
 from everturn.storage.artifacts import Artifacts, name_of
 from everturn.tools.read_result import READ_RESULT, read_result_tool
+from everturn.truncation import Notice, bounded, chars_of, result_fits
 
 IDS = st.text(min_size=1, max_size=300)
 

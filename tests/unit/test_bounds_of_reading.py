@@ -11,11 +11,11 @@ import pytest
 import typer
 from temporalio.converter import StorageDriverClaim
 
-from everturn import devserver, packing
+from everturn import compressed_messages, devserver
 from everturn.cli.approve import _json_or_text, _object
 from everturn.cli.argument_editor import NotEdited, arguments_of
+from everturn.compressed_messages import pack, unpack
 from everturn.models import Model
-from everturn.packing import pack, unpack
 from everturn.providers import failures
 from everturn.providers.catalog import resolve, without_password
 from everturn.providers.media import medium_of
@@ -83,7 +83,7 @@ def test_a_date_to_wait_for_that_is_none_counts_as_absent(offset: str) -> None:
 def test_packed_messages_are_bounded(bounds: Bounds) -> None:
     messages = tuple(Message.user(f"{number}") for number in range(50))
     assert unpack(pack(messages)) == messages
-    bomb = zlib.compress(b" " * (packing.MAX_UNPACKED_BYTES + 1) + b"[]", 9)
+    bomb = zlib.compress(b" " * (compressed_messages.MAX_UNPACKED_BYTES + 1) + b"[]", 9)
     with pytest.raises(ValueError, match="larger than any transcript"):
         unpack(b64encode(bomb).decode())
     bounds(packed_objects=60)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
-from everturn.worker.conversation_runner import _ByWorkflowTasks
+from everturn.worker.unsandboxed_runner import _ByWorkflowTasks
 
 
 class _Conversation:

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.cutting import cut, cut_part, without_content
-from everturn.fitting import fits, how_many_fit, larger
 from everturn.records import (
     Decision,
     Document,
@@ -23,7 +21,9 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from everturn.size_estimates import fits, how_many_fit, larger
 from everturn.sizes import LEAST_PART_BYTES, shortened, size_of
+from everturn.truncation import cut, cut_part, without_content
 
 # Each of these is one character: of one byte as JSON, of two, three, four and six.
 WORDS = st.builds(

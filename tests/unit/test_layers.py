@@ -19,10 +19,11 @@ BOTTOM_UP = """
     garbage_collection errors extras names printable utf8 base64_text durations spelling vendor_calls
     private_files sizes ids markdown
     log_lines logs settings connect_options sse content_encoding bounded_concurrency
-    sandbox_imports user_modules explaining records lone_results fitting
-    vendor_parts content_blocks agent_settings models limits plans packing prices tracing policy carryover
+    sandbox_imports user_modules explaining records lone_results size_estimates
+    vendor_parts content_blocks agent_settings models limits plans compressed_messages prices tracing policy carryover
     streamed causes decisions
-    metadata prompts payloads budgets budget_ledger pending_calls cutting handoffs subagent_results activity_outputs
+    metadata prompts payloads budgets budget_ledger pending_calls truncation agent_in_charge
+    subagent_results activity_outputs
     events storage priorities state
     temporal_errors temporal_prices search_attributes namespace heartbeat_profiles worker_roles live history
     tools hooks agent declared_tools loading

@@ -26,7 +26,6 @@ from everturn.carryover import (
     View,
     WorkerFacts,
 )
-from everturn.cutting import short_status, with_short_words
 from everturn.decisions import Approve
 from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
@@ -102,6 +101,7 @@ from everturn.sizes import (
 from everturn.state import State
 from everturn.streamed import LiveAt, SeenReply
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
+from everturn.truncation import short_status, with_short_words
 from everturn.worker.clashes import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages

@@ -33,7 +33,7 @@ ELSEWHERE = {
     "web": "HTTP",
     "ui": "HTTP",
     # What is held in memory or on disk.
-    "packing.py": "memory",
+    "compressed_messages.py": "memory",
     "activities/journal.py": "files",
     "workflows/recent_messages.py": "memory",
     "storage": "memory and HTTP bodies; the header of what is encrypted",
@@ -49,7 +49,7 @@ ELSEWHERE = {
     "activities/compaction.py": "which results are worth trimming",
     "guardrails.py": "what a model is to judge",
     # A format.
-    "fitting.py": "JSON",
+    "size_estimates.py": "JSON",
     "tracing.py": "W3C's traceparent",
     "log_lines.py": "which secrets are hidden",
     "sizes.py": "",

@@ -16,8 +16,8 @@ from everturn.errors import InvalidTool
 from everturn.models import ModelSettings
 from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
 from everturn.providers.json_values import write
-from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
 from everturn.tools.options import ToolOptions
+from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 
 MAX_TOKENS: Final = 32_000
 """max_tokens if nobody set it, since the API requires one: room for long files and thoughts. Every model since

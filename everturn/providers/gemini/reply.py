@@ -25,7 +25,7 @@ from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mende
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, value_of
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.sse import Event
-from everturn.tools.builtin import CodeExecution
+from everturn.tools.server_tools import CodeExecution
 from everturn.utf8 import mend
 
 BESIDE: Final = {

@@ -40,8 +40,8 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch
 from everturn.tools.provider_defined import in_a_browser
+from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 
 _NOTHING: Final = {"text": ""}
 """Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""

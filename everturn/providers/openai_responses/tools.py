@@ -9,8 +9,8 @@ from everturn.models import Model
 from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.schema_strict import only_fitting
-from everturn.tools.builtin import CodeExecution, ServerTool, WebSearch, XSearch
 from everturn.tools.provider_defined import called_as
+from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch, XSearch
 
 Made = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What a worker's settings cost its conversations, if they differ from those that everturn would set."""
+"""Warns of worker settings that cost conversations time, if they differ from those that everturn would set."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SHORT_DRAIN = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class Cost:
+class ConfigWarning:
     setting: str
     """As temporalio's Worker is given it."""
     what: str
     cure: str
 
 
-def costs(config: Mapping[str, Any]) -> Iterator[Cost]:
+def warnings_of(config: Mapping[str, Any]) -> Iterator[ConfigWarning]:
     """`config`: as the application makes its worker."""
 
     def given(name: str) -> Any:
@@ -37,57 +37,57 @@ def costs(config: Mapping[str, Any]) -> Iterator[Cost]:
         value = config.get(name)
         return None if value == DEFAULTS.get(name) else value
 
-    def cost(name: str, what: str, cure: str) -> Cost:
-        return Cost(f"{name}={config[name]}", what, cure)
+    def warning(name: str, what: str, cure: str) -> ConfigWarning:
+        return ConfigWarning(f"{name}={config[name]}", what, cure)
 
     leave = "Leave it out: everturn then sets it."
     cached = given("max_cached_workflows")
     if cached is not None and cached < FEW_CACHED:
         what = "a conversation that is evicted from the cache is replayed from its start at each step"
-        yield cost(
+        yield warning(
             "max_cached_workflows", what, "It should be larger than the number of workflows that run at the same time."
         )
     sticky = given("sticky_queue_schedule_to_start_timeout")
     if sticky is not None and sticky > LONG_STICKY:
         what = f"after a worker is lost, a conversation's next step waits {sticky.total_seconds():g} s for it"
-        yield cost("sticky_queue_schedule_to_start_timeout", what, leave)
+        yield warning("sticky_queue_schedule_to_start_timeout", what, leave)
     throttle = given("max_heartbeat_throttle_interval")
     if throttle is not None and throttle > OPEN_THROTTLE:
         what = "streamed text and cancellations take up to 4 s"
-        yield cost(
+        yield warning(
             "max_heartbeat_throttle_interval", what, f"{leave} Your own activities' heartbeats stay as they are."
         )
     drain = given("graceful_shutdown_timeout")
     if drain is not None and drain < SHORT_DRAIN:
         what = "a model turn that takes longer than this when the worker stops is asked and paid again"
-        yield cost("graceful_shutdown_timeout", what, leave)
+        yield warning("graceful_shutdown_timeout", what, leave)
     activities = given("max_concurrent_activities")
     if activities is not None and activities < FEW_ACTIVITIES:
         what = "this is how many model turns, tool calls and activities of yours run at the same time; the others wait"
-        yield cost("max_concurrent_activities", what, leave)
+        yield warning("max_concurrent_activities", what, leave)
     for name in ("max_activities_per_second", "max_task_queue_activities_per_second"):
         if given(name) is not None:
             what = "model turns and tool calls count, too, so they wait for each other and for your own activities"
-            yield cost(name, what, "A turn uses one, and each of its tool calls one more.")
+            yield warning(name, what, "A turn uses one, and each of its tool calls one more.")
     yield from _switches(config)
 
 
-def _switches(config: Mapping[str, Any]) -> Iterator[Cost]:
+def _switches(config: Mapping[str, Any]) -> Iterator[ConfigWarning]:
     if config.get("disable_eager_activity_execution"):
-        yield Cost(
+        yield ConfigWarning(
             "disable_eager_activity_execution=True",
             "each model turn goes through the server's queue, and often to a worker that has to read the transcript",
             "Leave it out, if nothing else needs it.",
         )
     if config.get("no_remote_activities"):
-        yield Cost(
+        yield ConfigWarning(
             "no_remote_activities=True",
             "this worker runs no model turn and no tool: conversations wait for one that does",
             "Leave it out, or have another worker of the task queue host the agents.",
         )
     failures = config.get("workflow_failure_exception_types", ())
     if any(issubclass(NondeterminismError, one) for one in failures):
-        yield Cost(
+        yield ConfigWarning(
             f"workflow_failure_exception_types={[one.__name__ for one in failures]}",
             "code that a conversation can't be replayed with ends it, instead of waiting for fixed code",
             "Set it in @workflow.defn(failure_exception_types=...) of your own workflows.",
