@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.patience import retry_delay, spend
+from everturn.activities.patience import LONGEST_OWN_DELAY_SECONDS, retry_delay, spend
+from everturn.activities.user_activities import is_users_own
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.limits import Patience
 from everturn.records import Reply
@@ -67,6 +69,14 @@ def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
     return ApplicationError(why, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
 
 
+def of_unexpected(error: Exception) -> ApplicationError:
+    """What the SDK makes of an error that nobody foresaw, such as a server that does not answer, with more time between
+    the tries than there is after a lost worker."""
+    seconds = min(0.2 * 2 ** min(activity.info().attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS)
+    made = ApplicationError(str(error), type=type(error).__name__, next_retry_delay=timedelta(seconds=seconds))
+    return made.with_traceback(error.__traceback__)
+
+
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
     """Another try for an empty reply; None after EMPTY_REPLIES tries: then the empty reply is the answer.
 
@@ -77,6 +87,24 @@ def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
         return None
     again = of_provider(InvalidReply(f"The reply of {reply.model!r} is empty."), patience, fallback=None)
     return None if again.non_retryable else again
+
+
+class UnexpectedErrors(Interceptor):
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
+        return _Activity(next)
+
+
+class _Activity(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
+        try:
+            return await self.next.execute_activity(input)
+        except FailureError:
+            raise  # it says itself when to try again
+        except Exception as error:
+            info = activity.info()
+            if info.is_local or is_users_own(info):
+                raise
+            raise of_unexpected(error) from error.__cause__
 
 
 def worker_shutdown() -> ApplicationError:

@@ -21,6 +21,7 @@ from temporalio.worker import (
 )
 
 from everturn import extras, names
+from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
 from everturn.activities.budget_interceptor import TenantBudgets
@@ -150,6 +151,7 @@ class Hosting(Interceptor):
         self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=polling)
         self._interceptors: Sequence[Interceptor] = (
             Attempts(),
+            UnexpectedErrors(),
             LostTries(),
             *([Metrics(meter, prefixes=hosted.prefixes, tenants=hosted.settings.tenants_in_metrics)] if meter else []),
             *([traces] if traces else []),

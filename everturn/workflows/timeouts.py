@@ -30,9 +30,11 @@ gives a handler for one start. A timer's, and not Temporal's own timeout: see ne
 HURRIED = timedelta(seconds=1)
 """How long a tool that was quick so far may hold up its conversation's workflow task, before it goes to the queue."""
 
-# What a provider asks for goes before this: the activity sets each failure's own delay. What is left is lost workers,
-# and those are retried at once. How long is the activity's business too, since a count would be used up by deploys.
-_RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=30))
+# An activity sets the delay after each of its failures. What is left is lost workers. Those are replaced soon, however
+# often the activity failed before: Temporal doubles the interval for each failure of any kind. How long it is tried is
+# the activity's business too, since a count would be used up by deploys.
+_RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
+_LOCAL_RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=30))
 _ONCE = RetryPolicy(maximum_attempts=1)
 
 
@@ -54,7 +56,7 @@ def local_options(plan: RunTool) -> dict[str, Any]:
         "start_to_close_timeout": countable(plan.timeout) + HEARTBEAT_TIMEOUT,
         # A backstop: the activity itself ends its tries, and says why.
         "schedule_to_close_timeout": countable(plan.timeout + plan.patience) + HEARTBEAT_TIMEOUT,
-        "retry_policy": _RETRY,
+        "retry_policy": _LOCAL_RETRY,
         # Longer delays would hold up the workflow task: the server's own timer takes over.
         "local_retry_threshold": timedelta(seconds=2),
     }

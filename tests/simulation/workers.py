@@ -22,6 +22,7 @@ from temporalio.bridge.proto.activity_task import ActivityCancellationDetails, C
 from temporalio.worker._activity import _ActivityWorker, _RunningActivity
 
 from everturn import Agent, Client
+from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
@@ -132,7 +133,7 @@ class SimulatedWorker:
             activity_executor=None,
             shared_state_manager=None,
             data_converter=self._client.data_converter,
-            interceptors=[Attempts(), LostTries()],
+            interceptors=[Attempts(), UnexpectedErrors(), LostTries()],
             metric_meter=_NO_METRICS,
             client=self._client,
             encode_headers=False,
