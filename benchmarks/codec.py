@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from everturn.http.sse import EventDecoder
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
 from everturn.providers.json_values import write
 from everturn.records import Message, Text, ToolCall, ToolResult
-from everturn.sse import EventDecoder
 
 MESSAGES = 200
 DELTAS = 2_000

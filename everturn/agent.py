@@ -18,7 +18,7 @@ from everturn.limits import Limits, Patience
 from everturn.models import Model, ModelSettings
 from everturn.names import versioned
 from everturn.records import Decision, ToolCall
-from everturn.spelling import known_options
+from everturn.text.spelling import known_options
 from everturn.tools.agent_option_checks import (
     ASK,
     check_name,

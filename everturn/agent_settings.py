@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from everturn import durations
 from everturn.errors import ConfigError, InvalidSetting
-from everturn.explaining import explain
-from everturn.spelling import refuse_unknown
+from everturn.text import durations
+from everturn.text.explaining import explain
+from everturn.text.spelling import refuse_unknown
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass

@@ -13,8 +13,8 @@ from pydantic import JsonValue
 
 from everturn.agent import Agent
 from everturn.errors import InvalidTool
-from everturn.metadata import written
 from everturn.records import Message, Part, Text
+from everturn.tenants.metadata import written
 from everturn.tools.client_tool import client_tool
 
 READER: Final = "ag-ui"

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from everturn import extras, names
-from everturn.connect_options import connect_options, temporal_is_configured
-from everturn.durations import TASK_TIMEOUT
+from everturn import names
 from everturn.errors import InvalidSetting, Unreachable
-from everturn.log_lines import names_a_secret
-from everturn.private_files import UMASK, close_to_others, make_folder, open_to_append
+from everturn.system import extras
+from everturn.system.private_files import UMASK, close_to_others, make_folder, open_to_append
+from everturn.temporal.connect_options import connect_options, temporal_is_configured
+from everturn.text.durations import TASK_TIMEOUT
+from everturn.text.log_lines import names_a_secret
 
 HOST: Final = "127.0.0.1"
 
@@ -245,7 +246,7 @@ class DevServer:
         from temporalio.client import Client
         from temporalio.service import RPCError
 
-        from everturn.search_attributes import lacking_search_attributes
+        from everturn.temporal.search_attributes import lacking_search_attributes
 
         with suppress(OSError):
             socket.create_connection((HOST, self.port), timeout=1).close()

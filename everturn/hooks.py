@@ -19,11 +19,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union, cast, get_args, overload
 
-from everturn import durations
 from everturn.errors import InvalidAgent
 from everturn.models import ModelSettings
 from everturn.records import HookPoint, Message, Reply, ToolCall, ToolResult
 from everturn.sizes import MAX_HOOK_NAME_CHARS
+from everturn.text import durations
 from everturn.tools.context import ToolContext, TurnContext
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from everturn import durations
 from everturn.agent_settings import Setting
 from everturn.records import Usage
 from everturn.sizes import MAX_RESULT_CHARS
+from everturn.text import durations
 
 
 class Limits(Setting):

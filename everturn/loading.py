@@ -10,8 +10,8 @@ from typing import Any
 
 from everturn.agent import Agent
 from everturn.errors import InvalidFile, InvalidTool
+from everturn.system.user_modules import is_path, load_file, load_module
 from everturn.tools.tool import Tool, tool
-from everturn.user_modules import is_path, load_file, load_module
 
 
 def load_tools(path: str | Path) -> list[Tool]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 if TYPE_CHECKING:
     import structlog
 
-    from everturn.log_lines import LogFormat
+    from everturn.text.log_lines import LogFormat
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -84,7 +84,7 @@ def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> Non
     with _no_rich():
         import structlog
 
-    from everturn.log_lines import formatter
+    from everturn.text.log_lines import formatter
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(format))

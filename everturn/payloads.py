@@ -13,12 +13,12 @@ from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
 from everturn.limits import Limits
-from everturn.metadata import MAX_SEARCHABLE, Labelled
+from everturn.messages.size_estimates import fits
+from everturn.messages.streamed import LiveAt, SeenReply
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
-from everturn.size_estimates import fits
 from everturn.sizes import (
     MAX_ID_BYTES,
     MAX_INBOX_BYTES,
@@ -28,7 +28,7 @@ from everturn.sizes import (
     MAX_NAME_CHARS,
     flat,
 )
-from everturn.streamed import LiveAt, SeenReply
+from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
 from everturn.tracing import Trace, TraceContext, or_none
 
 # ---------------------------------------------------------------- the conversation

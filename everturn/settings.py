@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_ADDRESS_CHARS
-from everturn.utf8 import is_utf8
+from everturn.text.utf8 import is_utf8
 
 PREFIX: Final = "EVERTURN_"
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pydantic import JsonValue
 
 from everturn.agent_in_charge import InCharge
+from everturn.calls.causes import Stall
+from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, StoredInRun, WorkerFacts
-from everturn.causes import Stall
-from everturn.ids import known_id
 from everturn.limits import Limits
+from everturn.messages.streamed import SeenReply, longer
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
-from everturn.pending_calls import PendingCall
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
-from everturn.streamed import SeenReply, longer
+from everturn.temporal.ids import known_id
 from everturn.truncation import shortened_reason
 
 MAX_REPAIRS = 2

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from everturn.messages.size_estimates import fits, larger
 from everturn.names import TOO_LARGE
 from everturn.payloads import Status
 from everturn.records import (
@@ -28,7 +29,6 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.size_estimates import fits, larger
 from everturn.sizes import (
     LEAST_PART_BYTES,
     MAX_CAUSE_BYTES,
@@ -40,7 +40,7 @@ from everturn.sizes import (
     shortened,
     size_of,
 )
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 MAX_NAME_SHOWN = 200
 """Characters of a name or an address, in a notice."""

@@ -29,15 +29,15 @@ from everturn import names
 from everturn.agent import Agent, name_of
 from everturn.client.messages import MessageLike, message_payload, start_payload
 from everturn.client.trace_context import current_context
-from everturn.durations import TASK_TIMEOUT, problem
 from everturn.errors import EverturnError, InvalidSetting
-from everturn.ids import id_problem
 from everturn.limits import Limits
-from everturn.markdown import code, first_line, inline
 from everturn.models import Model, check_provider
 from everturn.payloads import Notify, WaitNotice
-from everturn.priorities import priority_of
 from everturn.records import Outcome
+from everturn.temporal.ids import id_problem
+from everturn.tenants.priorities import priority_of
+from everturn.text.durations import TASK_TIMEOUT, problem
+from everturn.text.markdown import code, first_line, inline
 from everturn.tools.output_type import OutputT_co
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]

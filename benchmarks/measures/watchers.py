@@ -29,10 +29,10 @@ from benchmarks.measures.events import EXPECTED_WORDS, HTTP, REDIS, hear, redis_
 from benchmarks.rig import Rig
 from everturn.history.reader import Reading
 from everturn.history.steps import TurnScheduled
+from everturn.http.sse import EventDecoder
 from everturn.live.lane import Lane, TurnKey, decoded
 from everturn.live.text_server import path_of
-from everturn.sse import EventDecoder
-from everturn.streamed import LiveAt, Streamed
+from everturn.messages.streamed import LiveAt, Streamed
 
 WATCHERS = 1000
 LOOKING = 100

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from everturn import durations
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.logs import get_logger
-from everturn.spelling import known_options
+from everturn.text import durations
+from everturn.text.spelling import known_options
 
 FindAgent = Callable[[str, str | None], Agent | Awaitable[Agent | None] | None]
 """Given a name and a version (None: the current one), returns the agent, or None if there is none."""

@@ -14,11 +14,11 @@ from everturn.activities.tool_contexts import Contexts
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
+from everturn.text.utf8 import mend
 from everturn.tools import user_code
 from everturn.tools.results import safe_error_text
 from everturn.tools.with_context import with_context
 from everturn.truncation import shortened_reason
-from everturn.utf8 import mend
 
 _log = get_logger("everturn.decision")
 

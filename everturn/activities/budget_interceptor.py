@@ -27,16 +27,17 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from everturn import names, temporal_errors
+from everturn import names
 from everturn.activities import budget_moves
 from everturn.activities.patience import retry_delay, spend
-from everturn.budgets import BudgetStart, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms
-from everturn.durations import TASK_TIMEOUT
 from everturn.errors import EverturnError
-from everturn.explaining import explain
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest
-from everturn.priorities import budget_id
+from everturn.temporal import temporal_errors
+from everturn.tenants.budgets import BudgetStart, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms
+from everturn.tenants.priorities import budget_id
+from everturn.text.durations import TASK_TIMEOUT
+from everturn.text.explaining import explain
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """How long no budget is looked for after a tenant was found to have none."""

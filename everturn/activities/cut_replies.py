@@ -11,9 +11,9 @@ from everturn.activities.prefix_cache import PrefixCache, chained
 from everturn.activities.tool_contexts import Spent
 from everturn.history.transcript import filled
 from everturn.logs import get_logger
+from everturn.messages.streamed import SeenReply, beaten_out
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
-from everturn.streamed import SeenReply, beaten_out
 
 _log = get_logger("everturn.turn")
 

@@ -24,12 +24,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.activities.attempts import Lags
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.poison_calls import left
-from everturn.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
+from everturn.messages.streamed import Streamed
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
-from everturn.streamed import Streamed
+from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
+from everturn.text.utf8 import mend
 from everturn.tools.results import iterator_in
-from everturn.utf8 import mend
 
 INTERVAL_SECONDS = QUICK.interval_seconds
 """Between two beats, unless the worker's profile says more and the activity's time-out allows it."""

@@ -16,7 +16,7 @@ from everturn.hooks import AskApproval, DenyCall, ModelInput, StallWith, StopWit
 from everturn.models import ModelSettings
 from everturn.records import Message, Record, Reply, ToolCall, ToolResult
 from everturn.sizes import MAX_DEPTH, too_deep
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 R = TypeVar("R", bound=BaseModel)
 

@@ -35,7 +35,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.logs import get_logger
-from everturn.private_files import NotPrivate, PrivateFolder, identity_of
+from everturn.system.private_files import NotPrivate, PrivateFolder, identity_of
 
 _log = get_logger("everturn.worker")
 

@@ -14,8 +14,8 @@ from temporalio import activity
 
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
+from everturn.messages.streamed import LiveAt, Piece, Streamed, chars_of
 from everturn.payloads import ModelRequest
-from everturn.streamed import LiveAt, Piece, Streamed, chars_of
 
 AGAIN_SECONDS: Final = 1.0
 """How soon a write comes after one that failed. It takes what came meanwhile, up to MAX_CHARS."""

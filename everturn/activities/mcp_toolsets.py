@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
-from everturn import extras
 from everturn.activities.mcp_memory import ThisTry
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
+from everturn.system import extras
 from everturn.tools.context import ToolContext
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer

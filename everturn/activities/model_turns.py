@@ -52,7 +52,6 @@ from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
-from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.prices import cost_usd
@@ -60,6 +59,7 @@ from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.storage.artifacts import Artifacts
+from everturn.temporal.namespace import Namespace
 
 MAX_HALF_TOLD = 10_000
 

@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.activities.agent_lookup import handed_back
 from everturn.payloads import ToolRequest
-from everturn.temporal_errors import passes
+from everturn.temporal.temporal_errors import passes
 
 _NOT_SAID = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 """Answers of a server that shows its list of endpoints to operators only, as Temporal Cloud does."""

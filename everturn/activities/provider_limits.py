@@ -13,12 +13,12 @@ from everturn.activities.heartbeat import INTERVAL_SECONDS, this_heartbeat
 from everturn.errors import RateLimited
 from everturn.limits import Patience
 from everturn.logs import get_logger
+from everturn.messages.streamed import AtLimit
 from everturn.providers.base import Request
 from everturn.providers.rate_limit_queue import Limit, going, limit_of
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
 from everturn.sizes import size_of
-from everturn.streamed import AtLimit
 
 SHOWN_AFTER_SECONDS = 0.5
 """A shorter wait is not shown."""

@@ -18,11 +18,11 @@ from temporalio import activity
 from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.activities.live_text import LiveText, live_text
 from everturn.live.lane import Lane
+from everturn.messages.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
 from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES
-from everturn.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 
 
 class ReplyStream:

@@ -33,12 +33,13 @@ from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
 from everturn.errors import NeedsApproval, Retry
 from everturn.logs import get_logger
+from everturn.messages.size_estimates import larger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.size_estimates import larger
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
+from everturn.text.utf8 import mend
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, Questions, set_answer
@@ -47,7 +48,6 @@ from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
 from everturn.truncation import Notice, bounded, edit_notice, result_fits
-from everturn.utf8 import mend
 
 _log = get_logger("everturn.tool")
 

@@ -40,8 +40,8 @@ from everturn.cli.watch import watch
 from everturn.cli.web import web
 from everturn.cli.worker import worker
 from everturn.errors import EverturnError
-from everturn.printable import printable_line
-from everturn.utf8 import is_utf8
+from everturn.text.printable import printable_line
+from everturn.text.utf8 import is_utf8
 from everturn.worker.drain_deadline import end_process
 
 # Typer brings its own copy of click, or uses the installed one: this is the base class of both copies' usage errors.

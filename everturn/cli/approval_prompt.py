@@ -22,8 +22,8 @@ from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused, Unreachable
 from everturn.payloads import WaitingCall
 from everturn.plans import WaitReason
-from everturn.printable import printable
 from everturn.records import ToolCall
+from everturn.text.printable import printable
 
 YES_APPROVES: Final[frozenset[WaitReason]] = frozenset(("needs_approval", "has_not_run", "invalid_edit", "not_allowed"))
 """The reasons for which --yes approves a call. A person has to decide on all others: the call may have run already."""

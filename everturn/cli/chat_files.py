@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from everturn.private_files import write_atomically
+from everturn.system.private_files import write_atomically
 
 if TYPE_CHECKING:
     from everturn.cli.connect import AgentChoice

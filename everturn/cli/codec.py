@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from everturn import extras
 from everturn.errors import EverturnError
+from everturn.system import extras
 
 
 def codec(

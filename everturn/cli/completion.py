@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from everturn.printable import printable_line
+from everturn.text.printable import printable_line
 
 if TYPE_CHECKING:
     from everturn.client.client import Client

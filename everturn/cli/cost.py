@@ -10,7 +10,7 @@ import typer
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell_json
 from everturn.records import in_dollars
-from everturn.temporal_prices import TemporalPrices
+from everturn.temporal.temporal_prices import TemporalPrices
 
 if TYPE_CHECKING:
     from everturn.client.costs import ConversationCost

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from everturn import extras
 from everturn.cli.doctor_queues import queue_findings
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 from everturn.errors import EverturnError
+from everturn.system import extras
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
@@ -233,8 +233,8 @@ async def _server(client: Client) -> Finding:
 
 async def _heartbeats(client: Client) -> Finding:
     """The heartbeat profile of a worker with these settings."""
-    from everturn.heartbeat_profiles import is_cloud, profile_for
     from everturn.settings import Settings
+    from everturn.temporal.heartbeat_profiles import is_cloud, profile_for
 
     settings, connection = Settings.load(), client.temporal.service_client.config
     profile = profile_for(settings.heartbeats, connection)
@@ -281,7 +281,7 @@ async def _namespace(client: Client) -> Finding:
 
 async def _search_attributes(client: Client, *, fix: bool) -> Finding:
     from everturn import names
-    from everturn.search_attributes import lacking_search_attributes, register_search_attributes
+    from everturn.temporal.search_attributes import lacking_search_attributes, register_search_attributes
 
     lacking = await lacking_search_attributes(client.temporal)
     beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import temporalio.worker
 
 from everturn.errors import EverturnError, InvalidSetting
-from everturn.user_modules import load_object
+from everturn.system.user_modules import load_object
 from everturn.worker.config_warnings import warnings_of
 from everturn.worker.hosting import Hosting
 

@@ -10,7 +10,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.output import print_result, tell
-from everturn.private_files import write_atomically
+from everturn.system.private_files import write_atomically
 
 if TYPE_CHECKING:
     from everturn.exporting import Exported

@@ -9,13 +9,14 @@ from typing import Any
 
 from temporalio.api.enums.v1 import TimeoutType
 
-from everturn import events, names, temporal_errors
-from everturn.causes import read_cause
+from everturn import events, names
+from everturn.calls.causes import read_cause
 from everturn.cli.approval_prompt import ApprovalPrompt
 from everturn.cli.narration import LiveEvent, Narration
 from everturn.cli.render import folded, marked
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
+from everturn.temporal import temporal_errors
 
 RETRY_GLANCE_SECONDS = 2.0
 

@@ -92,7 +92,7 @@ def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> No
 
     from everturn.cli.render import STATE_STYLES, columns, folded, marked
     from everturn.cli.terminal import Screen
-    from everturn.metadata import in_words
+    from everturn.tenants.metadata import in_words
 
     screen = Screen(to_stdout=True)
     if counts:

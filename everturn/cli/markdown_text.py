@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
-from everturn.printable import printable
+from everturn.text.printable import printable
 
 
 def markdown_lines(written: str, *, width: int) -> list[Text]:

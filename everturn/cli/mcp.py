@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from everturn import extras
 from everturn.cli.options import AgentsOption, settings_with
 from everturn.errors import EverturnError
+from everturn.system import extras
 
 
 def mcp(

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from everturn import extras
 from everturn.errors import EverturnError, InvalidTool
+from everturn.system import extras
 
 if TYPE_CHECKING:
     from everturn.agent import Agent

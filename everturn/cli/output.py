@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from everturn.printable import printable
+from everturn.text.printable import printable
 
 
 def tell(text: str) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 from rich.text import Text
 
 from everturn import events, names
-from everturn.decisions import VERDICTS
+from everturn.calls.decisions import VERDICTS
 from everturn.payloads import WaitingCall
-from everturn.printable import printable, printable_line
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
+from everturn.text.printable import printable, printable_line
 
 MARKS = {
     "user": "▸",

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from everturn.cli.render import marked, marked_markdown
 from everturn.cli.terminal import Screen
-from everturn.printable import printable
+from everturn.text.printable import printable
 
 _TOKEN = re.compile(r"\n|[^\S\n]+|\S+")
 _MARGIN = 2

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from everturn.cli.keyboard import Question, can_read_keys, read_plainly
-from everturn.printable import printable, printable_line
+from everturn.text.printable import printable, printable_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.sizes import MAX_ANNOUNCED_BYTES
-from everturn.worker_roles import ALL, ROLES, Role, in_words
+from everturn.temporal.worker_roles import ALL, ROLES, Role, in_words
 
 MOST_PAGES = 20
 PAGE_SIZE = 100

@@ -8,17 +8,18 @@ from datetime import UTC, datetime, timedelta
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import names, temporal_errors
-from everturn.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
+from everturn import names
 from everturn.client.client_base import ClientBase
 from everturn.client.pollers import polling
-from everturn.durations import TASK_TIMEOUT
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.history.budget_by_history import kept_budget
 from everturn.limits import Budget
-from everturn.priorities import budget_id
 from everturn.sizes import MAX_NAME_CHARS
-from everturn.utf8 import check_utf8
+from everturn.temporal import temporal_errors
+from everturn.tenants.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
+from everturn.tenants.priorities import budget_id
+from everturn.text.durations import TASK_TIMEOUT
+from everturn.text.utf8 import check_utf8
 
 
 class BudgetingClient(ClientBase):

@@ -15,7 +15,7 @@ import temporalio.client
 from temporalio.converter import ExternalStorage
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import durations, names
+from everturn import names
 from everturn.agent import Agent, name_of
 from everturn.client import interpreter_exit, listing
 from everturn.client.budgets import BudgetingClient
@@ -30,16 +30,17 @@ from everturn.client.send_or_revive import deliver
 from everturn.client.task_queues import QueuesClient
 from everturn.errors import ConversationError, Ended, InvalidSetting, Unreachable
 from everturn.limits import Limits
-from everturn.metadata import TENANT
 from everturn.models import Model, check_provider
 from everturn.policy import Rule
-from everturn.priorities import Order
 from everturn.records import Outcome
 from everturn.settings import Settings
-from everturn.spelling import known_options, options_of
 from everturn.storage.composed_converter import own_client
 from everturn.storage.encryption import Encryption
-from everturn.utf8 import check_utf8, mend
+from everturn.tenants.metadata import TENANT
+from everturn.tenants.priorities import Order
+from everturn.text import durations
+from everturn.text.spelling import known_options, options_of
+from everturn.text.utf8 import check_utf8, mend
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation

@@ -20,25 +20,26 @@ from temporalio.converter import JSONPlainPayloadConverter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from everturn import names, temporal_errors
+from everturn import names
 from everturn.agent import Agent
 from everturn.client import listing, pollers
 from everturn.client.read_positions import ReadPositions
 from everturn.client.trace_context import current_context
-from everturn.durations import TASK_TIMEOUT
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
-from everturn.ids import id_problem, keyword
 from everturn.live.lane import Lane
 from everturn.live.lanes import lane_of
-from everturn.markdown import code, first_line, inline
-from everturn.metadata import TENANT, in_index, in_words
-from everturn.namespace import Namespace
 from everturn.payloads import Start
-from everturn.priorities import priority_of, read_weights, weighted, without_name
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES
-from everturn.spelling import nearest
-from everturn.utf8 import check_utf8
+from everturn.temporal import temporal_errors
+from everturn.temporal.ids import id_problem, keyword
+from everturn.temporal.namespace import Namespace
+from everturn.tenants.metadata import TENANT, in_index, in_words
+from everturn.tenants.priorities import priority_of, read_weights, weighted, without_name
+from everturn.text.durations import TASK_TIMEOUT
+from everturn.text.markdown import code, first_line, inline
+from everturn.text.spelling import nearest
+from everturn.text.utf8 import check_utf8
 
 LOOK_AGAIN_SECONDS = 30.0
 """The pause before asking again which agents workers host, if that was not known."""

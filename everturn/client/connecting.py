@@ -9,13 +9,13 @@ import temporalio.client
 from temporalio.converter import ExternalStorage
 
 from everturn.client import interpreter_exit, process_identity
-from everturn.connect_options import connect_options
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.settings import Settings
 from everturn.storage.codecs import encrypted
 from everturn.storage.data_converter import configured, stored
 from everturn.storage.encryption import Encryption
-from everturn.utf8 import check_utf8
+from everturn.temporal.connect_options import connect_options
+from everturn.text.utf8 import check_utf8
 
 
 async def connected(

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionStatus
 
-from everturn import names, temporal_errors
+from everturn import names
 from everturn.client import listing, updates
 from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
@@ -24,22 +24,23 @@ from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
-from everturn.content_blocks import says_error
 from everturn.errors import Ended, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
-from everturn.explaining import explain
 from everturn.history.endings import final_reply, final_status, stalled
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
-from everturn.ids import known_id
+from everturn.messages.content_blocks import says_error
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
+from everturn.temporal import temporal_errors
+from everturn.temporal.ids import known_id
+from everturn.text.explaining import explain
 from everturn.tools.results import parts_of_blocks
 
 

@@ -17,7 +17,7 @@ from everturn.history.steps import TurnCompleted
 from everturn.records import Usage, cost_with
 from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
-from everturn.temporal_prices import TemporalPrices
+from everturn.temporal.temporal_prices import TemporalPrices
 
 BYTES_PER_GB: Final = 1_000_000_000
 

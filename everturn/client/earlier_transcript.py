@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn.carryover import CarryOver, Packed
-from everturn.compressed_messages import pack
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
-from everturn.lone_results import unanswerable
+from everturn.messages.compressed_messages import pack
+from everturn.messages.lone_results import unanswerable
 from everturn.sizes import MAX_PACKED_AT_START_BYTES
 
 

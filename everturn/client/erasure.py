@@ -21,17 +21,18 @@ from temporalio.client import Client
 from temporalio.converter import StorageDriverClaim
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import names, temporal_errors
+from everturn import names
 from everturn.client.belongings import Belonging, Belongings, Was, describe, find_belongings
 from everturn.client.client_base import ClientBase
 from everturn.client.listing import quoted
 from everturn.errors import InvalidSetting, Refused
 from everturn.logs import get_logger
 from everturn.settings import Settings
-from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.external import delete_stored
-from everturn.utf8 import check_utf8
+from everturn.temporal import temporal_errors
+from everturn.text.spelling import known_options
+from everturn.text.utf8 import check_utf8
 
 GONE_SECONDS: Final = 10.0
 """How long to wait for the server, which deletes histories in the background. By default, it keeps a history that has

@@ -20,9 +20,9 @@ from everturn.history import steps
 from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
 from everturn.history.transcript import read_transcript
-from everturn.ids import known_id
 from everturn.payloads import WaitingCall
 from everturn.records import Message, Outcome
+from everturn.temporal.ids import known_id
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import temporal_errors
 from everturn.history.reader import Reading, first_step, read_steps
 from everturn.history.resets import reset_of
 from everturn.history.steps import RunClosed, Step
+from everturn.temporal import temporal_errors
 
 
 class Runs:

@@ -9,15 +9,15 @@ from uuid import uuid4
 
 from temporalio.client import WorkflowExecutionDescription
 
-from everturn import temporal_errors
 from everturn.client.client_base import ClientBase
 from everturn.client.messages import MessageLike, content_of, user_message
 from everturn.client.prompts import AskedTurns
 from everturn.history.fork_start import Changes, start_of_fork
 from everturn.models import Model, check_provider
-from everturn.priorities import Order
 from everturn.records import ResultPart, Text
 from everturn.sizes import check_input
+from everturn.temporal import temporal_errors
+from everturn.tenants.priorities import Order
 
 
 class Forks(AskedTurns):

@@ -16,8 +16,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.pollers import polling
-from everturn.metadata import searched
 from everturn.payloads import StateName
+from everturn.tenants.metadata import searched
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)
 

@@ -10,13 +10,13 @@ from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.bounded_concurrency import at_once
 from everturn.client.client_base import ClientBase
 from everturn.client.matching import RUNNING, matching
 from everturn.errors import InvalidSetting
 from everturn.models import Model, check_provider
 from everturn.sizes import check_input
-from everturn.spelling import known_options
+from everturn.system.bounded_concurrency import at_once
+from everturn.text.spelling import known_options
 
 AT_ONCE: Final = 16
 """How many signals are sent at the same time."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import JsonValue
 
+from everturn.calls.pending_calls import RULED
 from everturn.errors import ConversationError, EverturnError, Refused
-from everturn.explaining import explain
 from everturn.payloads import WaitingCall
-from everturn.pending_calls import RULED
 from everturn.policy import ANY_TOOL, Rule
+from everturn.text.explaining import explain
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation

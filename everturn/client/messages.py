@@ -12,15 +12,16 @@ from typing import Any, TypeVar
 
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from everturn import durations, names
+from everturn import names
 from everturn.client.trace_context import current_context
-from everturn.content_blocks import read_block
 from everturn.errors import InvalidSetting, Refused
-from everturn.explaining import explain
+from everturn.messages.content_blocks import read_block
 from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
+from everturn.text import durations
+from everturn.text.explaining import explain
 
 MessageLike = str | Message | Iterable[Part | str | Mapping[str, Any]]
 """A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""

@@ -12,10 +12,10 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn import temporal_errors
 from everturn.client.announced import AnnouncedWorker, announced
 from everturn.client.process_identity import is_here
-from everturn.worker_roles import ALL, Role
+from everturn.temporal import temporal_errors
+from everturn.temporal.worker_roles import ALL, Role
 
 RECENT_SECONDS = 120.0
 """A poll waits up to 60 s at the server, and counts as seen when it began."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import temporalio.client
 
-from everturn import temporal_errors
 from everturn.client.followed_runs import Runs
 from everturn.errors import ConversationError, NotFound
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnCompleted
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
+from everturn.temporal import temporal_errors
 
 
 @dataclass(frozen=True, kw_only=True)

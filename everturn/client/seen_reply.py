@@ -18,9 +18,9 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.live.lane import Lane, LaneDown, TurnKey
+from everturn.messages.streamed import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
 from everturn.sizes import MAX_STREAMED_BYTES
-from everturn.streamed import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
-from everturn.temporal_errors import WORKER_TIMEOUT_SECONDS
+from everturn.temporal.temporal_errors import WORKER_TIMEOUT_SECONDS
 
 LONGEST_SECONDS = 1.6
 """How long reading from the lane may take."""

@@ -9,9 +9,9 @@ from everturn.agent import Agent
 from everturn.client.messages import MessageLike, user_message
 from everturn.client.revival import revived
 from everturn.errors import AlreadyStarted, Ended, NotFound
-from everturn.ids import known_id
 from everturn.payloads import Start
-from everturn.priorities import AS_BEFORE, Order
+from everturn.temporal.ids import known_id
+from everturn.tenants.priorities import AS_BEFORE, Order
 
 
 class _Conversation(Protocol):

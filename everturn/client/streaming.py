@@ -26,8 +26,8 @@ from everturn.client.unpolled_queue import Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
+from everturn.messages.streamed import AtLimit, LiveAt, Streamed
 from everturn.records import Message, Thinking
-from everturn.streamed import AtLimit, LiveAt, Streamed
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5

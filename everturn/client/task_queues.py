@@ -19,7 +19,7 @@ from everturn.client.client_base import ClientBase
 from everturn.client.pollers import polling, roles_elsewhere
 from everturn.errors import InvalidSetting, Refused
 from everturn.limits import QueueLimit
-from everturn.worker_roles import ROLES, Role, own_queue
+from everturn.temporal.worker_roles import ROLES, Role, own_queue
 
 ACTIVITIES: Final = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 

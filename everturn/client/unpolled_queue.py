@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from everturn.client.pollers import polling
 from everturn.errors import EverturnError
-from everturn.worker_roles import Role, role_of
+from everturn.temporal.worker_roles import Role, role_of
 
 
 @dataclass(frozen=True)

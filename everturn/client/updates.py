@@ -26,13 +26,14 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import names, temporal_errors
+from everturn import names
 from everturn.errors import InvalidSetting, NotFound, Refused, Unreachable
-from everturn.explaining import why_unreadable
 from everturn.history.decoding import UNREADABLE
 from everturn.history.reader import first_step
 from everturn.payloads import Status, WaitingCall
 from everturn.storage.data_converter import NoValue
+from everturn.temporal import temporal_errors
+from everturn.text.explaining import why_unreadable
 
 RESEND_SECONDS = 0.05
 """The pause before an update is sent again, if the server refused the workflow task that it was in."""

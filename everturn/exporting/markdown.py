@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from typing import assert_never
 from urllib.parse import quote
 
-from everturn.decisions import VERDICTS
+from everturn.calls.decisions import VERDICTS
 from everturn.exporting.reading import Exported, MessageFacts
-from everturn.markdown import code, fence_for, inline
-from everturn.metadata import in_words
 from everturn.records import (
     Decision,
     Document,
@@ -25,6 +23,8 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from everturn.tenants.metadata import in_words
+from everturn.text.markdown import code, fence_for, inline
 
 _WHO = {"user": "User", "assistant": "Assistant", "tool": "Tools", "system": "System"}
 _BREAKS_OUT = re.compile(r"[\s()<>\\]")

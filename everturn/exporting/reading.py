@@ -10,7 +10,6 @@ from pydantic import JsonValue
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import temporal_errors
 from everturn.carryover import CarryOver
 from everturn.client import listing
 from everturn.client.client import Client
@@ -19,6 +18,7 @@ from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import ModelRequest
 from everturn.records import Message, Outcome, Stop, Usage
+from everturn.temporal import temporal_errors
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 from everturn.errors import InvalidFile
 from everturn.exporting.jsonl import heading, iso, tokens
 from everturn.exporting.reading import Exported
-from everturn.private_files import OWNER_ONLY
 from everturn.records import Part, Thinking
+from everturn.system.private_files import OWNER_ONLY
 
 APPLICATION_ID = 0x45565254
 """`EVRT`: the application id, by which `file` and everturn recognise such a database."""

@@ -20,8 +20,9 @@ from temporalio.exceptions import (
     TimeoutType,
 )
 
-from everturn import activity_outputs, names
-from everturn.causes import cause_of
+from everturn import names
+from everturn.calls import activity_outputs
+from everturn.calls.causes import cause_of
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
 from everturn.history.steps import ActivityEnded, Step, ToolRunFailed, ToolScheduled

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from everturn import names, pending_calls
+from everturn import names
+from everturn.calls import pending_calls
+from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten
-from everturn.pending_calls import PendingCall
 from everturn.plans import RunHandoff
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import ToolCall, ToolResult

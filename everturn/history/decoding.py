@@ -10,12 +10,12 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.errors import InvalidSetting, NotFound
-from everturn.explaining import why_unreadable
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record
 from everturn.storage.encryption import key_id_of, lacking_key
+from everturn.text.explaining import why_unreadable
 
 R = TypeVar("R")
 

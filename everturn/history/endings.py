@@ -3,7 +3,7 @@ yet."""
 
 from __future__ import annotations
 
-from everturn.causes import Stall
+from everturn.calls.causes import Stall
 from everturn.errors import Stalled
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory

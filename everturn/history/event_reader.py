@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn import names
+from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.errors import ConversationError
 from everturn.events import (
@@ -34,11 +35,10 @@ from everturn.events import (
 )
 from everturn.history import steps
 from everturn.history.state_by_history import StateByHistory
-from everturn.ids import known_id
 from everturn.payloads import ModelReply, ModelRequest
-from everturn.pending_calls import PendingCall
 from everturn.plans import RefuseCall
 from everturn.records import HookAction, Message, Outcome, results_in
+from everturn.temporal.ids import known_id
 
 
 class EventReader:

@@ -18,9 +18,11 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
-from everturn import names, pending_calls
+from everturn import names
+from everturn.calls import pending_calls
+from everturn.calls.causes import read_cause
+from everturn.calls.subagent_results import result_of
 from everturn.carryover import Packed
-from everturn.causes import read_cause
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
@@ -50,8 +52,7 @@ from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest
 from everturn.records import Outcome, ToolResult
 from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
-from everturn.subagent_results import result_of
-from everturn.temporal_errors import RECONNECT_SECONDS, history_moved, passes
+from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
 
 
 class HistoryReader:

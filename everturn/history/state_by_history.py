@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn import agent_in_charge, names, pending_calls
+from everturn import agent_in_charge, names
+from everturn.calls import pending_calls
+from everturn.calls.decisions import policy_after
 from everturn.carryover import OpenReply
-from everturn.decisions import policy_after
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled

@@ -9,9 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
-from everturn.compressed_messages import unpack
 from everturn.errors import ConversationError, NotFound
-from everturn.explaining import explain
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
     ActivityEnded,
@@ -28,9 +26,11 @@ from everturn.history.steps import (
     TurnFailed,
     TurnScheduled,
 )
+from everturn.messages.compressed_messages import unpack
+from everturn.messages.streamed import SeenReply, longer
 from everturn.payloads import Control, ModelRequest
 from everturn.records import Message, ToolCall, ToolResult, results_in
-from everturn.streamed import SeenReply, longer
+from everturn.text.explaining import explain
 
 
 class Transcript:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.live.lane import TurnKey
-from everturn.streamed import LiveAt, Streamed, chars_of
+from everturn.messages.streamed import LiveAt, Streamed, chars_of
 
 
 @dataclass(eq=False)

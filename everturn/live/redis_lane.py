@@ -10,12 +10,12 @@ from typing import Any, Final, cast
 
 from temporalio.converter import DataConverter
 
-from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.live.channels import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decoded, encoded
 from everturn.logs import get_logger
-from everturn.streamed import LiveAt, Streamed
+from everturn.messages.streamed import LiveAt, Streamed
+from everturn.system import extras
 
 KEPT_SECONDS: Final = 3600
 """How long a turn's text is kept after its last piece, if the turn never ended."""

@@ -14,7 +14,7 @@ from typing import Final
 from temporalio.converter import DataConverter
 
 from everturn.live.lane import encoded
-from everturn.streamed import Piece, Streamed, chars_of, last_chars
+from everturn.messages.streamed import Piece, Streamed, chars_of, last_chars
 
 MOST_PIECES: Final = 512
 MOST_BYTES: Final = 1_000_000

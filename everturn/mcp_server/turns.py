@@ -15,7 +15,7 @@ from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused, Unreachable
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES, shortened
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 FIRST_LOOK_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 2.0

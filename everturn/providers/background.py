@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from everturn.errors import InvalidReply, ProviderError, Unavailable
+from everturn.http.sse import Event
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.providers import failures, http
@@ -28,7 +29,6 @@ from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.openai_responses.reply import UNFINISHED, Assembler
 from everturn.providers.openai_responses.tools import includes
 from everturn.records import Reply, Usage
-from everturn.sse import Event
 
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from everturn.records import Message
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 """Ids that may be in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""

@@ -23,7 +23,7 @@ from everturn.errors import (
 from everturn.providers.catalog import ModelEndpoint, address_variable
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
 from everturn.providers.rate_headers import retry_after
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:
     import httpx

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 
 import httpx
 
-from everturn import sse
-from everturn.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.errors import FAULTS, InvalidReply, InvalidSetting
+from everturn.http import sse
+from everturn.http.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers import (
     anthropic_messages,
     clocks,

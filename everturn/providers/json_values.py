@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 from everturn.vendor_calls import refuse_constant
 
 MAX_DEPTH = 200

@@ -16,9 +16,9 @@ from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from everturn.base64_text import as_base64
 from everturn.providers.base import placeholder
 from everturn.records import Document, Image
+from everturn.text.base64_text import as_base64
 
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 """OpenAI's, Anthropic's, and those of all servers that speak like them."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everturn.garbage_collection import paused
 from everturn.providers.base import OnDelta, Request, warn_unsupported
 from everturn.records import Reply
+from everturn.system.garbage_collection import paused
 
 if TYPE_CHECKING:
     from everturn.providers.background import KeptId

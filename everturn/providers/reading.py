@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event
 from everturn.models import Model
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_str, parse
-from everturn.sse import Event
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 MAX_CALLS: Final = 2048
 """Most calls in one reply; see MAX_PLANNED_CALLS too. The results of more calls would fit no payload."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.records import Record, ToolResult
 from everturn.storage import directory
+from everturn.system import extras
 
 if TYPE_CHECKING:
     from temporalio.api.common.v1 import Payload

@@ -23,8 +23,8 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from everturn import names
 from everturn.errors import InvalidSetting
-from everturn.explaining import explain
 from everturn.sizes import MAX_PAYLOAD_BYTES
+from everturn.text.explaining import explain
 
 if TYPE_CHECKING:
     from everturn.storage.encryption import Encryption
@@ -158,7 +158,7 @@ def configured(encryption: Encryption | None = None) -> DataConverter:
 
 def named(spec: str) -> DataConverter:
     """The converter of this name, or everturn's with the codec of this name. Raises InvalidSetting and InvalidFile."""
-    from everturn.user_modules import load_object
+    from everturn.system.user_modules import load_object
 
     found = load_object(spec)
     if isinstance(found, type):

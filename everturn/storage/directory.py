@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from everturn.errors import InvalidSetting
-from everturn.private_files import make_folder, read_bounded, write_atomically
+from everturn.system.private_files import make_folder, read_bounded, write_atomically
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 """Larger than any payload or result that everturn writes."""

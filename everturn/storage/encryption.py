@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_KEY_ID_CHARS
-from everturn.spelling import known_options
+from everturn.system import extras
+from everturn.text.spelling import known_options
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

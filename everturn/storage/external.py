@@ -24,9 +24,9 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from everturn import extras
 from everturn.errors import InvalidSetting
 from everturn.storage.directory import Directory, segments
+from everturn.system import extras
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 

@@ -156,7 +156,7 @@ async def replay_all(
     from temporalio.client import WorkflowHistory
     from temporalio.service import RPCError, RPCStatusCode
 
-    from everturn.bounded_concurrency import at_once as bounded
+    from everturn.system.bounded_concurrency import at_once as bounded
 
     idle = [Replays(data_converter=client.temporal.data_converter) for _ in range(at_once)]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from everturn import durations
 from everturn.errors import InvalidTool
 from everturn.plans import RetryPlan
 from everturn.sizes import MAX_ID_BYTES
-from everturn.spelling import known_options
+from everturn.text import durations
+from everturn.text.spelling import known_options
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments

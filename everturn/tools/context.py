@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Usage
-from everturn.spelling import known_fields
+from everturn.text.spelling import known_fields
 from everturn.tools.context_ask import AnswerText, Questions
 
 D = TypeVar("D", default=Any)

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from everturn.errors import NotAnswered, ToolFailed
 from everturn.sizes import MAX_LEFT_BYTES, MAX_QUESTION_BYTES, QUESTION_KEY_CHARS, shortened, size_of
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:
     from everturn.payloads import PersonsAnswer

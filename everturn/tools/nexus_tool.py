@@ -13,7 +13,7 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, Field
 
 from everturn.errors import InvalidTool
-from everturn.spelling import known_options
+from everturn.text.spelling import known_options
 from everturn.tools.activity_tool import check_text, patience_for
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext

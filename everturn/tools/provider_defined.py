@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.spelling import nearest
+from everturn.text.spelling import nearest
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments, whatever_it_takes
 from everturn.tools.signature import UntypedParameter

@@ -17,7 +17,7 @@ from typing_extensions import ParamSpec, TypeVar
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
-from everturn.spelling import options_of, refuse_unknown
+from everturn.text.spelling import options_of, refuse_unknown
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext

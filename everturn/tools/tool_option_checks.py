@@ -8,8 +8,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from everturn import durations, names
+from everturn import names
 from everturn.errors import InvalidTool
+from everturn.text import durations
 from everturn.tools.context import ToolContext
 from everturn.tools.signature import describe
 from everturn.tools.with_context import check_takes

@@ -15,8 +15,8 @@ try:
 except ImportError as error:
     if error.name is None or error.name.split(".", maxsplit=1)[0] != "starlette":
         raise
-    from everturn import extras
     from everturn.errors import InvalidSetting
+    from everturn.system import extras
 
     raise InvalidSetting("everturn.ui needs starlette, which is not installed.", cure=extras.install("web")) from None
 

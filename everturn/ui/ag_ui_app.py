@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.errors import InvalidSetting
-from everturn.spelling import known_options
+from everturn.text.spelling import known_options
 from everturn.ui.ag_ui_request import RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
 from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, Chat, Chats

@@ -15,7 +15,7 @@ from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import InvalidSetting, NotFound
-from everturn.spelling import known_options
+from everturn.text.spelling import known_options
 from everturn.ui.ai_sdk_messages import ui_messages
 from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream

@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from everturn.base64_text import as_base64
 from everturn.records import Document, Image, Part, Text
+from everturn.text.base64_text import as_base64
 from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
 from everturn.ui.narrator import SeenByPage
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from everturn import temporal_errors
 from everturn.carryover import CarryOver
 from everturn.client.client import Client
 from everturn.errors import NotFound
@@ -14,6 +13,7 @@ from everturn.history.steps import RunStarted
 from everturn.history.transcript import Transcript, read_earlier
 from everturn.payloads import Start
 from everturn.records import Message
+from everturn.temporal import temporal_errors
 
 MOST_KEPT = 8
 """How many runs' earlier messages are kept in memory: they are read whole, but a page asks for a few at a time."""

@@ -17,9 +17,9 @@ from everturn.client.client import Client
 from everturn.client.listing import ListedConversation
 from everturn.client.many_decisions import AT_ONCE
 from everturn.errors import EverturnError
-from everturn.markdown import plain
 from everturn.payloads import WaitingCall
 from everturn.records import Outcome
+from everturn.text.markdown import plain
 
 MOST_KEPT: Final = 10_000
 

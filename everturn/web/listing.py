@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.client.listing import ListedConversation
 from everturn.errors import EverturnError
-from everturn.metadata import in_words
+from everturn.tenants.metadata import in_words
 from everturn.web.list_previews import Glances
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")

@@ -12,7 +12,7 @@ from temporalio.worker import (
 )
 
 from everturn import names
-from everturn.priorities import without_name
+from everturn.tenants.priorities import without_name
 
 
 class HideTenants(WorkflowInboundInterceptor):

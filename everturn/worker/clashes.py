@@ -11,8 +11,8 @@ from temporalio.workflow import _Definition as WorkflowDefinition
 
 from everturn import names
 from everturn.errors import InvalidSetting
+from everturn.temporal.worker_roles import Role, in_words
 from everturn.worker.hosting import Hosting, names_of
-from everturn.worker_roles import Role, in_words
 
 ELSEWHERE: Final = "host the agents on another task queue: everturn.Worker(client, agents=[...], task_queue=...)."
 

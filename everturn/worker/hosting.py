@@ -20,7 +20,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from everturn import extras, names
+from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
@@ -40,18 +40,20 @@ from everturn.activities.tool_contexts import Contexts, MakeDeps
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
-from everturn.budgets import Terms
 from everturn.client import interpreter_exit
 from everturn.client.pollers import polling
-from everturn.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
 from everturn.limits import RateLimit
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
-from everturn.namespace import Namespace
 from everturn.prices import unpriced
 from everturn.providers import model_call
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
+from everturn.system import extras
+from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
+from everturn.temporal.namespace import Namespace
+from everturn.temporal.worker_roles import ALL, Role, in_words
+from everturn.tenants.budgets import Terms
 from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
@@ -64,7 +66,6 @@ from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.role_queues import sending_elsewhere
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.workflow_steps import WorkflowSteps
-from everturn.worker_roles import ALL, Role, in_words
 from everturn.workflows.cancellation import CANCELLING
 
 Work = Callable[[], Coroutine[Any, Any, None]]

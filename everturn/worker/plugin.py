@@ -25,27 +25,29 @@ from temporalio.worker import (
 )
 from temporalio.workflow import _Definition
 
-from everturn import durations, names
+from everturn import names
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
-from everturn.budgets import declared_budgets
 from everturn.client.announced import plugin_name
 from everturn.errors import InvalidSetting
-from everturn.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
 from everturn.limits import Budget, Limits, RateLimit
 from everturn.logs import get_logger
 from everturn.providers.rate_limit_queue import checked_limits, read_limits
 from everturn.settings import Settings
-from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.codecs import encrypted
 from everturn.storage.composed_converter import beside, own_client
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
+from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
+from everturn.temporal.worker_roles import Role, checked_roles, polled_by
+from everturn.tenants.budgets import declared_budgets
+from everturn.text import durations
+from everturn.text.spelling import known_options
 from everturn.worker import clashes
 from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents, given_agents
@@ -54,7 +56,6 @@ from everturn.worker.task_slots import ACTIVITIES_AT_ONCE, payloads_at_once, tas
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.traces import Traces, traces_of
 from everturn.worker.unsandboxed_runner import ConversationRunner
-from everturn.worker_roles import Role, checked_roles, polled_by
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
 
 STICKY_TIMEOUT: Final = timedelta(seconds=2)

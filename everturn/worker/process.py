@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
-from everturn.garbage_collection import paused
 from everturn.settings import Settings
+from everturn.system.garbage_collection import paused
+from everturn.temporal.worker_roles import checked_roles, polled_by
 from everturn.worker import drain_deadline
-from everturn.worker_roles import checked_roles, polled_by
 
 if TYPE_CHECKING:
     from everturn.client.client import Client

@@ -12,7 +12,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
 
-from everturn.worker_roles import Role, of_activity, own_queue
+from everturn.temporal.worker_roles import Role, of_activity, own_queue
 
 
 def sending_elsewhere(roles: Collection[Role]) -> type[WorkflowInboundInterceptor]:

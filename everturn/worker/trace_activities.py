@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from everturn import extras
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
+from everturn.system import extras
 from everturn.tracing import ExportSpans
 from everturn.worker.gen_ai_metrics import Sink, began_to_run, is_operation
 from everturn.worker.traces import Traces

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from everturn import durations
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings
-from everturn.spelling import known_fields
+from everturn.text import durations
+from everturn.text.spelling import known_fields
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

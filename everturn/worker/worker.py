@@ -18,19 +18,19 @@ from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
-from everturn.heartbeat_profiles import ProfileName
 from everturn.hooks import Hooks
 from everturn.limits import Budget, RateLimit
 from everturn.settings import Settings
-from everturn.spelling import known_options
 from everturn.storage.artifacts import Artifacts
+from everturn.temporal.heartbeat_profiles import ProfileName
+from everturn.temporal.worker_roles import Role
+from everturn.text.spelling import known_options
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.drain_deadline import drained
 from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
 from everturn.worker.plugin import EverturnPlugin
 from everturn.worker.traces import Traces
-from everturn.worker_roles import Role
 
 LOOK_SECONDS = 0.005
 """Between two checks whether a worker that starts is running."""

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from everturn.activity_outputs import value_in
-from everturn.explaining import why_unreadable
+from everturn.calls.activity_outputs import value_in
+from everturn.calls.pending_calls import READ_ELSEWHERE
 from everturn.logs import workflow_log
-from everturn.pending_calls import READ_ELSEWHERE
+from everturn.text.explaining import why_unreadable
 from everturn.workflows.cancellation import or_cancelled
 
 V = TypeVar("V")

@@ -10,9 +10,9 @@ from datetime import timedelta
 from temporalio import workflow
 
 from everturn import names
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import PersonsAnswer
-from everturn.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.sizes import MAX_REASON_BYTES, shortened

@@ -9,9 +9,9 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from everturn.calls.pending_calls import iso
 from everturn.limits import MODEL_PATIENCE
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
-from everturn.pending_calls import iso
 from everturn.workflows import tool_results
 from everturn.workflows.eager_dispatch import by_the_queue
 

@@ -11,9 +11,9 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
-from everturn.decisions import Answer, Approve, Deny, SetPolicy, too_late
+from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy, too_late
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
 from everturn.payloads import Control, MessageIn
-from everturn.pending_calls import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision

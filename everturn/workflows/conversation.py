@@ -15,10 +15,10 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from everturn import names
+from everturn.calls.causes import cause_of
+from everturn.calls.pending_calls import READ_AGAIN
 from everturn.carryover import CarryOver, OpenReply
-from everturn.causes import cause_of
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
-from everturn.pending_calls import READ_AGAIN
 from everturn.plans import PlannedCall
 from everturn.records import Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of

@@ -13,7 +13,8 @@ from temporalio import exceptions, workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import NexusOperationError
 
-from everturn import activity_outputs, names
+from everturn import names
+from everturn.calls import activity_outputs
 from everturn.plans import ActivityCall, RunNexus
 from everturn.state import State
 from everturn.workflows import timeouts

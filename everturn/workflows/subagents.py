@@ -12,13 +12,13 @@ from temporalio.common import RawValue
 from temporalio.exceptions import TemporalError
 
 from everturn import names
-from everturn.ids import child_id
-from everturn.markdown import code, first_line, inline
 from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import MAX_OUTCOME_BYTES
 from everturn.state import State
+from everturn.temporal.ids import child_id
+from everturn.text.markdown import code, first_line, inline
 from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.cancellation import what_came_together
 from everturn.workflows.timeouts import sub_agent_options

@@ -14,11 +14,11 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from everturn import names
-from everturn.budget_ledger import Ledger
-from everturn.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
-from everturn.explaining import explain
 from everturn.logs import workflow_log
 from everturn.payloads import Control
+from everturn.tenants.budget_ledger import Ledger
+from everturn.tenants.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
+from everturn.text.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 
 

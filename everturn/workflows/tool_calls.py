@@ -17,14 +17,14 @@ from temporalio.exceptions import (
 )
 
 from everturn import agent_in_charge, names
+from everturn.calls.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
+from everturn.calls.subagent_results import result_of
 from everturn.carryover import OpenReply
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
-from everturn.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
 from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunHandoff, RunPlan, RunTool
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
-from everturn.subagent_results import result_of
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable

@@ -15,7 +15,8 @@ from temporalio.exceptions import (
     WorkflowAlreadyStartedError,
 )
 
-from everturn import causes, names
+from everturn import names
+from everturn.calls import causes
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.workflows.activity_results import Unreadable
 from everturn.workflows.approvals import AppliedDecision

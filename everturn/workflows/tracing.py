@@ -14,10 +14,11 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, FailureError
 
-from everturn import causes, names
+from everturn import names
+from everturn.calls import causes
+from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver
 from everturn.payloads import ModelReply, Start
-from everturn.pending_calls import PendingCall
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.sizes import MAX_SPAN_NAME_BYTES, MAX_WAITS_BYTES, shortened, size_of
 from everturn.state import State

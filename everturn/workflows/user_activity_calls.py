@@ -18,7 +18,8 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from everturn import activity_outputs, names
+from everturn import names
+from everturn.calls import activity_outputs
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall, RunActivity, RunElsewhere, RunNexus
 from everturn.records import ToolCall, ToolResult

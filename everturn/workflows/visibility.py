@@ -12,10 +12,10 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 from temporalio.worker import HandleQueryInput, WorkflowInboundInterceptor
 
 from everturn import names
-from everturn.ids import keyword
 from everturn.payloads import Status
 from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
+from everturn.temporal.ids import keyword
 from everturn.workflows import web_ui
 from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.recent_messages import RecentMessages

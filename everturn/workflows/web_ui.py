@@ -1,6 +1,7 @@
 """What the Temporal Web UI shows of a conversation without opening a payload. Pure functions.
 
-The Web UI renders Markdown, so what models, tools and people wrote goes through markdown.py: it may not look like ours.
+The Web UI renders Markdown, so what models, tools and people wrote goes through text/markdown.py: it may not look like
+ours.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Literal
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.decisions import VERDICTS
-from everturn.markdown import block, code, inline, summary_bytes, written
+from everturn.calls.decisions import VERDICTS
 from everturn.payloads import Status, WaitingCall
-from everturn.printable import printable_line
 from everturn.records import Decision, Message, in_dollars
 from everturn.sizes import SUMMARY_BYTES
+from everturn.text.markdown import block, code, inline, summary_bytes, written
+from everturn.text.printable import printable_line
 
 SUMMARY_CHARS = 80
 MESSAGE_CHARS = 200

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 from temporalio.service import RPCError
 
-from everturn import Client, Conversation, temporal_errors
+from everturn import Client, Conversation
 from everturn.errors import Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested
+from everturn.temporal import temporal_errors
 from tests.crash.stories import Story
 
 T = TypeVar("T")

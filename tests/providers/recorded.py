@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from everturn import sse
+from everturn.http import sse
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
 from everturn.providers.http import PROTOCOLS, WireProtocol

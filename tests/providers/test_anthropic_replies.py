@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event, EventDecoder
 from everturn.models import Model
 from everturn.providers.anthropic_messages import Assembler, decode
 from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
-from everturn.sse import Event, EventDecoder
 from tests.providers.drawn import unmarked
 from tests.providers.messages import assistant
 

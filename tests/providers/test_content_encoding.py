@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.content_encoding import PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.errors import InvalidReply, RateLimited
+from everturn.http.content_encoding import PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.models import Model, ModelSettings
 from everturn.providers import ask, connections
 from everturn.providers.base import Request

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from everturn.http.sse import Event
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
 from everturn.records import Message, Reply
-from everturn.sse import Event
 
 CHAT, RESPONSES, CLAUDE, GEMINI = "openai-chat:gpt-5.5", "openai:gpt-5.5", "anthropic:claude-5", "google:gemini-3-flash"
 

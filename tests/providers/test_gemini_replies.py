@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event
 from everturn.models import Model
 from everturn.providers.base import Delta, Request, ToolSpec
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini import Assembler, decode, encode
 from everturn.records import Image, Message, Opaque, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
-from everturn.sse import Event
 from tests.providers.drawn import unmarked
 
 ASKED = Request(model=Model("google:gemini-3-flash"), messages=(Message.user("?"),))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelReply
 from everturn.providers import openai_chat
@@ -22,7 +23,6 @@ from everturn.providers.failures import ErrorInReply
 from everturn.providers.http import PROTOCOLS, WireProtocol, ask
 from everturn.providers.json_values import write
 from everturn.records import Message, Reply, Text, ToolResult
-from everturn.sse import Event
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel
 

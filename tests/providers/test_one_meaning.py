@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from everturn.errors import ConnectionFailed, InvalidReply
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers import anthropic_messages, ask, connections, gemini, openai_chat, openai_responses
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
 from everturn.records import Message, Opaque, Reply, ServerToolUse
-from everturn.sse import Event
 from everturn.tools.server_tools import CodeExecution
 from tests.providers.sockets import sends, server
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from everturn.errors import InvalidTool
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.openai_chat import Assembler, decode, encode
@@ -25,7 +26,6 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.sse import Event
 from everturn.tools.server_tools import CodeExecution, ServerTool, UnsupportedParameter, WebSearch, XSearch
 
 WEATHER = ToolSpec("weather")

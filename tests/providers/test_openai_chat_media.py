@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Delta, Request
 from everturn.providers.openai_chat import Assembler, decode, encode
 from everturn.records import Document, Image, Message, Reply, Text
-from everturn.sse import Event
 
 SOUND = base64.b64encode(b"RIFF-a-sound").decode()
 LATER = int(time.time()) + 3600

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event
 from everturn.models import Model
 from everturn.providers.base import Delta, Request
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import object_in
 from everturn.providers.openai_chat import Assembler, calls, decode
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
-from everturn.sse import Event
 from tests.providers.drawn import unmarked
 from tests.providers.messages import assistant
 

@@ -16,6 +16,7 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers import failures
 from everturn.providers.base import Delta, Request
@@ -23,7 +24,6 @@ from everturn.providers.catalog import resolve
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_responses import Assembler, decode
 from everturn.records import Message, Opaque, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
-from everturn.sse import Event
 from tests.providers.drawn import unmarked
 from tests.providers.responses import said
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import InvalidReply
-from everturn.sse import Event, EventDecoder
+from everturn.http.sse import Event, EventDecoder
 
 STREAM = (
     "\ufeffdata: first\n\n"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from everturn.errors import InvalidReply, RequestRefused
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers import anthropic_messages, ask, gemini, openai_chat, openai_responses
 from everturn.providers.base import Request, ToolSpec
 from everturn.records import Message, Thinking
-from everturn.sse import Event
 from tests.providers.sockets import Google
 
 TOOL = ToolSpec("weather", "", {"type": "object", "properties": {}})

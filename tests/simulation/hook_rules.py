@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from everturn import names
-from everturn.decisions import policy_after
+from everturn.calls.decisions import policy_after
 from everturn.history import steps
 from everturn.policy import Policy, rule_for
 from everturn.records import ToolCall

@@ -22,9 +22,9 @@ from everturn.events import Event
 from everturn.history import steps
 from everturn.history.transcript import filled
 from everturn.limits import Limits
+from everturn.messages.streamed import SeenReply, longer
 from everturn.payloads import Control
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
-from everturn.streamed import SeenReply, longer
 from tests.simulation import newer_agents, newer_tools
 from tests.simulation.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
 from tests.simulation.ledger import Effect

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from everturn import Agent, pending_calls
+from everturn import Agent
 from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.hook_runs import CallVerdict, HookRuns
 from everturn.activities.journal import Journal
 from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.tool_contexts import Contexts
+from everturn.calls import pending_calls
 from everturn.client import earlier_transcript, listing
 from everturn.formats.any_format import read_any
 from everturn.payloads import Start

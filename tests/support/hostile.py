@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn.printable import printable
+from everturn.text.printable import printable
 
 HIDDEN = [
     *map(chr, [*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)]),  # C0, DEL, C1

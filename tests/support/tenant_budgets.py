@@ -15,10 +15,10 @@ from temporalio.client import WorkflowHandle
 from temporalio.worker import Replayer
 
 from everturn import Client
-from everturn.budgets import BudgetStart, BudgetStatus
 from everturn.history.budget_by_history import kept_budget
-from everturn.priorities import budget_id
 from everturn.storage.data_converter import data_converter
+from everturn.tenants.budgets import BudgetStart, BudgetStatus
+from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel
 from everturn.workflows import TenantBudgetWorkflow
 from tests.support.waiting import eventually

@@ -12,8 +12,8 @@ from typing import Any
 from playwright.async_api import Page, expect
 
 from everturn import Client, names, tool
-from everturn.printable import printable
 from everturn.testing import ScriptedModel, call
+from everturn.text.printable import printable
 from tests.support.agents import agent_on, hosting
 from tests.support.hostile import EVIL, HIDDEN, raw
 from tests.support.transcripts import results_of

@@ -17,7 +17,7 @@ import pytest
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.extras import install
+from everturn.system.extras import install
 from everturn.testing import ScriptedModel, call
 from everturn.web.app import Inbox
 from everturn.web.auth import check_token

@@ -13,9 +13,9 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from everturn import Client, Limits, ask_user, tool
-from everturn.markdown import inline, plain
-from everturn.namespace import Namespace
+from everturn.temporal.namespace import Namespace
 from everturn.testing import ScriptedModel, call
+from everturn.text.markdown import inline, plain
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.tools import refund

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.bounded_concurrency import at_once
+from everturn.system.bounded_concurrency import at_once
 
 
 async def numbers(count: int) -> AsyncIterator[int]:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import Budget
-from everturn.budget_ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
-from everturn.budgets import BudgetStart, Spending, SpendingAnswer, SpendingBatch, Terms, declared_budgets
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_PAYLOAD_BYTES, size_of
+from everturn.tenants.budget_ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
+from everturn.tenants.budgets import BudgetStart, Spending, SpendingAnswer, SpendingBatch, Terms, declared_budgets
 
 NOON = 20_000.5 * DAY_SECONDS
 

@@ -15,7 +15,7 @@ from temporalio.exceptions import (
 )
 
 from everturn import names
-from everturn.causes import cause_of, read_cause
+from everturn.calls.causes import cause_of, read_cause
 
 
 def caused(error: FailureError, by: BaseException | None = None) -> FailureError:

@@ -23,8 +23,8 @@ from temporalio.exceptions import (
 )
 
 from everturn import names
+from everturn.calls.decisions import Approve, Deny
 from everturn.carryover import Packed, StoredInRun
-from everturn.decisions import Approve, Deny
 from everturn.limits import Limits
 from everturn.payloads import Control, Start
 from everturn.plans import RetryPlan, RunActivity, RunTool

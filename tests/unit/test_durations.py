@@ -10,10 +10,10 @@ import pytest
 
 from everturn import Agent, Limits, Patience, Worker, tool
 from everturn.agent_settings import Approvals
-from everturn.durations import LONGEST
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.payloads import Start
 from everturn.plans import RunTool
+from everturn.text.durations import LONGEST
 from everturn.workflows.timeouts import local_options, tool_activity_options
 from tests.support.agents import nowhere
 

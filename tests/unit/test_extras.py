@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everturn import extras
+from everturn.system import extras
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall
 
-from everturn.base64_text import as_base64
 from everturn.formats import (
     from_anthropic,
     from_gemini,
@@ -30,6 +29,7 @@ from everturn.models import Model
 from everturn.providers import anthropic_messages, gemini, openai_chat, openai_responses
 from everturn.providers.base import Request
 from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult
+from everturn.text.base64_text import as_base64
 from tests.providers.messages import assistant
 from tests.support.formats import FORMATS, Read, Write
 

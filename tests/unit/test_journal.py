@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from everturn import private_files
 from everturn.activities import journal
 from everturn.activities.journal import Journal, default_folder
-from everturn.private_files import NotPrivate, PrivateFolder
+from everturn.system import private_files
+from everturn.system.private_files import NotPrivate, PrivateFolder
 from tests.support.journals import DAMAGED, NAME, SCOPE, left, task
 
 

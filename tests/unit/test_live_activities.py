@@ -15,9 +15,9 @@ from everturn.client.missing_worker import Silence
 from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleaved
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.history import steps
+from everturn.messages.streamed import Streamed
 from everturn.payloads import ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult
-from everturn.streamed import Streamed
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 STARTED = steps.RunStarted(1, AT, Start(agent="clerk"))

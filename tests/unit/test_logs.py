@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from everturn.printable import printable
+from everturn.text.printable import printable
 from tests.support import prepared
 
 # CONTRACT.md's list.

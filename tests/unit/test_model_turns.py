@@ -19,9 +19,9 @@ from everturn.activities.journal import Journal
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.activities.streaming import Streaming
-from everturn.namespace import Namespace
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message, Text
+from everturn.temporal.namespace import Namespace
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on
 from tests.support.bounds import Bounds

@@ -35,7 +35,7 @@ WORDS = re.compile(r"[A-Za-z]{3}")
 
 ONLY_IN_WORDS = {
     "providers/failures.py": "providers say some things in words alone; where they give codes, those go first",
-    "temporal_errors.py": "so does Temporal's server: each sentence is held against the real one",
+    "temporal/temporal_errors.py": "so does Temporal's server: each sentence is held against the real one",
     "client/listing.py": "so does its search attribute of problems: a list of `name=value`",
     "providers/json_values.py": "so does pydantic_core, of JSON that is nested too deeply",
     "providers/base.py": "so do tools: what begins with 'Error' needs no second one",

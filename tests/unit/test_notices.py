@@ -15,15 +15,14 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import Agent, McpServer, tool
 from everturn.activities import approvers, heartbeat, planning
-from everturn.activity_outputs import failure_of
+from everturn.calls.activity_outputs import failure_of
+from everturn.calls.decisions import Deny
+from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import QuestionToPerson
 from everturn.client import client_base
-from everturn.decisions import Deny
 from everturn.errors import NotAnswered, ToolFailed
-from everturn.markdown import first_line, summary_bytes
 from everturn.mcp_server import turns
 from everturn.payloads import PersonsAnswer, Start, WaitingCall
-from everturn.pending_calls import PendingCall, rules_of
 from everturn.plans import AwaitAnswer, RefuseCall, RunTool
 from everturn.records import ToolCall
 from everturn.sizes import (
@@ -38,6 +37,7 @@ from everturn.sizes import (
     SUMMARY_BYTES,
     size_of,
 )
+from everturn.text.markdown import first_line, summary_bytes
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions
 from everturn.tools.mcp.calls import ServerCall

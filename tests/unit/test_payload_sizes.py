@@ -16,6 +16,8 @@ import pytest
 
 from everturn import payloads
 from everturn.activities import planning
+from everturn.calls.decisions import Approve
+from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import (
     REMEMBERED_IDS,
     CarryOver,
@@ -26,12 +28,10 @@ from everturn.carryover import (
     View,
     WorkerFacts,
 )
-from everturn.decisions import Approve
 from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import MessageSent, RunStarted
-from everturn.ids import known_id
-from everturn.metadata import Labelled
+from everturn.messages.streamed import LiveAt, SeenReply
 from everturn.payloads import (
     AskedAgent,
     Caller,
@@ -49,7 +49,6 @@ from everturn.payloads import (
     WaitingCall,
     WaitNotice,
 )
-from everturn.pending_calls import PendingCall
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.policy import Rule
 from everturn.prompts import KNOWN, RecordedPrompt
@@ -99,7 +98,8 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.state import State
-from everturn.streamed import LiveAt, SeenReply
+from everturn.temporal.ids import known_id
+from everturn.tenants.metadata import Labelled
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
 from everturn.worker.clashes import MAX_PREFIX_CHARS

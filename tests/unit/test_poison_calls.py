@@ -16,7 +16,7 @@ from everturn.activities import poison_calls
 from everturn.activities.agent_lookup import handed_back
 from everturn.activities.patience import SPENT
 from everturn.activities.poison_calls import ALONE, AT, LOST, RAN, LostTries
-from everturn.causes import cause_of
+from everturn.calls.causes import cause_of
 from everturn.records import ToolCall
 from everturn.workflows.tool_results import could_not_run, of_local
 

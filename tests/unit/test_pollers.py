@@ -8,7 +8,7 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 
 from everturn.client.announced import AnnouncedWorker, _told, plugin_name
 from everturn.client.pollers import recent
-from everturn.worker_roles import ALL
+from everturn.temporal.worker_roles import ALL
 
 NOON = 1_800_000_000
 

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from everturn.printable import printable, printable_line
+from everturn.text.printable import printable, printable_line
 from tests.support.hostile import HIDDEN
 
 

@@ -15,10 +15,10 @@ from everturn.cli.export import _replace
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.exporting import Exported, write_sqlite
-from everturn.private_files import open_to_append, write_atomically
 from everturn.records import Text, ToolResult
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.external import open_storage
+from everturn.system.private_files import open_to_append, write_atomically
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from everturn.content_blocks import NO_OUTPUT
 from everturn.errors import ToolFailed
+from everturn.messages.content_blocks import NO_OUTPUT
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES
 from everturn.tools.arguments import InvalidArguments

@@ -11,9 +11,9 @@ from typer import BadParameter
 
 from everturn import Agent, Client, Deployment, EverturnPlugin, Worker
 from everturn.cli.options import settings_with
-from everturn.connect_options import connect_options, temporal_is_configured
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings
+from everturn.temporal.connect_options import connect_options, temporal_is_configured
 from everturn.worker.deployment import of_settings
 
 

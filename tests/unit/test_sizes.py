@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 import everturn
-from everturn.decisions import Approve
+from everturn.calls.decisions import Approve
 from everturn.errors import Refused
-from everturn.ids import child_id, id_problem
 from everturn.payloads import MessageIn, Start
 from everturn.sizes import MAX_ID_BYTES, check_input, too_deep
+from everturn.temporal.ids import child_id, id_problem
 
 PACKAGE = Path(everturn.__file__).parent
 ELSEWHERE = {
     # What is read from others, or sent to others than Temporal.
     "providers": "HTTP bodies, and what vendors take",
-    "sse.py": "HTTP bodies",
-    "content_encoding.py": "HTTP bodies",
+    "http/sse.py": "HTTP bodies",
+    "http/content_encoding.py": "HTTP bodies",
     "tools/mcp/limits.py": "what MCP servers send",
     "tools/mcp/programs.py": "log lines",
     "tools/mcp/transports.py": "log lines",
@@ -33,15 +33,15 @@ ELSEWHERE = {
     "web": "HTTP",
     "ui": "HTTP",
     # What is held in memory or on disk.
-    "compressed_messages.py": "memory",
+    "messages/compressed_messages.py": "memory",
     "activities/journal.py": "files",
     "workflows/recent_messages.py": "memory",
     "storage": "memory and HTTP bodies; the header of what is encrypted",
     # One line for people, or a page that a model asks for.
     "testing": "tests",
     "workflows/web_ui.py": "lines",
-    "markdown.py": "lines",
-    "explaining.py": "lines",
+    "text/markdown.py": "lines",
+    "text/explaining.py": "lines",
     "mcp_server": "lines",
     "tools/json_schema.py": "lines",
     "tools/context_ask.py": "lines",
@@ -49,9 +49,9 @@ ELSEWHERE = {
     "activities/compaction.py": "which results are worth trimming",
     "guardrails.py": "what a model is to judge",
     # A format.
-    "size_estimates.py": "JSON",
+    "messages/size_estimates.py": "JSON",
     "tracing.py": "W3C's traceparent",
-    "log_lines.py": "which secrets are hidden",
+    "text/log_lines.py": "which secrets are hidden",
     "sizes.py": "",
 }
 

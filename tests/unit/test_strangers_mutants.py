@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver, QuestionToPerson, WorkerFacts
+from everturn.messages.streamed import SeenReply
 from everturn.payloads import Start
-from everturn.pending_calls import PendingCall
 from everturn.plans import Expiry, RunPlan
 from everturn.records import Message, Successor, ToolCall, ToolResult, Usage
 from everturn.state import State
-from everturn.streamed import SeenReply
 from everturn.workflows import approvals, continue_as_new
 
 

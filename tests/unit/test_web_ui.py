@@ -11,10 +11,10 @@ import pytest
 
 from everturn import Agent, tool
 from everturn.client.client_base import _details as _details_of_start
-from everturn.markdown import first_line
 from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
 from everturn.storage.data_converter import data_converter
+from everturn.text.markdown import first_line
 from everturn.workflows import web_ui
 
 REFUND = WaitingCall(call_id="c1", tool="refund", arguments={"order_id": "81", "cents": 3490}, why="it costs money")

@@ -12,7 +12,7 @@ import pytest
 
 from everturn import Client
 from everturn.devserver import DevServer
-from everturn.namespace import Namespace
+from everturn.temporal.namespace import Namespace
 from everturn.testing import ScriptedModel
 from tests.support.shell import TOOLS, Shell
 from tests.support.tenant_budgets import replays

@@ -15,7 +15,7 @@ from everturn import Budget, Client, names
 from everturn.activities.budget_moves import move_here
 from everturn.client.pollers import polling
 from everturn.history.budget_by_history import kept_budget
-from everturn.priorities import budget_id
+from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.tenant_budgets import budget_of, eventually_none, spent, worker_process

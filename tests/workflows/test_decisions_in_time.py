@@ -13,9 +13,10 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Interceptor, OutboundInterceptor, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, ToolCall, events, temporal_errors, tool
+from everturn import Client, Conversation, ToolCall, events, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
+from everturn.temporal import temporal_errors
 from everturn.testing import ScriptedModel, call, fail
 from everturn.workflows import web_ui
 from everturn.workflows.commands import Commands

@@ -18,11 +18,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import devserver
-from everturn.connect_options import connect_options
 from everturn.devserver import DevServer, connect_or_start
 from everturn.errors import InvalidSetting, Unreachable
-from everturn.extras import install
 from everturn.names import SEARCH_ATTRIBUTES
+from everturn.system.extras import install
+from everturn.temporal.connect_options import connect_options
 from tests.support.waiting import until
 
 

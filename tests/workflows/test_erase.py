@@ -24,7 +24,7 @@ from everturn.client.belongings import Belongings, find_belongings
 from everturn.client.erasure import Erased, archives_of
 from everturn.devserver import DevServer
 from everturn.errors import Refused
-from everturn.priorities import budget_id
+from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

@@ -26,8 +26,8 @@ from everturn.activities.streaming import ReplyStream
 from everturn.cli.doctor import _heartbeats
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.heartbeat_profiles import QUICK, THRIFTY, profile_for
 from everturn.providers import Delta
+from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY, profile_for
 from everturn.testing import ScriptedModel, call, slow
 from everturn.worker.hosting import Hosting
 from tests.support.agents import agent_on, hosting
@@ -43,7 +43,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from everturn import Agent, Client, Model, Worker
-from everturn.heartbeat_profiles import THRIFTY
+from everturn.temporal.heartbeat_profiles import THRIFTY
 
 address, task_queue, model, journals, timeout = sys.argv[1:]
 

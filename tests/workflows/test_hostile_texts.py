@@ -14,8 +14,8 @@ import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from everturn import Client, Conversation, names, tool
-from everturn.printable import printable
 from everturn.testing import ScriptedModel, call
+from everturn.text.printable import printable
 from tests.support.agents import agent_on, hosting
 from tests.support.hostile import EVIL, raw
 from tests.support.prepared import run

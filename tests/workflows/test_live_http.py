@@ -23,9 +23,9 @@ from everturn.history.steps import TurnScheduled
 from everturn.live.lane import TurnKey
 from everturn.live.lanes import lane_of
 from everturn.live.text_server import path_of
+from everturn.messages.streamed import LiveAt
 from everturn.settings import Settings
 from everturn.storage.data_converter import data_converter
-from everturn.streamed import LiveAt
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.live_text import STORY, text_until

@@ -14,9 +14,10 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, namespace, search_attributes, tool
+from everturn import Client, tool
 from everturn.devserver import DevServer
-from everturn.namespace import Namespace
+from everturn.temporal import namespace, search_attributes
+from everturn.temporal.namespace import Namespace
 from everturn.testing import ScriptedModel, call
 from everturn.workflows.visibility import STATUS
 from tests.support.agents import agent_on, hosting

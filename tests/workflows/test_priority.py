@@ -15,7 +15,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import Client, EverturnPlugin, tool
 from everturn.devserver import FAIR, DevServer
 from everturn.errors import InvalidSetting
-from everturn.priorities import priority_of, read_weights
+from everturn.tenants.priorities import priority_of, read_weights
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

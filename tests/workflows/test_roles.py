@@ -24,11 +24,11 @@ from everturn import Agent, Budget, Client, Conversation, EverturnPlugin, QueueL
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting, Refused, Unreachable
 from everturn.events import WorkerAwaited
-from everturn.priorities import budget_id
 from everturn.settings import Settings
+from everturn.temporal.worker_roles import ROLES, Role
+from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, call
 from everturn.worker.process import check
-from everturn.worker_roles import ROLES, Role
 from tests.support.agents import agent_on, hosting, nowhere
 from tests.support.prepared import Program
 from tests.support.shell import Shell

@@ -15,7 +15,7 @@ import pytest
 from everturn import Client
 from everturn.errors import Refused
 from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
-from everturn.namespace import Namespace
+from everturn.temporal.namespace import Namespace
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.shell import Shell

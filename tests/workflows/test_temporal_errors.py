@@ -18,10 +18,11 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker as SdkWorker
 
-from everturn import Client, temporal_errors
+from everturn import Client
 from everturn.errors import Ended, NotFound, Refused, Unreachable
 from everturn.history.reader import read_steps
 from everturn.history.steps import Step
+from everturn.temporal import temporal_errors
 from everturn.testing import ScriptedModel
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting

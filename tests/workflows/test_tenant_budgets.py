@@ -13,9 +13,9 @@ import pytest
 
 from everturn import Budget, Client, tool
 from everturn.activities import budget_interceptor
-from everturn.budgets import Spending, SpendingBatch
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting
+from everturn.tenants.budgets import Spending, SpendingBatch
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds

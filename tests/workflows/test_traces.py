@@ -29,7 +29,7 @@ from temporalio.worker import Worker as TemporalWorker
 from everturn import Agent, Client, Limits, Traces, activity_tool, tool
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.extras import install
+from everturn.system.extras import install
 from everturn.testing import ScriptedModel, call, fail
 from tests.crash.workers import WorkerProcess
 from tests.support.agents import agent_on, hosting

@@ -10,7 +10,7 @@ from everturn.models import Model
 from everturn.providers.json_values import a_dict, a_str, mended, object_in, write
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable
 from everturn.records import ToolCall
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 _SIGNS = re.compile(r'\\.|["{}]', re.DOTALL)
 """The signs that show whether a place in JSON is inside a string or braces. An escape matches first, to skip it."""

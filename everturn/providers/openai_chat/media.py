@@ -16,7 +16,7 @@ from everturn.providers.base import Request
 from everturn.providers.json_values import a_dict, a_str, mended
 from everturn.providers.media import PICTURES, takes, url_of
 from everturn.records import Document, Image, Message, Part, Text
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 AUDIO: Final = "audio"
 """In the `extra` of both parts of a sound: its id, and when the id expires."""

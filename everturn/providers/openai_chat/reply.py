@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
@@ -22,9 +23,8 @@ from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN
 from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
-from everturn.sse import Event
+from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import custom_names
-from everturn.utf8 import mend
 
 _STOPS: dict[str, Stop] = {
     "length": "length",

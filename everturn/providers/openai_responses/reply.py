@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.errors import InvalidReply
+from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
@@ -21,8 +22,7 @@ from everturn.providers.openai_responses.caller_run import Item, declared, given
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
 from everturn.records import Part, Reply, Stop, Usage
-from everturn.sse import Event
-from everturn.utf8 import mend
+from everturn.text.utf8 import mend
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _LAST |= {"response.done"}

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from everturn.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
+from everturn.http.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.limits import Overflow, TooMuch
 

@@ -16,6 +16,7 @@ from everturn.errors import Retry, ToolFailed
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES, shortened
+from everturn.text.utf8 import mend
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, answered
 from everturn.tools.mcp import tasks
@@ -25,7 +26,6 @@ from everturn.tools.mcp.limits import TOO_MUCH
 from everturn.tools.mcp.listing import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
-from everturn.utf8 import mend
 
 if TYPE_CHECKING:
     from mcp import ClientSession, MCPError, types

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from everturn import durations
 from everturn.agent_settings import Setting
 from everturn.errors import InvalidTool
+from everturn.text import durations
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect
 

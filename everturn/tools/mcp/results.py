@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from everturn.content_blocks import FAILED, NO_OUTPUT, read_block
 from everturn.errors import ToolFailed
+from everturn.messages.content_blocks import FAILED, NO_OUTPUT, read_block
 from everturn.records import Document, Image, Text
 from everturn.tools.results import to_json
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import httpx2
 
-from everturn.content_encoding import ACCEPTED
+from everturn.http.content_encoding import ACCEPTED
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.bounded import bounded

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from everturn.printable import printable, printable_line
+from everturn.text.printable import printable, printable_line
 
 LogFormat = Literal["console", "json"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn.errors import InvalidSetting
 from everturn.settings import refuse_garbled_variables
-from everturn.utf8 import is_utf8
+from everturn.text.utf8 import is_utf8
 
 
 class ConnectOptions(dict[str, Any]):

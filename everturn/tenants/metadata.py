@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import Field, JsonValue, field_validator
 
-from everturn.ids import keyword
 from everturn.records import Record
 from everturn.sizes import MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
+from everturn.temporal.ids import keyword
 
 MAX_SEARCHABLE = 10
 """Keys that one conversation can be found by."""

@@ -13,9 +13,10 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn import names, temporal_errors
+from everturn import names
 from everturn.logs import get_logger
-from everturn.search_attributes import lacking_search_attributes
+from everturn.temporal import temporal_errors
+from everturn.temporal.search_attributes import lacking_search_attributes
 
 TRIES = 4
 FIRST_PAUSE_SECONDS = 0.1
@@ -35,7 +36,7 @@ LOOK_SECONDS = 0.5
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_log = get_logger("everturn.namespace")
+_log = get_logger("everturn.temporal.namespace")
 
 
 class Namespace:

@@ -10,7 +10,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn import names, temporal_errors
+from everturn import names
+from everturn.temporal import temporal_errors
 
 
 async def lacking_search_attributes(temporal: Client, *, wanted: Iterable[str] = names.SEARCH_ATTRIBUTES) -> list[str]:

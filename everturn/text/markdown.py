@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
-from everturn.printable import printable, printable_line
 from everturn.sizes import SUMMARY_BYTES
+from everturn.text.printable import printable, printable_line
 
 FIRST_CHARS = 200
 

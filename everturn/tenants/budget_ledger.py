@@ -10,9 +10,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from everturn.budgets import BudgetStart, BudgetStatus, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms, Waiter
-from everturn.ids import known_id
 from everturn.sizes import MAX_WAITING_BYTES, size_of
+from everturn.temporal.ids import known_id
+from everturn.tenants.budgets import (
+    BudgetStart,
+    BudgetStatus,
+    Refusal,
+    Spending,
+    SpendingAnswer,
+    SpendingBatch,
+    Terms,
+    Waiter,
+)
 
 DAY_SECONDS: Final = 86_400.0
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from everturn import names
+from everturn.calls.decisions import Answer, Approve, Deny, too_late
 from everturn.carryover import QuestionToPerson
-from everturn.decisions import Answer, Approve, Deny, too_late
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandoff, RunPlan, WaitReason
 from everturn.policy import Policy, Rule, rule_for, with_rules

@@ -1,0 +1,1 @@
+"""HTTP's bytes, decoded: server-sent events, compressed answers."""

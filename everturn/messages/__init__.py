@@ -1,0 +1,1 @@
+"""Messages beside their records: as vendors' blocks, compressed, measured, half written."""

@@ -1,0 +1,1 @@
+"""Whose conversations these are: the tenant, its budget and priority, and metadata."""

@@ -1,0 +1,1 @@
+"""Text, made fit to be shown, read and sent."""
