@@ -28,7 +28,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 _TRACEPARENT_CHARS = 55
 _LONGEST_TRACESTATE = 512
 
-Told = Literal["unknown", "sampled", "dropped", "off"]
+LastTurnTraced = Literal["unknown", "sampled", "dropped", "off"]
 """What the last model turn said of itself: nothing yet; it said its spans; a sampler drops this trace; it has no
 traces."""
 
@@ -149,7 +149,7 @@ class CarriedTrace(Record):
     """What one run hands to the next for its traces."""
 
     trace: Trace
-    told: Told = "unknown"
+    told: LastTurnTraced = "unknown"
     links: tuple[TraceContext, ...] = Field(default=(), max_length=MAX_LINKS)
     """The traces of messages that no answer has taken yet."""
     usage_before: Usage = Usage()

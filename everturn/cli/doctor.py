@@ -6,12 +6,13 @@ import asyncio
 import os
 import platform
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from everturn.cli.doctor_finding import Finding
 from everturn.cli.doctor_queues import queue_findings
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
@@ -24,17 +25,6 @@ if TYPE_CHECKING:
     from everturn.settings import Settings
 
 TIMEOUT_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Finding:
-    part: str
-    state: Literal["ok", "wrong", "note"]
-    """`note`: the part is not needed, or could not be checked."""
-    detail: str
-    cure: str = ""
-    conversations: tuple[str, ...] = ()
-    """The ids of all conversations that a finding of --against is about."""
 
 
 def doctor(
@@ -94,14 +84,14 @@ async def _examine(
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings.append(_encryption(settings))
     findings += [finding async for finding in _temporal(fix=fix)]
-    findings += [Finding(*told) for told in await queue_findings()]
+    findings += await queue_findings()
     findings += [finding async for finding in _live(settings)]
     findings += [finding async for finding in _fairness(tries=fairness)]
     agents, found = _agents(settings)
     if worker:
-        from everturn.cli.doctor_worker import problems_of
+        from everturn.cli.doctor_worker import worker_findings
 
-        findings += [Finding(f"worker {worker}", *told) for told in await problems_of(worker)]
+        findings += await worker_findings(worker)
     found += [one async for one in _mcp(agents, starts=mcp)]
     return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against, sample) if against else ())]
 
@@ -126,10 +116,10 @@ async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
 async def _deploy(against: list[str], sample: int | None) -> list[Finding]:
     from temporalio.service import RPCError
 
-    from everturn.cli.doctor_deploy import findings_of
+    from everturn.cli.doctor_deploy import deploy_findings
 
     try:
-        return [Finding("deploy", *told) for told in await findings_of(against, sample)]
+        return await deploy_findings(against, sample)
     except EverturnError as error:
         return [_wrong("deploy", error)]
     except RPCError as error:
@@ -211,12 +201,12 @@ async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
         cure = "To test it: everturn doctor --fairness."
         yield Finding("fairness", "note", "not tested: the server doesn't say whether it respects fairness keys", cure)
         return
-    from everturn.cli.doctor_fairness import tried
+    from everturn.cli.doctor_fairness import fairness_findings
 
     try:
         client = await Client.connect()
-        async for told in tried(client.temporal):
-            yield Finding(*told)
+        async for finding in fairness_findings(client.temporal):
+            yield finding
     except EverturnError as error:
         yield _wrong("fairness", error)
     except RPCError as error:

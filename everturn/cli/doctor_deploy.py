@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+
+from everturn.cli.doctor_finding import Finding
 
 CURE = "Keep the agent or tool that it was planned with until it is over, or decide on its waiting call."
 
 
-async def findings_of(
-    against: list[str], sample: int | None
-) -> list[tuple[Literal["ok", "wrong"], str, str, tuple[str, ...]]]:
-    """State, detail, cure and conversations: one such row for each kind of conflict, or a single one if all fit. Raises
-    EverturnError and RPCError."""
+async def deploy_findings(against: list[str], sample: int | None) -> list[Finding]:
+    """One for each kind of conflict, or a single one if all fit. Raises EverturnError and RPCError."""
     from everturn.client.client import Client
     from everturn.loading import load_agents
     from everturn.worker.deploy_check import conflicts, grouped
@@ -23,7 +21,6 @@ async def findings_of(
     found = grouped([conflict async for conflict in conflicts(client, agents, sample=sample)])
     if not found:
         looked = f" (checked {sample} of them at most, drawn at random)" if sample else ""
-        return [
-            ("ok", f"{', '.join(sorted(agent.name for agent in agents))} fit the running conversations{looked}", "", ())
-        ]
-    return [("wrong", one.in_words, CURE, tuple(one.conversations)) for one in found]
+        names = ", ".join(sorted(agent.name for agent in agents))
+        return [Finding("deploy", "ok", f"{names} fit the running conversations{looked}")]
+    return [Finding("deploy", "wrong", one.in_words, CURE, tuple(one.conversations)) for one in found]

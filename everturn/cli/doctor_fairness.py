@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import mean
-from typing import Literal
 from uuid import uuid4
 
 from google.protobuf.duration_pb2 import Duration
@@ -30,6 +29,8 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import Priority
 from temporalio.service import RPCError
+
+from everturn.cli.doctor_finding import Finding
 
 MANY, FEW = 60, 6
 FIRST = MANY / 2
@@ -73,18 +74,15 @@ TRIALS = (
     ),
 )
 
-Told = tuple[str, Literal["ok", "note"], str, str]
-"""As in a finding: part, state, text, cure. Never "wrong": nobody needs priorities or fairness to work."""
 
-
-async def tried(temporal: Client) -> AsyncIterator[Told]:
-    """Tests what the server does. Raises RPCError."""
+async def fairness_findings(temporal: Client) -> AsyncIterator[Finding]:
+    """Tests what the server does. Nothing is "wrong": nobody needs priorities or fairness to work. Raises RPCError."""
     for trial in TRIALS:
         place = await place_of_few(temporal, trial.many, trial.few)
         if place <= FIRST:
-            yield trial.part, "ok", trial.ok, ""
+            yield Finding(trial.part, "ok", trial.ok)
         else:
-            yield trial.part, "note", trial.wrong, trial.cure
+            yield Finding(trial.part, "note", trial.wrong, trial.cure)
 
 
 async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
+from everturn.cli.doctor_finding import Finding
 from everturn.errors import EverturnError
 
 if TYPE_CHECKING:
@@ -12,11 +13,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 20.0
 
-Told = tuple[str, Literal["ok", "wrong", "note"], str, str]
-"""Part, state, detail and cure."""
 
-
-async def queue_findings() -> list[Told]:
+async def queue_findings() -> list[Finding]:
     """Nothing if all work is on one queue, or if the server does not say."""
     from everturn.client.client import Client
 
@@ -28,20 +26,21 @@ async def queue_findings() -> list[Told]:
     if len(found) == 1:
         return []
     main = found[0]
-    told = [_of_role(one) for one in found[1:]]
+    findings = [_of_role(one) for one in found[1:]]
     if main.roles == ("workflows",) and main.workers and main.waiting_activities:
         detail = f"{main.waiting_activities:,} activities wait on {main.name!r}, whose workers take none"
         cure = "If they are from before the workers had roles: start one without --roles until none waits."
-        told.append((f"queue {main.name}", "note", detail, cure))
-    return told
+        findings.append(Finding(f"queue {main.name}", "note", detail, cure))
+    return findings
 
 
-def _of_role(queue: QueueStatus) -> Told:
+def _of_role(queue: QueueStatus) -> Finding:
     (role,) = queue.roles
     part = f"workers for {role}"
     if not queue.workers:
         cure = f"Start one: EVERTURN_AGENTS=FILE.py everturn worker --roles {role}."
-        return part, "wrong", f"none polls the task queue {queue.name!r}, to which conversations send {role}", cure
+        detail = f"none polls the task queue {queue.name!r}, to which conversations send {role}"
+        return Finding(part, "wrong", detail, cure)
     limit, named = queue.limit.per_second, ", ".join(queue.workers[:5])
     held = f"; limited to {limit:g} a second" if limit is not None else ""
-    return part, "ok", f"{len(queue.workers)} polled task queue {queue.name!r}: {named}{held}", ""
+    return Finding(part, "ok", f"{len(queue.workers)} polled task queue {queue.name!r}: {named}{held}")

@@ -65,7 +65,7 @@ class AgUiRun:
 
     # ------------------------------------------------------------ event by event
 
-    def _events(self, told: narrator.Told) -> Iterator[AgUiEvent]:
+    def _events(self, told: narrator.PageStep) -> Iterator[AgUiEvent]:
         match told:
             case narrator.Words(turn=turn, kind="text", text=text):
                 yield from self._write_text(turn, text)
@@ -144,7 +144,7 @@ def _before_turn(transcript: Sequence[Message], happened: Event) -> Sequence[Mes
     return transcript[:-1] if isinstance(happened, Replied) else transcript
 
 
-def _being_written(told: list[narrator.Told]) -> list[narrator.Told]:
+def _being_written(told: list[narrator.PageStep]) -> list[narrator.PageStep]:
     """The words of the turn that still runs. Everything else is in the snapshot."""
     ended = max((place for place, one in enumerate(told) if isinstance(one, narrator.TurnEnded)), default=-1)
     return [one for one in told[ended + 1 :] if isinstance(one, narrator.Words)]

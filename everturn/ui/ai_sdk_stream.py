@@ -67,7 +67,7 @@ class UIMessageStream:
                 yield from self._start("reply")
             yield from self._chunks(told)
 
-    def _chunks(self, told: narrator.Told) -> Iterator[Chunk]:
+    def _chunks(self, told: narrator.PageStep) -> Iterator[Chunk]:
         match told:
             case narrator.TurnBegan():
                 yield from self._close_step()

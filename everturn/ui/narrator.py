@@ -98,7 +98,7 @@ class HeldUp:
     state: Literal["worker_awaited", "limited", "paused", "resumed"]
 
 
-Told = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | ApprovalAsked | Progressed | Finished | HeldUp
+PageStep = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | ApprovalAsked | Progressed | Finished | HeldUp
 
 
 def question_id(waiting: WaitingCall) -> str:
@@ -134,7 +134,7 @@ class Narrator:
             ):
                 self._quiet_turn = max(self._quiet_turn, event.turn)
 
-    def tell(self, event: Event) -> Iterator[Told]:
+    def tell(self, event: Event) -> Iterator[PageStep]:
         match event:
             case events.TurnStarted():
                 self._start_over(event.turn)
@@ -182,20 +182,20 @@ class Narrator:
         for one in self._shown.values():
             one.said = ""
 
-    def _begin(self, turn: int) -> Iterator[Told]:
+    def _begin(self, turn: int) -> Iterator[PageStep]:
         if turn not in self._began:
             self._began.add(turn)
             self._shown = self._shown or _nothing()
             yield TurnBegan(turn)
 
-    def _words(self, turn: int, kind: Kind, delta: str) -> Iterator[Told]:
+    def _words(self, turn: int, kind: Kind, delta: str) -> Iterator[PageStep]:
         if turn <= self._quiet_turn:
             return
         yield from self._begin(turn)
         self._shown[kind].said += delta
         yield from self._show(turn)
 
-    def _reply(self, turn: int, message: Message) -> Iterator[Told]:
+    def _reply(self, turn: int, message: Message) -> Iterator[PageStep]:
         if turn <= self._quiet_turn:
             return
         yield from self._begin(turn)
@@ -208,7 +208,7 @@ class Narrator:
         yield TurnEnded(turn)
         self._shown = {}
 
-    def _show(self, turn: int, *, whole: bool = False) -> Iterator[Told]:
+    def _show(self, turn: int, *, whole: bool = False) -> Iterator[PageStep]:
         if any(one.is_wrong(whole=whole) for one in self._shown.values()):
             yield Withdrawn(turn)
             for one in self._shown.values():

@@ -29,7 +29,7 @@ from everturn.tracing import (
     AnswerSpan,
     CarriedTrace,
     ExportSpans,
-    Told,
+    LastTurnTraced,
     Trace,
     TraceContext,
     WaitSpan,
@@ -57,7 +57,7 @@ class Tracing:
         self._waits = list(left.trace.waits) if left else []
         self._links = list(left.links) if left else []
         """Of messages that no model turn was asked with yet: the answer that takes them is linked to them."""
-        self._told: Told = left.told if left else "unknown"
+        self._told: LastTurnTraced = left.told if left else "unknown"
         self._usage_before = left.usage_before if left else state.usage
         self._cost_before = left.cost_before if left else state.cost_usd
         """What the conversation had spent when the answer at hand began."""

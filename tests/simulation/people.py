@@ -51,7 +51,7 @@ LONGEST_LOOK = 120.0
 
 
 @dataclass
-class Told:
+class Acknowledged:
     """What the people of one conversation were told."""
 
     said: dict[str, str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Person:
         self.server = server
         self.chance = chance
         self.character = character
-        self.told: dict[str, Told] = {}
+        self.told: dict[str, Acknowledged] = {}
         self.started: set[str] = set()
         self.waiting: list[asyncio.Task[None]] = []
         self.earlier = False
@@ -119,8 +119,8 @@ class Person:
         self.expects_answers = False
         """Before they close a conversation that idles, they look whether everybody has their answer."""
 
-    def of(self, conversation_id: str) -> Told:
-        return self.told.setdefault(conversation_id, Told())
+    def of(self, conversation_id: str) -> Acknowledged:
+        return self.told.setdefault(conversation_id, Acknowledged())
 
     async def say(self, agent: str, conversation_id: str, *, keep_open: timedelta | None) -> bool:
         """One message, and now and then the same once more. False if it is over."""

@@ -34,7 +34,7 @@ from tests.simulation.runs import Run
 
 if TYPE_CHECKING:
     from tests.simulation.mcp_servers import Called
-    from tests.simulation.people import Told
+    from tests.simulation.people import Acknowledged
 
 AGENTS_BY_NAME = {**AGENTS, HELPER.name: HELPER}
 
@@ -53,7 +53,7 @@ class Evidence:
     """Of all its lives, with their steps."""
     asked: Sequence[Asked]
     effects: Sequence[Effect]
-    told: Told
+    told: Acknowledged
     deploys: bool
     """Workers had another version of the agents, or none of them."""
     events: Sequence[Event] = ()

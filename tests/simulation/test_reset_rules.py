@@ -13,7 +13,7 @@ from everturn.history.steps import Step, ToolScheduled
 from everturn.payloads import ToolRequest
 from tests.simulation.chain_rules import keys_are_new_after_a_reset
 from tests.simulation.ledger import Effect
-from tests.simulation.people import Told
+from tests.simulation.people import Acknowledged
 from tests.simulation.rules import Evidence
 from tests.simulation.runs import Run
 
@@ -30,7 +30,7 @@ def evidence(begun_at: dict[str, int], took_effect: Sequence[str]) -> Evidence:
         runs=[(_run(name), [_scheduled(begun_at[name])] if name in begun_at else []) for name in BASES],
         asked=(),
         effects=[Effect("talk", "pay", "c1", "key", 1, {}, "worker", 0.0, name) for name in took_effect],
-        told=Told(),
+        told=Acknowledged(),
         deploys=False,
     )
 

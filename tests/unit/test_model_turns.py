@@ -32,7 +32,7 @@ class Order(BaseModel):
     state: str = "open"
 
 
-class Told:
+class KnownNamespace:
     """A namespace of which all is known."""
 
     known = True
@@ -47,7 +47,7 @@ class Told:
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
     heartbeats = Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={}))
-    namespace = cast("Namespace", Told())
+    namespace = cast("Namespace", KnownNamespace())
     turns = ModelTurns(
         {agent.name: agent},
         prefixes=PrefixCache(),
@@ -117,7 +117,7 @@ async def test_a_prefix_that_has_another_digest_is_remembered_under_its_own(
         {agent.name: agent},
         prefixes=prefixes,
         heartbeats=Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={})),
-        namespace=cast("Namespace", Told()),
+        namespace=cast("Namespace", KnownNamespace()),
         streaming=Streaming(0.2),
     )
     wrong = "d" * len(digest_of(there))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.doctor_worker import problems_of
+from everturn.cli.doctor_worker import worker_findings
 from everturn.devserver import DevServer
 
 PROGRAM = """
@@ -46,13 +46,13 @@ def program(server: DevServer, tmp_path: Path) -> Path:
 
 
 async def test_it_names_each_setting_that_costs_something(program: Path) -> None:
-    assert [state for state, _, _ in await problems_of(f"{program}:good")] == ["ok"]
-    told = await problems_of(f"{program}:slow")
-    assert [(state, text.partition(":")[0]) for state, text, _ in told] == [
+    assert [finding.state for finding in await worker_findings(f"{program}:good")] == ["ok"]
+    findings = await worker_findings(f"{program}:slow")
+    assert [(one.state, one.detail.partition(":")[0]) for one in findings] == [
         ("note", "max_cached_workflows=2"),
         ("note", "disable_eager_activity_execution=True"),
     ]
-    assert all(cure for _, _, cure in told)
+    assert all(one.cure for one in findings)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_it_names_each_setting_that_costs_something(program: Path) -> None
     ],
 )
 async def test_it_says_what_is_wrong_with_what_is_no_such_worker(program: Path, name: str, said: str) -> None:
-    ((state, text, cure),) = await problems_of(f"{program}:{name}")
-    assert state == "wrong"
-    assert said in text
-    assert cure
+    (finding,) = await worker_findings(f"{program}:{name}")
+    assert finding.state == "wrong"
+    assert said in finding.detail
+    assert finding.cure
