@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio.api.history.v1 import HistoryEvent
 
-from tests.simulation.history import attributes, kind
+from tests.simulation.temporal.history import attributes, kind
 from tests.simulation.world import Result
 
 LONGEST = 600

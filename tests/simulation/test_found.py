@@ -22,8 +22,8 @@ from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest
 from everturn.plans import Expiry, RunHandoff, RunTool
 from everturn.providers.base import Request
 from everturn.records import Decision, Message, Outcome, Reply, Successor, Text, ToolCall, ToolResult, Usage
-from tests.simulation import clock
 from tests.simulation.shrink import PLAIN
+from tests.simulation.temporal import clock
 from tests.simulation.world import Draw, World
 from tests.simulation.world import bounds as lowered
 

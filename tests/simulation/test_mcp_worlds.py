@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from everturn.tools.context import ToolContext
-from tests.simulation.newest_situations import MCP
+from tests.simulation.situations.mcp import MCP
 from tests.simulation.world import run, seeds_of
 
 SOME = 40

@@ -25,7 +25,7 @@ from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
 from everturn.workflows import tool_calls, tool_results
-from tests.simulation import newest_situations
+from tests.simulation.situations import cut_replies
 from tests.simulation.world import run, seeds_of
 
 SOME = 60
@@ -162,6 +162,6 @@ def test_a_kill_is_noticed_by_the_journal_of_its_worker() -> None:
 
 
 def test_worlds_cut_replies_short_while_people_see_them() -> None:
-    worlds = [run(seed) for seed in islice(seeds_of([*newest_situations.CUT_SHORT]), 12)]
+    worlds = [run(seed) for seed in islice(seeds_of([*cut_replies.CUT_SHORT]), 12)]
     assert [one.broken for one in worlds if one.broken] == []
     assert sum(one.counts.get("turns cut short", 0) for one in worlds) >= 12

@@ -11,11 +11,11 @@ import pytest
 
 from everturn.history.steps import Step, ToolScheduled
 from everturn.payloads import ToolRequest
-from tests.simulation.chain_rules import keys_are_new_after_a_reset
-from tests.simulation.ledger import Effect
-from tests.simulation.people import Acknowledged
-from tests.simulation.rules import Evidence
-from tests.simulation.runs import Run
+from tests.simulation.agents.ledger import Effect
+from tests.simulation.people.people import Acknowledged
+from tests.simulation.rules.chains import keys_are_new_after_a_reset
+from tests.simulation.rules.conversations import Evidence
+from tests.simulation.temporal.runs import Run
 
 BASES = {"first": None, "second": ("first", 5), "third": ("second", 25)}
 """Each run was reset from the one before it, and shares so many events with it."""

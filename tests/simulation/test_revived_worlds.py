@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everturn.state import State
-from tests.simulation.revived_situations import AIMED_REVIVED
+from tests.simulation.situations.rare_moments import AIMED_REVIVED
 from tests.simulation.world import run, seeds_of
 
 

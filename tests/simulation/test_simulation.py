@@ -17,10 +17,10 @@ from everturn.state import State
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow, tool_calls
 from tests.simulation.chance import Chances
-from tests.simulation.history import NAMES
 from tests.simulation.many import WORLDS_AT_A_TIME, Batch, live_through
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
+from tests.simulation.temporal.history import NAMES
 from tests.simulation.world import Draw, Result, bounds, run
 
 SOME, FIRST_OF_MANY = 40, 101

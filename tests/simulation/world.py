@@ -23,32 +23,34 @@ from everturn.client.conversation import Conversation
 from everturn.errors import EverturnError
 from everturn.providers import background
 from everturn.tools.mcp import transports
-from tests.simulation import (
-    aimed_situations,
-    cast,
-    clock,
-    later_situations,
-    machine_situations,
-    more_situations,
-    newest_situations,
-    revived_situations,
-    situations,
-)
+from tests.simulation.agents import cast
+from tests.simulation.agents.ledger import Ledger
+from tests.simulation.agents.mcp_servers import McpServers
+from tests.simulation.agents.model import SimulatedModel
 from tests.simulation.chance import Chances
-from tests.simulation.checks import Checks
-from tests.simulation.coincidences import Coincidences
-from tests.simulation.dispatch import QUEUE
-from tests.simulation.index import Index
-from tests.simulation.ledger import Ledger
-from tests.simulation.machines import Machine
-from tests.simulation.mcp_servers import McpServers
-from tests.simulation.model import SimulatedModel
-from tests.simulation.people import Character, Person
-from tests.simulation.sealing import converter
-from tests.simulation.server import Server
-from tests.simulation.service import SimulatedService
+from tests.simulation.machines.machines import Machine
+from tests.simulation.machines.workers import SimulatedWorker
+from tests.simulation.people.coincidences import Coincidences
+from tests.simulation.people.people import Character, Person
+from tests.simulation.rules.checks import Checks
+from tests.simulation.situations import (
+    cut_replies,
+    features,
+    lifecycle,
+    mcp,
+    rare_moments,
+    run_changes,
+    turns,
+    workers_alone,
+)
+from tests.simulation.situations.situation import Situation
 from tests.simulation.speed import worked_out_once
-from tests.simulation.workers import SimulatedWorker
+from tests.simulation.temporal import clock
+from tests.simulation.temporal.dispatch import QUEUE
+from tests.simulation.temporal.index import Index
+from tests.simulation.temporal.sealing import converter
+from tests.simulation.temporal.server import Server
+from tests.simulation.temporal.service import SimulatedService
 from tests.support.bounds import CONSTANTS
 
 LOW_BOUNDS = (
@@ -69,25 +71,25 @@ MOST_FAULTS = 25
 """Of a world: then its workers are left alone."""
 
 WILD = 1_000_000
-"""Worlds of this seed and above are each about something: see situations.py. `make mutants` begins there."""
+"""Worlds of this seed and above are each about something: see situations/. `make mutants` begins there."""
 
 NEWER = 2_000_000
-"""Those of this seed and above are about what stands in more_situations.py."""
+"""Worlds of this seed and above draw by name."""
 
 GROUPS = (
-    situations.SITUATIONS,
-    more_situations.MORE,
-    more_situations.LATEST,
-    more_situations.HANDOFFS,
-    newest_situations.TURNS,
-    more_situations.CLOCKS,
-    aimed_situations.AIMED,
-    machine_situations.LOCALS,
-    machine_situations.JOURNALS,
-    newest_situations.MCP,
-    newest_situations.CUT_SHORT,
-    revived_situations.AIMED_REVIVED,
-    later_situations.AIMED_LATER,
+    lifecycle.SITUATIONS,
+    {**run_changes.BUGS, **features.NEWS},
+    run_changes.LATEST,
+    features.HANDOFFS,
+    turns.TURNS,
+    features.CLOCKS,
+    rare_moments.AIMED,
+    workers_alone.LOCALS,
+    workers_alone.JOURNALS,
+    mcp.MCP,
+    cut_replies.CUT_SHORT,
+    rare_moments.AIMED_REVIVED,
+    rare_moments.AIMED_LATER,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -155,7 +157,7 @@ class Draw:
     busy: bool
     """Everything takes long now and then; else things come at once."""
     situation: str = ""
-    """What it is about, of situations.py; empty: nothing special."""
+    """What it is about, of situations/; empty: nothing special."""
     away: float = 0.0
     """Seconds, at the most, until another worker comes in the place of one that is gone; 0: some."""
     labelled: bool = False
@@ -311,7 +313,7 @@ class World:
         self.server = Server(loop, self._chances("server"), retention=draw.retention)
         self.server.quick = not draw.busy
         self.ledger = self.server.ledger = Ledger()
-        about = ALL_SITUATIONS.get(draw.situation, situations.Situation())
+        about = ALL_SITUATIONS.get(draw.situation, Situation())
         self.model = SimulatedModel(self._chances("model"), draw.trouble, draw.calls, draw.turns, about.tools)
         self.model.words = draw.words
         self.model.failures = about.failures or self.model.failures

@@ -1,0 +1,205 @@
+"""What people do in worlds that are about something: several things in one moment, the same thing twice, too early, too
+late, or in another's place. See situations/ for who does what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.service import RPCError
+
+from everturn import names
+from everturn.client.conversation import Conversation
+from everturn.errors import Ended, NotFound, Refused, Unreachable
+from everturn.payloads import WaitingCall
+from everturn.storage.data_converter import data_converter
+
+if TYPE_CHECKING:
+    from tests.simulation.people.people import Person
+    from tests.simulation.temporal.server import Server
+
+Sent = tuple[str, dict[str, Any]]
+"""A signal's name and its payload; the name CANCEL stands for cancelling the workflow."""
+
+CANCEL = "(cancel the workflow)"
+
+POLICIES: tuple[tuple[dict[str, Any], ...], ...] = (
+    (),
+    ({"tool": "pay", "then": "deny"},),
+    ({"tool": "refund", "then": "approve", "where": {"cents": {"at_most": 1_000}}},),
+    ({"tool": "look", "then": "ask"}, {"tool": "note", "then": "deny", "reason": "no notes"}),
+    ({"tool": "*", "then": "approve"}, {"tool": "gift", "then": "deny", "where": {"cents": {"above": 10}}}),
+    ({"tool": "pay", "then": "ask"}, {"tool": "borrow", "then": "deny"}, {"tool": "peek", "then": "deny"}),
+    ({"tool": "*", "then": "deny"},),
+)
+"""Rules that people set while a conversation goes on."""
+
+RESTS = 700.0
+"""Seconds, of who goes away for a while."""
+
+
+def at_once(server: Server, conversation_id: str, *sent: Sent) -> None:
+    """Sends all of it in one moment, so that it comes to the conversation in one workflow task."""
+    try:
+        run = server.open(conversation_id)
+    except RPCError:
+        return
+    for name, payload in sent:
+        if name == CANCEL:
+            server.request_cancel(run)
+            continue
+        values = Payloads(payloads=data_converter.payload_converter.to_payloads([payload]))
+        server.arrive(run, "workflow_execution_signaled", signal_name=name, input=values, identity="somebody")
+
+
+async def decide(person: Person, what: str, conversation: Conversation, waiting: WaitingCall) -> None:
+    """About a call that waits."""
+    call_id, told, chance = waiting.call_id, person.of(conversation.id), person.chance
+    mine: Sent = chance.choice(
+        (
+            (names.APPROVE, {"call_id": call_id, "by": "me"}),
+            (names.DENY, {"call_id": call_id, "by": "me"}),
+            (names.ANSWER, {"call_id": call_id, "by": "me", "content": f"A{call_id}"}),
+            (names.APPROVE, {"call_id": call_id, "by": "me", "arguments": {"x": [1]}}),
+        )
+    )
+    theirs: Sent = (chance.choice((names.APPROVE, names.DENY)), {"call_id": call_id, "by": "stranger"})
+    match what:
+        case "cancel and decide":
+            at_once(
+                person.server,
+                conversation.id,
+                *chance.choice((((names.CANCEL_TURN, {}), mine), (mine, (names.CANCEL_TURN, {})))),
+            )
+        case "close and decide":
+            told.ended = True
+            at_once(
+                person.server, conversation.id, *chance.choice((((names.CLOSE, {}), mine), (mine, (names.CLOSE, {}))))
+            )
+        case "two people":
+            at_once(person.server, conversation.id, *chance.choice(((theirs, mine), (mine, theirs), (mine, mine))))
+        case "stranger":
+            at_once(person.server, conversation.id, theirs)
+        case "noted":
+            await _noted(person, conversation, call_id)
+        case "reset":
+            await person._reset(conversation)
+        case "always":
+            await person._try(conversation, lambda: conversation.approve(call_id, always=True))
+        case "never":
+            await person._try(conversation, lambda: conversation.deny(call_id, reason="no", always=True))
+        case _:
+            pass  # they wait
+
+
+async def _noted(person: Person, conversation: Conversation, call_id: str) -> None:
+    """Approves with a note of its own: whoever is told that it was not taken may count on that."""
+    told = person.of(conversation.id)
+    note = f"note {len(told.notes)}"
+    told.notes.append(note)
+    try:
+        await conversation.approve(call_id, note=note)
+    except (Refused, Ended, NotFound):
+        told.not_taken.append(note)
+    except Unreachable as error:
+        if "will not be carried out" in str(error):
+            told.not_taken.append(note)
+
+
+async def steer(person: Person, what: str, conversation: Conversation, agent: str, keep_open: timedelta | None) -> None:
+    """What nobody was asked for, and what people do about a conversation that is held up."""
+    told = person.of(conversation.id)
+    match what:
+        case "another model":
+            await person._try(conversation, lambda: conversation.resume(model="scripted:chosen"))
+        case "close" | "close twice":
+            told.ended = True
+            for _ in range(1 + (what == "close twice")):
+                at_once(person.server, conversation.id, (names.CLOSE, {}))
+        case "cancel_turn":
+            await person._try(conversation, conversation.cancel_turn)
+        case "cancel by signal":
+            at_once(person.server, conversation.id, (names.CANCEL_TURN, {}))
+        case "cancel and go on":
+            at_once(person.server, conversation.id, (names.CANCEL_TURN, {}))
+            await asyncio.sleep(person.chance.choice((0.0, 0.2, 1.0)))
+            await _while_it_ends(person, conversation, agent, keep_open)
+        case "cancel both":
+            told.ended = True
+            both: Sequence[Sent] = ((names.CANCEL_TURN, {}), (CANCEL, {}))
+            at_once(person.server, conversation.id, *person.chance.choice((both, both[::-1])))
+        case "terminate":
+            told.ended = told.terminated = True
+            handle = person.client.temporal.get_workflow_handle(conversation.id)
+            await person._try(conversation, lambda: handle.terminate("somebody did"))
+        case "resume by signal":
+            at_once(person.server, conversation.id, (names.RESUME, {}))
+        case "say":
+            await person.say(agent, conversation.id, keep_open=keep_open)
+        case "say again":
+            await _say_again(person, conversation, agent, keep_open)
+        case "several":
+            await _say_several(person, conversation)
+        case "rest":
+            await asyncio.sleep(RESTS)
+        case "policy":
+            rules = person.chance.choice(POLICIES)
+            await person._try(conversation, lambda: conversation.set_policy(rules))
+        case "policy by signal":
+            rules = person.chance.choice((*POLICIES, ({"tool": 5},)))
+            at_once(person.server, conversation.id, (names.SET_POLICY, {"rules": rules, "by": "me"}))
+        case "list":
+            await _list(person)
+        case "wait":
+            pass
+        case _:
+            raise AssertionError(f"nobody knows how to {what}")
+
+
+async def _while_it_ends(person: Person, conversation: Conversation, agent: str, keep_open: timedelta | None) -> None:
+    """What comes while a cancelled turn has not ended yet."""
+    match person.chance.choice(("pause", "say", "say", "close", "cancel_turn")):
+        case "pause":
+            at_once(person.server, conversation.id, (names.PAUSE, {}))
+        case "say":
+            await person.say(agent, conversation.id, keep_open=keep_open)
+        case "close":
+            person.of(conversation.id).ended = True
+            at_once(person.server, conversation.id, (names.CLOSE, {}))
+        case _:
+            await person._try(conversation, conversation.cancel_turn)
+
+
+async def _say_again(person: Person, conversation: Conversation, agent: str, keep_open: timedelta | None) -> None:
+    """What was said before, with the same id: somebody is not sure whether it came through."""
+    said = person.of(conversation.id).said
+    if said:
+        message_id = person.chance.choice([*said])
+        again = {"id": conversation.id, "keep_open": keep_open, "message_id": message_id}
+        await person._try(conversation, lambda: person._send(agent, said[message_id], first=False, **again))
+
+
+async def _say_several(person: Person, conversation: Conversation) -> None:
+    """Several messages by the same handle, and then waits for the answer to all of them."""
+    told, text = person.of(conversation.id), ""
+    for _ in range(person.chance.choice((2, 5))):
+        number = len(told.said) + len(told.maybe)
+        told.maybe[f"m{number}"] = text = f"message {number} of {conversation.id}"
+        try:
+            await conversation.send(text, message_id=f"m{number}")
+        except (Refused, Ended, Unreachable, NotFound):
+            return
+        told.said[f"m{number}"] = told.maybe.pop(f"m{number}")
+    waits = person._await_reply(conversation, text)
+    person.waiting.append(asyncio.get_running_loop().create_task(waits, name=conversation.id))
+
+
+async def _list(person: Person) -> None:
+    """Somebody looks at a list, whatever the index knows by then."""
+    wanted = person.chance.choice((None, "idle", "running", "awaiting_approval", "done"))
+    async for one in person.client.conversations(status=wanted):
+        if wanted not in (None, one.status):
+            person.server.wrong(f"a list of those that are {wanted} has one that is {one.status}")
