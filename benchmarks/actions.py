@@ -7,7 +7,7 @@ from collections import Counter
 from temporalio.client import Client
 
 from benchmarks.histories import runs_of
-from everturn.history.actions import actions_of
+from everturn.history.billed_actions import actions_of
 
 
 async def actions(client: Client, conversation_id: str) -> Counter[str]:

@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from everturn.system.garbage_collection import paused
+from everturn.system.gc_pauses import paused
 
 if TYPE_CHECKING:
     from everturn import workflow as workflow  # for type checkers: of what __getattr__ gives, they know nothing
@@ -175,4 +175,4 @@ def __dir__() -> list[str]:
 
 
 if _sandboxed():
-    _loaded("everturn.system.sandbox_imports").pass_through()
+    _loaded("everturn.temporal.sandbox_imports").pass_through()

@@ -18,7 +18,6 @@ from everturn.limits import Limits, Patience
 from everturn.models import Model, ModelSettings
 from everturn.names import versioned
 from everturn.records import Decision, ToolCall
-from everturn.text.spelling import known_options
 from everturn.tools.agent_option_checks import (
     ASK,
     check_name,
@@ -43,6 +42,7 @@ from everturn.tools.provider_defined import Handler, check_handlers, handler_key
 from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
+from everturn.validation.spelling import known_options
 
 Loop = Literal["auto", "manual"]
 """Who settles the model's calls. `auto`: the conversation runs them. `manual`: your code answers each of them."""

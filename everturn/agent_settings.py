@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from everturn.errors import ConfigError, InvalidSetting
-from everturn.text import durations
-from everturn.text.explaining import explain
-from everturn.text.spelling import refuse_unknown
+from everturn.validation import durations
+from everturn.validation.explaining import explain
+from everturn.validation.spelling import refuse_unknown
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass

@@ -22,7 +22,7 @@ from everturn.errors import InvalidSetting, Unreachable
 from everturn.system import extras
 from everturn.system.private_files import UMASK, close_to_others, make_folder, open_to_append
 from everturn.temporal.connect_options import connect_options, temporal_is_configured
-from everturn.text.durations import TASK_TIMEOUT
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.text.log_lines import names_a_secret
 
 HOST: Final = "127.0.0.1"
@@ -246,7 +246,7 @@ class DevServer:
         from temporalio.client import Client
         from temporalio.service import RPCError
 
-        from everturn.temporal.search_attributes import lacking_search_attributes
+        from everturn.temporal.search_attribute_setup import lacking_search_attributes
 
         with suppress(OSError):
             socket.create_connection((HOST, self.port), timeout=1).close()

@@ -23,8 +23,8 @@ from everturn.errors import InvalidAgent
 from everturn.models import ModelSettings
 from everturn.records import HookPoint, Message, Reply, ToolCall, ToolResult
 from everturn.sizes import MAX_HOOK_NAME_CHARS
-from everturn.text import durations
 from everturn.tools.context import ToolContext, TurnContext
+from everturn.validation import durations
 
 __all__ = [
     "AskApproval",

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from everturn.agent_settings import Setting
 from everturn.records import Usage
 from everturn.sizes import MAX_RESULT_CHARS
-from everturn.text import durations
+from everturn.validation import durations
 
 
 class Limits(Setting):

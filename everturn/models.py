@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from everturn.agent_settings import Setting
 from everturn.errors import InvalidModel
-from everturn.text.spelling import nearest
+from everturn.validation.spelling import nearest
 
 PROVIDERS = (
     *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),

@@ -1,7 +1,8 @@
 """What crosses Temporal: inputs and outputs of the workflow, its activities, signals, updates and queries.
 
 All of it is plain JSON, so the Temporal CLI, the Web UI and other languages can write and read it. None of it grows
-with the conversation: a model turn is sent a position, a digest and the delta since the last turn.
+with the conversation: a model turn is sent a position, a digest and the delta since the last turn. What people decide
+on calls (approve, deny, answer, a policy) is in calls/decisions.py.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn.carryover import CarryOver, View, WorkerFacts
+from everturn.heartbeat_details import LiveAt, SeenReply
 from everturn.limits import Limits
-from everturn.messages.size_estimates import fits
-from everturn.messages.streamed import LiveAt, SeenReply
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
 from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
+from everturn.size_estimates import fits
 from everturn.sizes import (
     MAX_ID_BYTES,
     MAX_INBOX_BYTES,

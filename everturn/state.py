@@ -14,8 +14,8 @@ from everturn.agent_in_charge import InCharge
 from everturn.calls.causes import Stall
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, StoredInRun, WorkerFacts
+from everturn.heartbeat_details import SeenReply, longer
 from everturn.limits import Limits
-from everturn.messages.streamed import SeenReply, longer
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
 from everturn.prompts import KnownPrompts

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from everturn.messages.size_estimates import fits, larger
 from everturn.names import TOO_LARGE
 from everturn.payloads import Status
 from everturn.records import (
@@ -29,6 +28,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from everturn.size_estimates import fits, larger
 from everturn.sizes import (
     LEAST_PART_BYTES,
     MAX_CAUSE_BYTES,

@@ -35,10 +35,11 @@ from everturn.models import Model, check_provider
 from everturn.payloads import Notify, WaitNotice
 from everturn.records import Outcome
 from everturn.temporal.ids import id_problem
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.priorities import priority_of
-from everturn.text.durations import TASK_TIMEOUT, problem
 from everturn.text.markdown import code, first_line, inline
 from everturn.tools.output_type import OutputT_co
+from everturn.validation.durations import problem
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.logs import get_logger
-from everturn.text import durations
-from everturn.text.spelling import known_options
+from everturn.validation import durations
+from everturn.validation.spelling import known_options
 
 FindAgent = Callable[[str, str | None], Agent | Awaitable[Agent | None] | None]
 """Given a name and a version (None: the current one), returns the agent, or None if there is none."""

@@ -34,10 +34,10 @@ from everturn.errors import EverturnError
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.temporal import temporal_errors
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.budgets import BudgetStart, Refusal, Spending, SpendingAnswer, SpendingBatch, Terms
 from everturn.tenants.priorities import budget_id
-from everturn.text.durations import TASK_TIMEOUT
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """How long no budget is looked for after a tenant was found to have none."""

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.history.budget_by_history import kept_budget
 from everturn.logs import get_logger
-from everturn.text.durations import TASK_TIMEOUT
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 
 Pollers = Callable[[Client, str], Awaitable[Collection[Any]]]
 """Who polls a task queue for workflow tasks."""

@@ -9,9 +9,9 @@ from temporalio import activity
 from everturn.activities.heartbeat import Heartbeat, is_unwanted
 from everturn.activities.prefix_cache import PrefixCache, chained
 from everturn.activities.tool_contexts import Spent
+from everturn.heartbeat_details import SeenReply, beaten_out
 from everturn.history.transcript import filled
 from everturn.logs import get_logger
-from everturn.messages.streamed import SeenReply, beaten_out
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
 

@@ -24,8 +24,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.activities.attempts import Lags
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.poison_calls import left
+from everturn.heartbeat_details import Streamed
 from everturn.logs import get_logger
-from everturn.messages.streamed import Streamed
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
 from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.text.utf8 import mend

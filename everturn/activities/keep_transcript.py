@@ -8,10 +8,10 @@ from everturn import names
 from everturn.activities import activity_errors
 from everturn.activities.heartbeat import Heartbeats
 from everturn.carryover import Packed, StoredInRun
+from everturn.compressed_messages import pack
 from everturn.errors import ContextTooLong, ConversationError, InvalidSetting
 from everturn.history.reader import first_step
 from everturn.history.transcript import Transcript, read_earlier
-from everturn.messages.compressed_messages import pack
 from everturn.sizes import MAX_PACKED_ALONE_BYTES
 
 

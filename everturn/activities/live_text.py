@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 from temporalio import activity
 
+from everturn.heartbeat_details import LiveAt, Piece, Streamed, chars_of
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
-from everturn.messages.streamed import LiveAt, Piece, Streamed, chars_of
 from everturn.payloads import ModelRequest
 
 AGAIN_SECONDS: Final = 1.0

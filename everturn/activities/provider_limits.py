@@ -11,9 +11,9 @@ from temporalio import activity
 from everturn.activities import activity_errors, attempts
 from everturn.activities.heartbeat import INTERVAL_SECONDS, this_heartbeat
 from everturn.errors import RateLimited
+from everturn.heartbeat_details import AtLimit
 from everturn.limits import Patience
 from everturn.logs import get_logger
-from everturn.messages.streamed import AtLimit
 from everturn.providers.base import Request
 from everturn.providers.rate_limit_queue import Limit, going, limit_of
 from everturn.providers.rate_permits import Permit

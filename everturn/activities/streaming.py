@@ -17,8 +17,8 @@ from temporalio import activity
 
 from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.activities.live_text import LiveText, live_text
+from everturn.heartbeat_details import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 from everturn.live.lane import Lane
-from everturn.messages.streamed import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage

@@ -17,9 +17,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
 from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
+from everturn.activities.edited_arguments import refuse_edit, seen_by_hooks
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
-from everturn.activities.hook_runs import HookRuns, Stops, seconds_at
+from everturn.activities.hook_runs import HookRuns, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
@@ -33,10 +34,10 @@ from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
 from everturn.errors import NeedsApproval, Retry
 from everturn.logs import get_logger
-from everturn.messages.size_estimates import larger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
+from everturn.size_estimates import larger
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.text.utf8 import mend
@@ -116,13 +117,13 @@ class ToolCalls:
             arguments = request.arguments
             if tool is not None:  # else a deploy has removed it, and it runs as it was planned
                 context = self._context(tool.name, request, beat)
-                arguments = (await _seen_by_hooks(HookRuns(agent), tool, request, context)).arguments
+                arguments = (await seen_by_hooks(HookRuns(agent), tool, request, context)).arguments
                 try:
                     arguments = await tool.inputs(arguments, context)
                     if (size := size_of(arguments)) > MAX_REPLY_BYTES:  # a type can make much of a short text
                         raise InvalidArguments(f"they have {size:,} bytes as JSON; the limit is {MAX_REPLY_BYTES:,}")
                 except InvalidArguments as error:
-                    _refuse_edit(tool.name, request, f"do not fit: {error}")
+                    refuse_edit(tool.name, request, f"do not fit: {error}")
             return checked.model_copy(update={"arguments": arguments})
 
     def _activity(self, kind: str) -> ToolActivity:
@@ -168,7 +169,7 @@ class ToolCalls:
                 hooks, questions = HookRuns(agent), Questions(request.answer)
                 context = self._context(name, request, beat, questions)
                 try:
-                    request = await _seen_by_hooks(hooks, tool, request, context)
+                    request = await seen_by_hooks(hooks, tool, request, context)
                     content, failed = await self._outcome(tool, request, context, beat, questions)
                     ran = _result(name, request, content, is_error=failed)
                     whole = await hooks.after_tool(_call(name, request), ran, context)
@@ -322,46 +323,12 @@ def _lost(tool: Tool, times: int) -> Content:
 
 
 def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
-    _refuse_edit(name, request, f"do not fit: {error}")
+    refuse_edit(name, request, f"do not fit: {error}")
     return (Text(text=str(error)),)
-
-
-async def _seen_by_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> ToolRequest:
-    """The request with the arguments that a person put in, as hooks left them. The model's own arguments were seen by
-    hooks when the call was planned. Raises ApplicationError if hooks refuse the person's."""
-    if request.decision is None or request.decision.arguments is None:
-        return request
-    call = _call(tool.name, request)
-    try:
-        await tool.checked(call.arguments, context)
-    except InvalidArguments:
-        return request  # the run says so
-    try:
-        verdict = await hooks.before_tool(call, tool, context)
-        problem = verdict.denied or (verdict.asks if verdict.failed else None)
-    except Stops as stop:
-        problem = stop.text
-    except ApplicationError as stall:
-        problem = stall.message
-    if problem:
-        _refuse_edit(tool.name, request, f"are not taken: {problem}")
-    return request.model_copy(update={"arguments": verdict.call.arguments})
 
 
 def _call(name: str, request: ToolRequest) -> ToolCall:
     return ToolCall(call_id=request.call_id, name=name, arguments=request.arguments)
-
-
-def _refuse_edit(name: str, request: ToolRequest, why: str) -> None:
-    """Raises ApplicationError if it was a person who put these arguments in."""
-    if request.decision and request.decision.arguments is not None:
-        # A person made the mistake, so a person corrects it: the call waits for a person again.
-        raise ApplicationError(
-            f"the edited arguments {why}",
-            {"call_id": request.call_id, "tool": name},  # the event of a local activity does not say whose it is
-            type=names.INVALID_EDIT,
-            non_retryable=True,
-        ) from None
 
 
 def _result(name: str, request: ToolRequest, content: Content, *, is_error: bool) -> ToolResult:

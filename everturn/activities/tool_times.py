@@ -11,8 +11,8 @@ from math import ceil, inf
 
 from everturn.agent import Agent
 from everturn.logs import get_logger
-from everturn.messages.size_estimates import larger
 from everturn.records import ToolResult
+from everturn.size_estimates import larger
 from everturn.sizes import LOCAL_BYTES
 from everturn.tools.tool import Local, Tool
 

@@ -16,13 +16,13 @@ from temporalio.common import RawValue
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
-from everturn.messages.content_blocks import FAILED, NO_OUTPUT, parts_in, says_error
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
 from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
 from everturn.text.base64_text import as_base64
-from everturn.text.explaining import why_unreadable
 from everturn.text.utf8 import mend
 from everturn.truncation import Notice, bounded
+from everturn.validation.explaining import why_unreadable
+from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, parts_in, says_error
 
 TOOL_FAILED = "ToolFailed"
 """An error of this type means what it says for the model: its type is not shown."""

@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
 
 from everturn import names
-from everturn.messages.streamed import SeenReply, beaten_out
+from everturn.heartbeat_details import SeenReply, beaten_out
 
 
 @dataclass(frozen=True)

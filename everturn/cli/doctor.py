@@ -271,7 +271,7 @@ async def _namespace(client: Client) -> Finding:
 
 async def _search_attributes(client: Client, *, fix: bool) -> Finding:
     from everturn import names
-    from everturn.temporal.search_attributes import lacking_search_attributes, register_search_attributes
+    from everturn.temporal.search_attribute_setup import lacking_search_attributes, register_search_attributes
 
     lacking = await lacking_search_attributes(client.temporal)
     beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE)

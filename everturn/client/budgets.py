@@ -16,9 +16,9 @@ from everturn.history.budget_by_history import kept_budget
 from everturn.limits import Budget
 from everturn.sizes import MAX_NAME_CHARS
 from everturn.temporal import temporal_errors
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.tenants.priorities import budget_id
-from everturn.text.durations import TASK_TIMEOUT
 from everturn.text.utf8 import check_utf8
 
 

@@ -38,9 +38,9 @@ from everturn.storage.composed_converter import own_client
 from everturn.storage.encryption import Encryption
 from everturn.tenants.metadata import TENANT
 from everturn.tenants.priorities import Order
-from everturn.text import durations
-from everturn.text.spelling import known_options, options_of
 from everturn.text.utf8 import check_utf8, mend
+from everturn.validation import durations
+from everturn.validation.spelling import known_options, options_of
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation

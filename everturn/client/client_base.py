@@ -34,12 +34,12 @@ from everturn.sizes import MAX_ID_BYTES
 from everturn.temporal import temporal_errors
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.metadata import TENANT, in_index, in_words
 from everturn.tenants.priorities import priority_of, read_weights, weighted, without_name
-from everturn.text.durations import TASK_TIMEOUT
 from everturn.text.markdown import code, first_line, inline
-from everturn.text.spelling import nearest
 from everturn.text.utf8 import check_utf8
+from everturn.validation.spelling import nearest
 
 LOOK_AGAIN_SECONDS = 30.0
 """The pause before asking again which agents workers host, if that was not known."""

@@ -32,7 +32,6 @@ from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
-from everturn.messages.content_blocks import says_error
 from everturn.models import Model, check_provider
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
@@ -40,8 +39,9 @@ from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.temporal import temporal_errors
 from everturn.temporal.ids import known_id
-from everturn.text.explaining import explain
 from everturn.tools.results import parts_of_blocks
+from everturn.validation.explaining import explain
+from everturn.vendors.content_blocks import says_error
 
 
 class Conversation(Forks):

@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from everturn.client.belongings import children_of, events_of, runs_of
 from everturn.errors import NotFound
-from everturn.history.actions import actions_of, ordinary_heartbeats
+from everturn.history.billed_actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader
 from everturn.history.steps import TurnCompleted
 from everturn.records import Usage, cost_with

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn.carryover import CarryOver, Packed
+from everturn.compressed_messages import pack
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
-from everturn.messages.compressed_messages import pack
-from everturn.messages.lone_results import unanswerable
 from everturn.sizes import MAX_PACKED_AT_START_BYTES
+from everturn.vendors.lone_results import unanswerable
 
 
 def begun_with(transcript: Iterable[Any]) -> CarryOver | None:

@@ -31,8 +31,8 @@ from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.external import delete_stored
 from everturn.temporal import temporal_errors
-from everturn.text.spelling import known_options
 from everturn.text.utf8 import check_utf8
+from everturn.validation.spelling import known_options
 
 GONE_SECONDS: Final = 10.0
 """How long to wait for the server, which deletes histories in the background. By default, it keeps a history that has

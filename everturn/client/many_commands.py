@@ -16,7 +16,7 @@ from everturn.errors import InvalidSetting
 from everturn.models import Model, check_provider
 from everturn.sizes import check_input
 from everturn.system.bounded_concurrency import at_once
-from everturn.text.spelling import known_options
+from everturn.validation.spelling import known_options
 
 AT_ONCE: Final = 16
 """How many signals are sent at the same time."""

@@ -14,7 +14,7 @@ from everturn.calls.pending_calls import RULED
 from everturn.errors import ConversationError, EverturnError, Refused
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation

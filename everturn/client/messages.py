@@ -15,13 +15,13 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from everturn import names
 from everturn.client.trace_context import current_context
 from everturn.errors import InvalidSetting, Refused
-from everturn.messages.content_blocks import read_block
 from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
-from everturn.text import durations
-from everturn.text.explaining import explain
+from everturn.validation import durations
+from everturn.validation.explaining import explain
+from everturn.vendors.content_blocks import read_block
 
 MessageLike = str | Message | Iterable[Part | str | Mapping[str, Any]]
 """A message: a text; parts (Text, Image, Document), or content blocks as dicts; or a user's Message."""

@@ -12,8 +12,8 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.client.announced import AnnouncedWorker, announced
 from everturn.client.process_identity import is_here
+from everturn.client.worker_reports import AnnouncedWorker, announced
 from everturn.temporal import temporal_errors
 from everturn.temporal.worker_roles import ALL, Role
 

@@ -17,8 +17,8 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.heartbeat_details import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
 from everturn.live.lane import Lane, LaneDown, TurnKey
-from everturn.messages.streamed import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
 from everturn.sizes import MAX_STREAMED_BYTES
 from everturn.temporal.temporal_errors import WORKER_TIMEOUT_SECONDS
 

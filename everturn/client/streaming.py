@@ -24,9 +24,9 @@ from everturn import names
 from everturn.client.missing_worker import Silence
 from everturn.client.unpolled_queue import Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
+from everturn.heartbeat_details import AtLimit, LiveAt, Streamed
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
-from everturn.messages.streamed import AtLimit, LiveAt, Streamed
 from everturn.records import Message, Thinking
 
 FIRST_LOOK_SECONDS = 0.5

@@ -33,7 +33,7 @@ from everturn.history.reader import first_step
 from everturn.payloads import Status, WaitingCall
 from everturn.storage.data_converter import NoValue
 from everturn.temporal import temporal_errors
-from everturn.text.explaining import why_unreadable
+from everturn.validation.explaining import why_unreadable
 
 RESEND_SECONDS = 0.05
 """The pause before an update is sent again, if the server refused the workflow task that it was in."""

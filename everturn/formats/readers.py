@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from everturn.messages.vendor_parts import anthropic_part, beside, gemini_part, openai_part
 from everturn.models import Model
 from everturn.records import Message, Opaque, Part, Text, ToolResult, results_in
 from everturn.vendor_calls import as_dict
+from everturn.vendors.parts import anthropic_part, beside, gemini_part, openai_part
 
 Json = dict[str, Any]
 

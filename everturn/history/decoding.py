@@ -15,7 +15,7 @@ from everturn.errors import InvalidSetting, NotFound
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record
 from everturn.storage.encryption import key_id_of, lacking_key
-from everturn.text.explaining import why_unreadable
+from everturn.validation.explaining import why_unreadable
 
 R = TypeVar("R")
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from everturn.carryover import Packed
-from everturn.messages.streamed import SeenReply
+from everturn.heartbeat_details import SeenReply
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
 

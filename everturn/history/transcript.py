@@ -9,7 +9,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
+from everturn.compressed_messages import unpack
 from everturn.errors import ConversationError, NotFound
+from everturn.heartbeat_details import SeenReply, longer
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
     ActivityEnded,
@@ -26,11 +28,9 @@ from everturn.history.steps import (
     TurnFailed,
     TurnScheduled,
 )
-from everturn.messages.compressed_messages import unpack
-from everturn.messages.streamed import SeenReply, longer
 from everturn.payloads import Control, ModelRequest
 from everturn.records import Message, ToolCall, ToolResult, results_in
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 
 
 class Transcript:

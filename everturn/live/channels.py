@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from everturn.heartbeat_details import LiveAt, Streamed, chars_of
 from everturn.live.lane import TurnKey
-from everturn.messages.streamed import LiveAt, Streamed, chars_of
 
 
 @dataclass(eq=False)

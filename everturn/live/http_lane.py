@@ -17,13 +17,13 @@ from typing import Final
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidReply, InvalidSetting
+from everturn.heartbeat_details import LiveAt, Streamed
 from everturn.http.sse import EventDecoder
 from everturn.live.channels import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decoded
 from everturn.live.text_server import ALIVE_SECONDS, TextServer, path_of
 from everturn.live.turn_text import TurnText
 from everturn.logs import get_logger
-from everturn.messages.streamed import LiveAt, Streamed
 from everturn.settings import Settings
 
 CONNECT_SECONDS: Final = 2.0

@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter
 
-from everturn.messages.streamed import LiveAt, Streamed
+from everturn.heartbeat_details import LiveAt, Streamed
 
 
 class LaneDown(Exception):

@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidSetting
+from everturn.heartbeat_details import LiveAt, Streamed
 from everturn.live.channels import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decoded, encoded
 from everturn.logs import get_logger
-from everturn.messages.streamed import LiveAt, Streamed
 from everturn.system import extras
 
 KEPT_SECONDS: Final = 3600

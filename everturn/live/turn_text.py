@@ -13,8 +13,8 @@ from typing import Final
 
 from temporalio.converter import DataConverter
 
+from everturn.heartbeat_details import Piece, Streamed, chars_of, last_chars
 from everturn.live.lane import encoded
-from everturn.messages.streamed import Piece, Streamed, chars_of, last_chars
 
 MOST_PIECES: Final = 512
 MOST_BYTES: Final = 1_000_000

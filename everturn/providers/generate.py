@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidSetting, InvalidTool
-from everturn.messages.lone_results import unanswerable
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import OnDelta, Request, specs_of
 from everturn.records import Message, Reply, Text, ToolCall, ToolResult
-from everturn.text.spelling import known_options
+from everturn.validation.spelling import known_options
+from everturn.vendors.lone_results import unanswerable
 
 if TYPE_CHECKING:
     from everturn.agent import ToolItem

@@ -17,11 +17,11 @@ from everturn.http import sse
 from everturn.http.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers import (
     anthropic_messages,
-    clocks,
     failures,
     gemini,
     openai_chat,
     openai_responses,
+    provider_clock,
     rate_limit_queue,
 )
 from everturn.providers.base import Delta, OnDelta, Request
@@ -101,7 +101,7 @@ def prepared(request: Request) -> Prepared:
     """Raises InvalidModel, InvalidSetting and what encoding raises."""
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
-    path, body = protocol.encode(replace(request, now=clocks.now_at(endpoint)))
+    path, body = protocol.encode(replace(request, now=provider_clock.now_at(endpoint)))
     given = body.pop(EXTRA_HEADERS, None)
     extra_headers = _extra_headers(given) if given else {}
     headers = _headers(tuple(extra_headers.items()), tuple(endpoint.headers().items()))
@@ -157,7 +157,7 @@ def _extra_headers(given: object) -> dict[str, str]:
 
 async def checked(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
     """Raises a ProviderError if the answer is a refusal or a failure."""
-    clocks.heard(endpoint, answer.headers)
+    provider_clock.heard(endpoint, answer.headers)
     rate_limit_queue.heard(endpoint, answer.headers, success=answer.is_success)
     if not answer.is_success:
         body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)

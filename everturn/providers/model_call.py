@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from everturn.providers.base import OnDelta, Request, warn_unsupported
 from everturn.records import Reply
-from everturn.system.garbage_collection import paused
+from everturn.system.gc_pauses import paused
 
 if TYPE_CHECKING:
     from everturn.providers.background import KeptId

@@ -26,7 +26,7 @@ from everturn.providers.rate_headers import allowances
 from everturn.providers.rate_limiter import RateLimiter
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
-from everturn.text.spelling import nearest
+from everturn.validation.spelling import nearest
 
 PRESUMED_SECONDS: Final = 1.0
 """A call counts as accepted after this long without a refusal: providers refuse at once, but may think for minutes."""

@@ -24,7 +24,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_PAYLOAD_BYTES
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 
 if TYPE_CHECKING:
     from everturn.storage.encryption import Encryption

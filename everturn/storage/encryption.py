@@ -23,7 +23,7 @@ from temporalio.converter import PayloadCodec
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_KEY_ID_CHARS
 from everturn.system import extras
-from everturn.text.spelling import known_options
+from everturn.validation.spelling import known_options
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

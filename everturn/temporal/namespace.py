@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.logs import get_logger
 from everturn.temporal import temporal_errors
-from everturn.temporal.search_attributes import lacking_search_attributes
+from everturn.temporal.search_attribute_setup import lacking_search_attributes
 
 TRIES = 4
 FIRST_PAUSE_SECONDS = 0.1

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from everturn import names
 from everturn.errors import InvalidSetting
-from everturn.text.spelling import nearest
+from everturn.validation.spelling import nearest
 
 Role = Literal["workflows", "models", "tools"]
 """`workflows`: the steps between model turns and tools. `models`: model turns. `tools`: tool calls, and the functions

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from everturn.errors import InvalidTool
 from everturn.plans import RetryPlan
 from everturn.sizes import MAX_ID_BYTES
-from everturn.text import durations
-from everturn.text.spelling import known_options
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments
@@ -22,6 +20,8 @@ from everturn.tools.options import ToolOptions
 from everturn.tools.signature import describe, read_signature, unwrap
 from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect, Predicate, Tool
 from everturn.tools.user_activity import RetryPolicyLike, UserActivity
+from everturn.validation import durations
+from everturn.validation.spelling import known_options
 
 _DEFINITION = "__temporal_activity_definition"
 """Where `@activity.defn` stores an activity's definition."""

@@ -13,8 +13,8 @@ from typing_extensions import TypeVar
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Usage
-from everturn.text.spelling import known_fields
 from everturn.tools.context_ask import AnswerText, Questions
+from everturn.validation.spelling import known_fields
 
 D = TypeVar("D", default=Any)
 """The type of what the worker's `deps=` opens."""

@@ -12,13 +12,13 @@ from pydantic import BaseModel, Field
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.records import Message
 from everturn.sizes import MAX_HANDOFF_NOTE_BYTES, size_of
-from everturn.text.spelling import known_fields, known_options
 from everturn.text.utf8 import mend
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import InputType, given_arguments
 from everturn.tools.tool import Predicate, Tool
 from everturn.tools.with_context import check_takes
+from everturn.validation.spelling import known_fields, known_options
 
 AGENT_NAME = r"[a-zA-Z0-9._-]{1,64}"
 """A regular expression for an agent's name, and for its version in a store."""

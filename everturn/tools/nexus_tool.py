@@ -13,7 +13,6 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, Field
 
 from everturn.errors import InvalidTool
-from everturn.text.spelling import known_options
 from everturn.tools.activity_tool import check_text, patience_for
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
@@ -22,6 +21,7 @@ from everturn.tools.options import ToolOptions
 from everturn.tools.signature import Signature, read_signature
 from everturn.tools.tool import DEFAULT_TIMEOUT, Predicate, Tool
 from everturn.tools.user_activity import NexusOperation
+from everturn.validation.spelling import known_options
 
 _SERVICE, _OPERATION, _FACTORY = "__nexus_service_definition__", "__nexus_operation__", "__nexus_operation_factory__"
 """The attributes where nexusrpc's decorators store a service's definition and a handler's operation."""

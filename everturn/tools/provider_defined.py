@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Final
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.text.spelling import nearest
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments, whatever_it_takes
 from everturn.tools.signature import UntypedParameter
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
+from everturn.validation.spelling import nearest
 
 MCP_APPROVAL: Final = "mcp_approval_request"
 

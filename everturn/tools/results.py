@@ -14,13 +14,13 @@ from pydantic import BaseModel, PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from everturn.errors import Retry, ToolFailed
-from everturn.messages.content_blocks import FAILED, NO_OUTPUT, parts_in, read_block, says_error
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.text.base64_text import as_base64
 from everturn.text.utf8 import mend
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments
+from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, parts_in, read_block, says_error
 
 ERROR_SECONDS = 2.0
 """How long an exception's `__str__` may take."""

@@ -17,7 +17,6 @@ from typing_extensions import ParamSpec, TypeVar
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
-from everturn.text.spelling import options_of, refuse_unknown
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
@@ -37,6 +36,7 @@ from everturn.tools.tool_option_checks import (
 )
 from everturn.tools.user_activity import NexusOperation, UserActivity
 from everturn.tools.with_context import with_context
+from everturn.validation.spelling import options_of, refuse_unknown
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "tool"]
 

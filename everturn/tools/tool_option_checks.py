@@ -10,10 +10,10 @@ from typing import Any
 
 from everturn import names
 from everturn.errors import InvalidTool
-from everturn.text import durations
 from everturn.tools.context import ToolContext
 from everturn.tools.signature import describe
 from everturn.tools.with_context import check_takes
+from everturn.validation import durations
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _PROVIDERS_NAME = re.compile(r"[a-zA-Z0-9_$.:-]{1,128}")

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp
 from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.errors import InvalidSetting
-from everturn.text.spelling import known_options
 from everturn.ui.ag_ui_request import RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
 from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator
 from everturn.ui.visitors import Authorize
+from everturn.validation.spelling import known_options
 
 
 @known_options("ui.ag_ui", InvalidSetting)

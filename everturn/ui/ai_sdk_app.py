@@ -15,7 +15,6 @@ from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import InvalidSetting, NotFound
-from everturn.text.spelling import known_options
 from everturn.ui.ai_sdk_messages import ui_messages
 from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
@@ -23,6 +22,7 @@ from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, OWN_ID, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator, SeenByPage
 from everturn.ui.visitors import Authorize
+from everturn.validation.spelling import known_options
 
 
 @known_options("ui.ai_sdk", InvalidSetting)

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.logs import get_logger
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 
 BEAT_SECONDS: Final = 10.0
 """A comment is sent at least this often: proxies cut silent connections, and each side notices if the other is gone."""

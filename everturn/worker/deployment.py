@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from everturn.errors import InvalidSetting
-from everturn.text.spelling import known_fields
+from everturn.validation.spelling import known_fields
 
 if TYPE_CHECKING:
     from everturn.settings import Settings

@@ -30,7 +30,7 @@ from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
-from everturn.client.announced import plugin_name
+from everturn.client.worker_reports import plugin_name
 from everturn.errors import InvalidSetting
 from everturn.hooks import Hooks
 from everturn.hooks import checked as checked_hooks
@@ -46,8 +46,8 @@ from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.temporal.worker_roles import Role, checked_roles, polled_by
 from everturn.tenants.budgets import declared_budgets
-from everturn.text import durations
-from everturn.text.spelling import known_options
+from everturn.validation import durations
+from everturn.validation.spelling import known_options
 from everturn.worker import clashes
 from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents, given_agents

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from everturn import logs
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.settings import Settings
-from everturn.system.garbage_collection import paused
+from everturn.system.gc_pauses import paused
 from everturn.temporal.worker_roles import checked_roles, polled_by
 from everturn.worker import drain_deadline
 

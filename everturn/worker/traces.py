@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from everturn.errors import InvalidSetting
 from everturn.settings import Settings
-from everturn.text import durations
-from everturn.text.spelling import known_fields
+from everturn.validation import durations
+from everturn.validation.spelling import known_fields
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -24,7 +24,7 @@ from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.heartbeat_profiles import ProfileName
 from everturn.temporal.worker_roles import Role
-from everturn.text.spelling import known_options
+from everturn.validation.spelling import known_options
 from everturn.worker.deployment import Deployment, of_settings, options
 from everturn.worker.drain_deadline import drained
 from everturn.worker.given_agents import Agents

@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from everturn.calls.activity_outputs import value_in
 from everturn.calls.pending_calls import READ_ELSEWHERE
 from everturn.logs import workflow_log
-from everturn.text.explaining import why_unreadable
+from everturn.validation.explaining import why_unreadable
 from everturn.workflows.cancellation import or_cancelled
 
 V = TypeVar("V")

@@ -10,13 +10,13 @@ from temporalio.exceptions import ActivityError
 
 from everturn import names
 from everturn.carryover import CarryOver, Earlier, OpenReply, Packed, StoredInRun
+from everturn.compressed_messages import pack
 from everturn.logs import workflow_log
-from everturn.messages.compressed_messages import pack
-from everturn.messages.size_estimates import fits
 from everturn.payloads import ModelRequest, Start
+from everturn.size_estimates import fits
 from everturn.sizes import MAX_HANDED_BYTES, MAX_HISTORY_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, size_of
 from everturn.state import State
-from everturn.text.durations import TASK_TIMEOUT
+from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.truncation import cut
 from everturn.workflows import sent_messages, tool_results
 from everturn.workflows.activity_results import ActivityResults, Unreadable

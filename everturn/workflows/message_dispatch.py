@@ -18,7 +18,7 @@ from everturn.logs import workflow_log
 from everturn.payloads import Withdrawal
 from everturn.records import Record
 from everturn.storage.data_converter import NoValue
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 
 MAX_WITHDRAWN = 1000
 """How many ids of withdrawn updates are kept. Such an update arrives in the next workflow task, or never."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from everturn.carryover import StoredInRun
-from everturn.messages.compressed_messages import unpack
-from everturn.messages.size_estimates import fits
+from everturn.compressed_messages import unpack
 from everturn.records import Message, Text, ToolResult, results_in
+from everturn.size_estimates import fits
 from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import cut

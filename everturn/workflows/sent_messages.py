@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from everturn.carryover import mark_of
-from everturn.messages.size_estimates import how_many_fit, larger
 from everturn.payloads import ModelRequest
 from everturn.records import Message, results_in
+from everturn.size_estimates import how_many_fit, larger
 from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.truncation import cut, without_content

@@ -12,8 +12,8 @@ from everturn.payloads import Start
 from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.storage.data_converter import NoValue
-from everturn.text.explaining import explain
 from everturn.truncation import cut
+from everturn.validation.explaining import explain
 from everturn.workflows import message_dispatch
 
 MARKER = "unreadable start"

@@ -18,7 +18,7 @@ from everturn.logs import workflow_log
 from everturn.payloads import Control
 from everturn.tenants.budget_ledger import Ledger
 from everturn.tenants.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
-from everturn.text.explaining import explain
+from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 
 

@@ -9,7 +9,8 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from everturn.plans import RetryPlan, RunActivity, RunNexus, RunTool
-from everturn.text.durations import TASK_TIMEOUT, countable
+from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.validation.durations import countable
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 """A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""

@@ -684,7 +684,7 @@ async def refused_start(client: Client, folder: Path) -> str:
 
 
 @kind
-async def run_time(client: Client, folder: Path) -> str:
+async def decided_at_run_time(client: Client, folder: Path) -> str:
     """Its instructions and tools are functions, its agent is a store's; it has a tenant and metadata."""
 
     async def find(name: str, version: str | None) -> Agent:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from everturn import state
+from everturn import compressed_messages, state
 from everturn.activities import (
     agent_lookup,
     heartbeat,
@@ -28,7 +28,6 @@ from everturn.cli import follow
 from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.history import fork_start, revival
 from everturn.live import text_server
-from everturn.messages import compressed_messages
 from everturn.providers import background, http, json_values, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.temporal import temporal_errors

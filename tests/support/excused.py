@@ -24,7 +24,7 @@ NOT_CALLED = {
 HARMLESS = {
     "everturn:_loaded": "imports a module; from where, changes nothing in it",
     "everturn:_sandboxed": "asks who imports everturn",
-    "everturn.system.garbage_collection:paused": "only by _loaded, and what is collected changes nothing",
+    "everturn.system.gc_pauses:paused": "only by _loaded, and what is collected changes nothing",
     "everturn.logs:workflow_log": "is silent in a replay, and nothing depends on it",
     "everturn.records:Record.__pydantic_init_subclass__": "sets up a class as that is made, before there is any record",
     "everturn.records:Record._without_defaults": "looks at the record's own fields only",

@@ -11,11 +11,10 @@ import pytest
 import typer
 from temporalio.converter import StorageDriverClaim
 
-from everturn import devserver
+from everturn import compressed_messages, devserver
 from everturn.cli.approve import _json_or_text, _object
 from everturn.cli.argument_editor import NotEdited, arguments_of
-from everturn.messages import compressed_messages
-from everturn.messages.compressed_messages import pack, unpack
+from everturn.compressed_messages import pack, unpack
 from everturn.models import Model
 from everturn.providers import failures
 from everturn.providers.catalog import resolve, without_password

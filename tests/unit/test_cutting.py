@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.messages.size_estimates import fits, how_many_fit, larger
 from everturn.records import (
     Decision,
     Document,
@@ -22,6 +21,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
+from everturn.size_estimates import fits, how_many_fit, larger
 from everturn.sizes import LEAST_PART_BYTES, shortened, size_of
 from everturn.truncation import cut, cut_part, without_content
 

@@ -13,7 +13,7 @@ from everturn.agent_settings import Approvals
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.payloads import Start
 from everturn.plans import RunTool
-from everturn.text.durations import LONGEST
+from everturn.validation.durations import LONGEST
 from everturn.workflows.timeouts import local_options, tool_activity_options
 from tests.support.agents import nowhere
 

@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.taskqueue.v1 import PollerInfo
 
-from everturn.client.announced import AnnouncedWorker, _told, plugin_name
 from everturn.client.pollers import recent
+from everturn.client.worker_reports import AnnouncedWorker, _told, plugin_name
 from everturn.temporal.worker_roles import ALL
 
 NOON = 1_800_000_000

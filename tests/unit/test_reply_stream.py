@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from everturn.activities import heartbeat
 from everturn.activities.heartbeat import Heartbeat
 from everturn.activities.streaming import ReplyStream
-from everturn.messages.streamed import SeenReply, Streamed, chars_of, last_bytes
+from everturn.heartbeat_details import SeenReply, Streamed, chars_of, last_bytes
 from everturn.providers import Delta
 from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES, size_of
 

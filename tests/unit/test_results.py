@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from everturn.errors import ToolFailed
-from everturn.messages.content_blocks import NO_OUTPUT
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.results import error_text, to_parts
+from everturn.vendors.content_blocks import NO_OUTPUT
 
 IMAGE = Image(data="aGk=", media_type="image/png")
 

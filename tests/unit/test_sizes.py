@@ -33,7 +33,7 @@ ELSEWHERE = {
     "web": "HTTP",
     "ui": "HTTP",
     # What is held in memory or on disk.
-    "messages/compressed_messages.py": "memory",
+    "compressed_messages.py": "memory",
     "activities/journal.py": "files",
     "workflows/recent_messages.py": "memory",
     "storage": "memory and HTTP bodies; the header of what is encrypted",
@@ -41,7 +41,7 @@ ELSEWHERE = {
     "testing": "tests",
     "workflows/web_ui.py": "lines",
     "text/markdown.py": "lines",
-    "text/explaining.py": "lines",
+    "validation/explaining.py": "lines",
     "mcp_server": "lines",
     "tools/json_schema.py": "lines",
     "tools/context_ask.py": "lines",
@@ -49,7 +49,7 @@ ELSEWHERE = {
     "activities/compaction.py": "which results are worth trimming",
     "guardrails.py": "what a model is to judge",
     # A format.
-    "messages/size_estimates.py": "JSON",
+    "size_estimates.py": "JSON",
     "tracing.py": "W3C's traceparent",
     "text/log_lines.py": "which secrets are hidden",
     "sizes.py": "",

@@ -10,7 +10,7 @@ import pytest
 
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver, QuestionToPerson, WorkerFacts
-from everturn.messages.streamed import SeenReply
+from everturn.heartbeat_details import SeenReply
 from everturn.payloads import Start
 from everturn.plans import Expiry, RunPlan
 from everturn.records import Message, Successor, ToolCall, ToolResult, Usage

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from everturn.heartbeat_details import Streamed
 from everturn.live import text_server, turn_text
 from everturn.live.lane import decoded
 from everturn.live.text_server import TextServer
 from everturn.live.turn_text import CHUNK_BYTES, MOST_BYTES, MOST_CHARS, MOST_PIECES, TurnText
-from everturn.messages.streamed import Streamed
 from everturn.storage.data_converter import data_converter
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually

@@ -18,12 +18,12 @@ from everturn import Client, Encryption
 from everturn.cli.doctor import _live
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
+from everturn.heartbeat_details import LiveAt
 from everturn.history.reader import Reading
 from everturn.history.steps import TurnScheduled
 from everturn.live.lane import TurnKey
 from everturn.live.lanes import lane_of
 from everturn.live.text_server import path_of
-from everturn.messages.streamed import LiveAt
 from everturn.settings import Settings
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, slow

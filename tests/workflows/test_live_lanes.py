@@ -16,7 +16,7 @@ from redis import Redis
 
 from everturn import Client, events
 from everturn.devserver import DevServer
-from everturn.messages.streamed import Streamed, whole
+from everturn.heartbeat_details import Streamed, whole
 from everturn.temporal.heartbeat_profiles import PROFILES
 from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting

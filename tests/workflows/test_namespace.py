@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, tool
 from everturn.devserver import DevServer
-from everturn.temporal import namespace, search_attributes
+from everturn.temporal import namespace, search_attribute_setup
 from everturn.temporal.namespace import Namespace
 from everturn.testing import ScriptedModel, call
 from everturn.workflows.visibility import STATUS
@@ -113,10 +113,10 @@ async def test_a_conversation_is_started_before_the_server_has_noticed_new_searc
 
         async def lacking() -> list[str]:
             with suppress(RPCError):  # it is not there yet
-                return await search_attributes.lacking_search_attributes(new.temporal)
+                return await search_attribute_setup.lacking_search_attributes(new.temporal)
             return []
 
-        await search_attributes.register_search_attributes(new.temporal, await eventually(lacking))
+        await search_attribute_setup.register_search_attributes(new.temporal, await eventually(lacking))
         with caplog.at_level(logging.INFO):
             conversation = await new.start("clerk", "Go")
         described = await new.temporal.get_workflow_handle(conversation.id).describe()

@@ -15,10 +15,10 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, object_in
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 

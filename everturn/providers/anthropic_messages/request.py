@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from everturn.providers.anthropic_messages.options import mark_cached, options, tools
+from everturn.providers.anthropic_messages.options import options, tools
+from everturn.providers.anthropic_messages.prompt_caching import mark_cached
 from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder, plain_name
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes

@@ -19,11 +19,11 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini.calls import PartialArguments, tool_names
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
 from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, value_of
+from everturn.providers.reply_details import details_of
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.server_tools import CodeExecution

@@ -15,13 +15,13 @@ from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
-from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN
 from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import custom_names

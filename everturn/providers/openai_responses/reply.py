@@ -15,12 +15,12 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.details import details_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str
 from everturn.providers.openai_responses.caller_run import Item, declared, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
+from everturn.providers.reply_details import details_of
 from everturn.records import Part, Reply, Stop, Usage
 from everturn.text.utf8 import mend
 

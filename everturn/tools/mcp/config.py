@@ -15,9 +15,9 @@ from pydantic import Field, field_validator, model_validator
 
 from everturn.agent_settings import Setting
 from everturn.errors import InvalidTool
-from everturn.text import durations
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect
+from everturn.validation import durations
 
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,31}")
 

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import ToolFailed
-from everturn.messages.content_blocks import FAILED, NO_OUTPUT, read_block
 from everturn.records import Document, Image, Text
 from everturn.tools.results import to_json
+from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, read_block
 
 if TYPE_CHECKING:
     from mcp import types

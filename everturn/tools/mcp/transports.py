@@ -15,9 +15,9 @@ import httpx2
 from everturn.http.content_encoding import ACCEPTED
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
-from everturn.tools.mcp.bounded import bounded
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.limits import TOO_MUCH, Overflow
+from everturn.tools.mcp.paced import bounded
 from everturn.tools.mcp.programs import program
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-// Text that is safe to show. The same as everturn/printable.py, which says why; a test holds them together.
+// Text that is safe to show. The same as everturn/text/printable.py, which says why; a test holds them together.
 
 const RIGHT_TO_LEFT = "[\\u0590-\\u061b\\u061d-\\u08ff\\ufb1d-\\ufdff\\ufe70-\\ufefc\\u{10800}-\\u{10fff}\\u{1e800}-\\u{1eeff}]";
 const JOINED =

@@ -19,10 +19,10 @@ from everturn.activities.compaction import ASK, shown
 from everturn.activities.prefix_cache import chained
 from everturn.activities.turn_request import with_notes
 from everturn.events import Event
+from everturn.heartbeat_details import SeenReply, longer
 from everturn.history import steps
 from everturn.history.transcript import filled
 from everturn.limits import Limits
-from everturn.messages.streamed import SeenReply, longer
 from everturn.payloads import Control
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
 from tests.simulation.agents import asking_and_hooked, run_time

@@ -7,10 +7,6 @@ from datetime import timedelta
 LONGEST = timedelta(days=36_500)
 """Temporal counts no longer than 292 years. What is longer, such as `timedelta.max`, counts as this."""
 
-TASK_TIMEOUT = timedelta(seconds=5)
-"""How long Temporal waits for a workflow task of a worker that was killed: of all workflows of ours. Its own default is
-10 s."""
-
 CURE = "Write a timedelta above zero, such as timedelta(seconds=30)."
 
 

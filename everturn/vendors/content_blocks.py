@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from everturn.messages.vendor_parts import anthropic_part, gemini_part, media, openai_part
 from everturn.records import Document, Image, ResultPart, Text
 from everturn.vendor_calls import as_dict
+from everturn.vendors.parts import anthropic_part, gemini_part, media, openai_part
 
 NO_OUTPUT = "(no output)"
 """The result of a tool that returns None, or an empty text. `null` reads like a failure after a tool that only acts,

@@ -1,1 +1,0 @@
-"""Messages beside their records: as vendors' blocks, compressed, measured, half written."""

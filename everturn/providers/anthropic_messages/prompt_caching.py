@@ -1,0 +1,29 @@
+"""Anthropic's prompt cache: where a request marks what the next one shares with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def mark_cached(body: dict[str, Any]) -> None:
+    """Sets breakpoints, so that the stable prefix is read from the cache. The API allows four at most.
+
+    One after tools and system. One after each of the last two user messages: the last one writes the cache, and the one
+    before is where the last request wrote it. The API looks back no more than 20 blocks from a breakpoint.
+    """
+    tools: list[dict[str, Any]] = body.get("tools", [])
+    messages: Sequence[Mapping[str, Any]] = body["messages"]
+    users: list[list[dict[str, Any]]] = [message["content"] for message in messages if message["role"] == "user"]
+    blocks = [*tools, *(block for message in messages for block in message["content"])]
+    inner = [part for block in blocks if isinstance(parts := block.get("content"), list) for part in parts]
+    marked = [block for block in blocks if "cache_control" in block]
+    left = 4 - len(marked) - sum(isinstance(part, dict) and "cache_control" in part for part in inner)
+    if "system" in body:
+        body["system"] = prefix = [{"type": "text", "text": body["system"]}]
+    else:
+        prefix = tools if tools and not tools[-1].get("defer_loading") else []  # what is not there can't be cached
+    for place in [*users[-1:], prefix, *users[-2:-1]]:
+        if place and left > 0 and "cache_control" not in place[-1]:
+            place[-1] = place[-1] | {"cache_control": {"type": "ephemeral"}}
+            left -= 1

@@ -1,0 +1,1 @@
+"""What users write, checked: durations, options and settings, and errors that say what is wrong with them."""

@@ -1,0 +1,1 @@
+"""Messages as vendors write them: parts, content blocks, results without a call."""
