@@ -31,12 +31,15 @@ class DecisionsByHistory:
         *,
         settle: Callable[[ToolResult], None],
         hand_over: Callable[[ToolCall, RunHandoff], None],
+        on_held: Callable[[steps.CommandSent], None],
     ) -> None:
         """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run.
-        `hand_over` takes one that puts another agent in charge."""
+        `hand_over` takes one that puts another agent in charge. `on_held` takes a decision that was held and counts
+        now."""
         self._state = state
         self._settle = settle
         self._hand_over = hand_over
+        self._on_held = on_held
         self.asked = dict(state.pending)
         """What people were last asked about the calls of the current reply."""
         self.checked: dict[str, tuple[PendingCall, str]] = {}
@@ -148,6 +151,7 @@ class DecisionsByHistory:
             while held:
                 first = held.pop(0)
                 if self.take(first.name, first.payload, time=time):
+                    self._on_held(first)
                     break
             self._held += held
         else:

@@ -64,6 +64,9 @@ class EventReader:
         """What people are asked, as far as events have told, by call_id."""
         self._follows = self._seen[0] > 0
         """Whether an earlier run was read, here or by whoever resumes at a cursor."""
+        self._followed: set[int] = set()
+        """The decisions and commands of this run that events have told, by their steps: what an update in the same
+        workflow task takes back is taken in once more."""
         self._message_ids: set[str] = set()
         """Ids of the messages. The same message may be sent again, and counts once."""
         self._alike = 0
@@ -88,9 +91,11 @@ class EventReader:
         at = step.at.isoformat(timespec="milliseconds")
         self.by_history.take(step)
         self._asked = {one: asked for one, asked in self._asked.items() if one in self.by_history.state.pending}
-        untold = [*self._by_policy(at), *self._handed_off(step, at), *self._untold(step, at)]
+        ruled, followed = self._by_policy(at), self._by_people(at)
+        untold = [*ruled, *self._handed_off(step, at), *self._untold(step, at)]
         match step:
             case steps.RunStarted(start=start):
+                self._followed.clear()
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
                 carried = start.carry.message_ids if start.carry else ()
                 first = () if start.message_id is None else (start.message_id,)
@@ -110,14 +115,14 @@ class EventReader:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.WorkflowTaskCompleted():
-                return [*untold, *self._asks(at)]
+                return [*followed, *untold, *self._asks(at)]
             case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
                 # The conversation knows of it, and asks already.
-                return [*untold, *_events(step, at), *self._asks(at)]
+                return [*untold, *followed, *_events(step, at), *self._asks(at)]
             case steps.CommandSent(name=name, accepted=True) if _is_on_every_call(step):
                 self._ask_again(approving=name == names.APPROVE)
-                return [*untold, *_events(step, at), *self._asks(at)]
-        return [*untold, *_events(step, at)]
+                return [*untold, *followed, *self._asks(at)]
+        return [*untold, *followed, *_events(step, at)]
 
     def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
         """The event that another agent is in charge. At the start of a run, its turns say which agent that is."""
@@ -133,6 +138,12 @@ class EventReader:
             Decided(call_id=call_id, verdict=rule.then, by=rule.by, note=rule.reason or None, by_policy=True, at=at)
             for call_id, rule in self.by_history.decisions.take_ruled()
         ]
+
+    def _by_people(self, at: str) -> list[Event]:
+        """What people have decided and commanded, once the conversation follows it: a signal may be passed over."""
+        followed = [step for step in self.by_history.take_followed() if step.id not in self._followed]
+        self._followed |= {step.id for step in followed}
+        return [_command(step.name, step.payload, at) for step in followed]
 
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on. A decision that came earlier would be refused."""
@@ -178,8 +189,6 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [MessageReceived(message=Message.user(start.message), at=at)]
         case steps.MessageSent(said=said):
             return [MessageReceived(message=said.as_message(), at=at)]
-        case steps.CommandSent(name=name, payload=payload):
-            return [_command(name, payload, at)]
         case steps.TurnScheduled(request=request):
             return [TurnStarted(turn=request.turn, agent=request.agent, at=at)]
         case steps.TurnCompleted(request=request, reply=reply) if request.summarise:

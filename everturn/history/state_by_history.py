@@ -40,6 +40,8 @@ class StateByHistory:
         self.decisions = self._decisions()
         self._sent: list[steps.Sent] = []
         """What came by signal since the conversation's last workflow task."""
+        self._followed: list[steps.CommandSent] = []
+        """Decisions and commands that the conversation has followed, since somebody asked last."""
         self._clock = 0.0
         """The same, of the conversation itself."""
         self._brought: list[steps.Step] = []  # by activities and timers, likewise
@@ -81,6 +83,12 @@ class StateByHistory:
                 self._finish(step)
             case _:
                 self._brought.append(step)
+
+    def take_followed(self) -> list[steps.CommandSent]:
+        """The decisions and commands that the conversation has followed since the last time this was asked. One that came
+        by signal may be passed over: then it is never among them."""
+        followed, self._followed = self._followed, []
+        return followed
 
     def take_in(self) -> None:
         """The conversation's workflow task is completed: it has taken in all that came before."""
@@ -141,7 +149,9 @@ class StateByHistory:
         """The turn that nobody could be asked: a worker that comes is given the same request."""
 
     def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
-        return DecisionsByHistory(self.state, left, settle=self._take_result, hand_over=self._hand_over)
+        return DecisionsByHistory(
+            self.state, left, settle=self._take_result, hand_over=self._hand_over, on_held=self._follow_held
+        )
 
     def _ask(self, request: ModelRequest) -> None:
         state, self._runs = self.state, True
@@ -278,12 +288,21 @@ class StateByHistory:
 
     def _take_sent(self, step: steps.Sent) -> bool:
         """False if it can't be taken now."""
-        state = self.state
         if isinstance(step, steps.MessageSent):
-            problem = state.message_problem(step.said, size_of(step.said))
+            problem = self.state.message_problem(step.said, size_of(step.said))
             if not problem:
-                state.receive(step.said.as_message(), step.said.message_id)
+                self.state.receive(step.said.as_message(), step.said.message_id)
             return not problem
+        taken = self._take_command(step)
+        if taken or step.accepted:
+            self._followed.append(step)
+        return taken
+
+    def _follow_held(self, step: steps.CommandSent) -> None:
+        self._followed.append(step)
+
+    def _take_command(self, step: steps.CommandSent) -> bool:
+        state = self.state
         if step.name in names.DECISIONS:
             return self.decisions.take(step.name, step.payload, time=self._clock)
         if step.name == names.SET_POLICY:
