@@ -82,15 +82,11 @@ class Exported:
     turns: list[TurnFacts] = field(default_factory=list)
     calls: dict[str, CallTimes] = field(default_factory=dict)
 
-    @property
-    def usage(self) -> Usage:
-        return sum((turn.usage for turn in self.turns), Usage())
-
-    @property
-    def cost_usd(self) -> float | None:
-        """None if one of the prices is not known."""
-        costs = [turn.cost_usd for turn in self.turns]
-        return sum(cost or 0.0 for cost in costs) if None not in costs else None
+    usage: Usage = Usage()
+    """Of all turns, as `status()` says it: with those whose histories are gone, those that a fork began with, and those of
+    agents that it asked."""
+    cost_usd: float | None = None
+    """The same. None if one of the prices is not known."""
 
 
 async def read_conversation(client: Client, conversation_id: str) -> Exported:
@@ -154,6 +150,7 @@ class _Reader:
         by_history.take(step)
         it.agent, it.outcome = by_history.state.start.agent, by_history.outcome
         it.labels = by_history.state.start.labels
+        it.usage, it.cost_usd = by_history.state.usage, by_history.state.cost_usd
         it.model = by_history.state.model or by_history.state.asked_model or it.model
         match step:
             case steps.RunStarted(start=start):

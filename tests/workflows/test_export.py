@@ -253,3 +253,23 @@ def test_no_reader_of_markdown_is_given_a_pictures_bytes() -> None:
     written = to_markdown(Exported("x", messages=(Message.user(parts),)))
     assert "[image: image/png, 3,000 bytes]" in written
     assert "AAAA" not in written
+
+
+async def test_its_tokens_are_those_that_its_status_and_its_outcome_say(client: Client, scripted: Scripted) -> None:
+    """An export added up the turns that it read: it left out agents that were asked, and what a fork began with."""
+    researcher = agent_on(scripted(["It gives light."]), name="researcher")
+    ask = call("researcher", {"message": "What is a lamp?"}, id="c1")
+    editor = agent_on(scripted([ask, "Done.", "Again."]), name="editor", tools=[researcher])
+    async with hosting(client, editor):
+        conversation = await client.start(editor, "Explain lamps")
+        outcome = await conversation.outcome()
+        below = await client.conversation(f"{conversation.id}.c1").outcome()
+        fork = await conversation.fork(at_turn=1, message="Once more")
+        await fork.outcome()
+        for one in (conversation, fork):
+            exported, status = await read_conversation(client, one.id), await one.status()
+            assert (exported.usage, exported.cost_usd) == (status.usage, status.cost_usd)
+            first = json.loads(to_jsonl(exported).splitlines()[0])
+            assert first["usage"]["input_tokens"] == status.usage.input_tokens
+    own = sum(turn.usage.total_tokens for turn in (await read_conversation(client, conversation.id)).turns)
+    assert outcome.usage.total_tokens == own + below.usage.total_tokens

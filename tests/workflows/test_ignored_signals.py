@@ -1,4 +1,4 @@
-"""What people send by signal and the conversation ignores: the worker's log has it, and no event says that it counted."""
+"""What people send by signal and the conversation ignores: the worker's log has it, and no event tells it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_what_comes_by_signal_and_counts_is_told_once_before_what_follows_
     agent = agent_on(scripted([ONE, "Done."]), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Order 81")
-        (call_id,) = await waiting(conversation)
+        await waiting(conversation)
         await signal(conversation, "pause", {"by": "bob"})
         await signal(conversation, "deny", {"call_id": "*", "by": "ann"})
         await signal(conversation, "resume", {"by": "bob"})
