@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from everturn.agent_settings import Approvals, Compaction
     from everturn.client.client import Client
     from everturn.client.conversation import Conversation
-    from everturn.errors import EverturnError, NeedsApproval, Retry, ToolFailed
+    from everturn.errors import EverturnError, NeedsApproval, OutcomeUnknown, Retry, ToolFailed
     from everturn.limits import Budget, Limits, Patience, QueueLimit, RateLimit
     from everturn.models import Model, ModelSettings
     from everturn.providers.generate import generate, generate_sync
@@ -63,6 +63,7 @@ _HOMES = {
     "ModelSettings": "models",
     "NeedsApproval": "errors",
     "Outcome": "records",
+    "OutcomeUnknown": "errors",
     "Patience": "limits",
     "QueueLimit": "limits",
     "RateLimit": "limits",
@@ -116,6 +117,7 @@ __all__ = [
     "ModelSettings",
     "NeedsApproval",
     "Outcome",
+    "OutcomeUnknown",
     "Patience",
     "QueueLimit",
     "RateLimit",

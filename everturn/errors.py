@@ -11,6 +11,7 @@ EverturnError
  │   └─ NotAnswered             raised by `ToolContext.ask`: nobody has answered the tool's question
  ├─ NeedsApproval               raised by a tool: the call waits for a person's approval, and is run again
  ├─ Retry                       raised by a tool: its call is tried again, while the tool's patience lasts
+ ├─ OutcomeUnknown              raised by a tool that runs once: whether it took effect is not known; a person decides
  ├─ ProviderError               a model API failed; `retry` says whether trying again can help
  │   ├─ RateLimited             429
  │   ├─ Unavailable             503, 529, other 5xx: a temporary failure of the provider
@@ -95,6 +96,12 @@ class Retry(EverturnError):
             self.after = after
         else:
             self.after = timedelta(seconds=min(max(after, 0.0), _LONGEST_SECONDS))
+
+
+class OutcomeUnknown(EverturnError):
+    """Raise it in a tool that can't know whether it took effect, such as after a payment whose answer was lost. With
+    effect="once", the call waits for a person, who runs it again, answers in its place, or tells the model that the
+    outcome is unknown. Any other tool is tried again, as after Retry: there, that does no harm."""
 
 
 class ProviderError(EverturnError):

@@ -32,7 +32,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
-from everturn.errors import NeedsApproval, Retry
+from everturn.errors import NeedsApproval, OutcomeUnknown, Retry
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
@@ -43,7 +43,7 @@ from everturn.storage.artifacts import Artifacts
 from everturn.text.utf8 import mend
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
-from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, Questions, set_answer
+from everturn.tools.context_ask import AsksPerson, Questions, set_answer
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
@@ -218,8 +218,6 @@ class ToolCalls:
             raise _asking(tool, request, error) from None
         except NeedsApproval as error:
             raise _needs_approval(tool, request, error) from None
-        except OutcomeUnknown as error:
-            raise ApplicationError(str(error), type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
         except asyncio.CancelledError:  # from Temporal: the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
@@ -233,7 +231,10 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             if questions.open:
                 raise _asking(tool, request, questions.open) from None
-            passing = isinstance(error, (Retry, *tool.retry))
+            if isinstance(error, OutcomeUnknown) and tool.effect == "once":
+                why = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
+                raise ApplicationError(why, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
+            passing = isinstance(error, (Retry, OutcomeUnknown, *tool.retry))
             return (Text(text=await (retry_or_text(tool, error) if passing else safe_error_text(error))),), True
         if questions.open:  # the tool has caught the exception that asks
             raise _asking(tool, request, questions.open)

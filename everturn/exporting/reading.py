@@ -82,9 +82,9 @@ class Exported:
     turns: list[TurnFacts] = field(default_factory=list)
     calls: dict[str, CallTimes] = field(default_factory=dict)
 
-    usage: Usage = Usage()
-    """Of all turns, as `status()` says it: with those whose histories are gone, those that a fork began with, and those of
-    agents that it asked."""
+    usage: Usage = field(default_factory=Usage)
+    """Of all turns, as `status()` says it: with those whose histories are gone, those that a fork began with, and
+    those of agents that it asked."""
     cost_usd: float | None = None
     """The same. None if one of the prices is not known."""
 

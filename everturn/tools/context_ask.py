@@ -29,10 +29,6 @@ class AsksPerson(Exception):
         self.left = left
 
 
-class OutcomeUnknown(Exception):
-    """The call was sent, but its outcome can't be known: it is retried only if that does no harm."""
-
-
 _answer: ContextVar[PersonsAnswer | None] = ContextVar("answer", default=None)
 
 

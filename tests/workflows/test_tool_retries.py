@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Retry, ToolContext, tool
+from everturn import Client, OutcomeUnknown, Retry, ToolContext, tool
 from everturn.errors import InvalidTool
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -104,3 +105,39 @@ async def test_a_run_once_call_is_never_tried_again_and_says_so(client: Client, 
 def test_what_can_not_be_retried_is_refused_where_the_tool_is_made(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidTool, match=problem):
         tool(lambda: "booked", name="book", **options)
+
+
+async def test_a_run_once_call_that_says_that_its_outcome_is_unknown_waits_for_a_person(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """As a failure, the model read it, and asked for the payment once more."""
+    paid: list[int] = []
+
+    @tool(effect="once")
+    def pay(cents: int) -> str:
+        paid.append(cents)
+        raise OutcomeUnknown("The bank did not answer." + "x" * 5_000_000)
+
+    agent = agent_on(scripted([call("pay", {"cents": 5}, id="c1"), "Done."]), tools=[pay])
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Pay it")
+        assert await waiting(conversation) == ("c1",)
+        (call_,) = (await conversation.status()).waiting
+        assert call_.reason == "outcome_unknown"
+        assert "The bank did not answer." in call_.why
+        await conversation.answer("c1", "paid, says the bank")
+        assert await conversation.reply() == "Done."
+    [result] = results_of(await conversation.transcript())
+    assert (result.text, paid) == ("paid, says the bank", [5])
+
+
+async def test_an_unknown_outcome_of_what_may_run_twice_is_tried_again(client: Client, scripted: Scripted) -> None:
+    raised = [OutcomeUnknown("No answer.")]
+
+    @tool
+    def book() -> str:
+        if raised:
+            raise raised.pop()
+        return "booked"
+
+    assert await _told(client, scripted, book) == ("booked", False)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from everturn import names
-from everturn.errors import Retry, ToolFailed
+from everturn.errors import OutcomeUnknown, Retry, ToolFailed
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.text.utf8 import mend
 from everturn.tools.context import ToolContext
-from everturn.tools.context_ask import AsksPerson, OutcomeUnknown, answered
+from everturn.tools.context_ask import AsksPerson, answered
 from everturn.tools.mcp import tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
