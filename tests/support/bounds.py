@@ -7,13 +7,14 @@ tests set of both is named here, and set nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from everturn import compressed_messages, state
+from everturn import compressed_messages, devserver, state
 from everturn.activities import (
     agent_lookup,
     heartbeat,
@@ -24,7 +25,7 @@ from everturn.activities import (
     tool_contexts,
     tool_times,
 )
-from everturn.cli import follow
+from everturn.cli import completion, follow
 from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.history import fork_start, revival
 from everturn.live import text_server
@@ -35,7 +36,7 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
-from everturn.worker import workflow_steps
+from everturn.worker import drain_deadline, workflow_steps
 from everturn.workflows import (
     awaited_worker,
     commands,
@@ -124,10 +125,17 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "hurried_seconds": (heartbeat, "HURRIED_SECONDS"),
     "lost_tries": (poison_calls, "MOST"),
     "lost_tries_of_a_tool": (poison_calls, "MOST_OF_A_TOOL"),
+    "lost_tries_of_a_plan": (poison_calls, "MOST_OF_A_PLAN"),
     "unreadable_tries": (unreadable, "TRIES"),
     # How long a run-once call waits for an MCP server that is away, before it tries to connect again.
     "mcp_listing_wait_seconds": (mcp_tools, "FIRST_WAIT_SECONDS"),
     "mcp_call_wait_seconds": (calls, "FIRST_WAIT_SECONDS"),
+    # How long a worker that was told to end has for what is stuck.
+    "grace_seconds": (drain_deadline, "GRACE_SECONDS"),
+    # How long a shell waits for the ids that it completes.
+    "completion_seconds": (completion, "PATIENCE_SECONDS"),
+    # Which ports the servers of this process of xdist take.
+    "ports": (devserver, "_PORTS"),
     # How much one message of theirs may be.
     "mcp_message_bytes": (limits, "MAX_MESSAGE_BYTES"),
     "mcp_values": (limits, "MAX_VALUES"),
@@ -163,3 +171,28 @@ def settable(monkeypatch: pytest.MonkeyPatch) -> Bounds:
             monkeypatch.setattr(*CONSTANTS[name], value)
 
     return bounds
+
+
+@contextmanager
+def lowered(**values: Any) -> Iterator[None]:
+    """For a part of a test, or where there is none."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        settable(monkeypatch)(**values)
+        yield
+
+
+def set_for_good(**values: Any) -> None:
+    """In a process of its own, or for all tests of this one."""
+    for name, value in values.items():
+        setattr(*CONSTANTS[name], value)
+        AS_THEY_ARE[name] = value
+
+
+def as_code(**values: Any) -> str:
+    """The lines that set them in a program without the tests' own modules, to stand below its imports. Each value as
+    Python writes it: `0.5`, or `int(os.environ["MOST"])`."""
+    lines = []
+    for name, value in values.items():
+        module, constant = CONSTANTS[name]
+        lines += [f"import {module.__name__}", f"{module.__name__}.{constant} = {value}"]
+    return "\n".join(lines)
