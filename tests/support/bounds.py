@@ -94,16 +94,16 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "poll_seconds": (background, "POLL_SECONDS"),
     # The part of a hold after which a call is let through.
     "first_look": (rate_limiter, "FIRST_LOOK"),
-    "reply_bytes": (http, "MAX_REPLY_BYTES"),
-    "error_bytes": (http, "MAX_ERROR_BYTES"),
-    "json_values": (json_values, "MAX_VALUES"),
+    "reply_bytes": (http, "MAX_HTTP_REPLY_BYTES"),
+    "error_bytes": (http, "MAX_HTTP_ERROR_BYTES"),
+    "json_values": (json_values, "MAX_JSON_VALUES"),
     "end_seconds": (http, "_END_SECONDS"),
     # How much of what is stored is read.
     "packed_objects": (compressed_messages, "MAX_OBJECTS"),
     "file_bytes": (directory, "MAX_FILE_BYTES"),
     "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
     "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),
-    "codec_body_bytes": (codec_server, "MAX_BODY_BYTES"),
+    "codec_body_bytes": (codec_server, "MAX_CODEC_BODY_BYTES"),
     "output_bytes": (reply_output, "MAX_BESIDE_REPLY_BYTES"),
     # How long what users wrote may take.
     "quick_seconds": (user_code, "QUICK_SECONDS"),
@@ -123,7 +123,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
     # How soon a worker beats whose turn was cancelled by a conversation that it has itself.
     "hurried_seconds": (heartbeat, "HURRIED_SECONDS"),
-    "lost_tries": (poison_calls, "MOST"),
+    "lost_tries": (poison_calls, "MOST_OF_AN_ACTIVITY"),
     "lost_tries_of_a_tool": (poison_calls, "MOST_OF_A_TOOL"),
     "lost_tries_of_a_plan": (poison_calls, "MOST_OF_A_PLAN"),
     "unreadable_tries": (unreadable, "TRIES"),
@@ -138,7 +138,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "ports": (devserver, "_PORTS"),
     # How much one message of theirs may be.
     "mcp_message_bytes": (limits, "MAX_MESSAGE_BYTES"),
-    "mcp_values": (limits, "MAX_VALUES"),
+    "mcp_values": (limits, "MAX_MESSAGE_VALUES"),
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (client_base, "TASK_TIMEOUT"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,22 @@ def test_no_class_name_has_two_meanings() -> None:
                 homes.setdefault(node.name, []).append(module)
     twice = {name: found for name, found in homes.items() if len(found) > 1}
     assert sorted(twice) == ["Assembler", "Stalled"], twice
+
+
+A_BOUND = re.compile(r"(MAX|MOST|MIN|LEAST)(_[A-Z0-9_]+)?|[A-Z][A-Z0-9_]*_(BYTES|CHARS|TOKENS|LINES)")
+"""How much of something there may be, in public. How long something waits is no such bound: LOOK_SECONDS and
+RETRY_SECONDS are a module's own rhythm, and nobody looks for them elsewhere."""
+
+
+def test_no_bound_has_two_values() -> None:
+    """MAX_NAME_CHARS was four numbers once. Name each by what it bounds: MAX_TOOL_NAME_CHARS."""
+    values: dict[str, dict[str, object]] = {}
+    for module in MODULES:
+        for node in _run_as_it_loads(ast.parse(MODULES[module].read_text())):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and A_BOUND.fullmatch(node.id):
+                values.setdefault(node.id, {})[module] = getattr(import_module(module), node.id)
+    assert len(values) > 100
+    assert {name: found for name, found in values.items() if len(set(map(repr, found.values()))) > 1} == {}
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
