@@ -23,13 +23,14 @@ READER: Final = "ag-ui"
 _TOOLS: Final = "declared_tools"
 _SHOWN: Final = "shown_by_front_end"
 
-MAX_TOOLS: Final = 100
+MAX_DECLARED_TOOLS: Final = 100
+"""A model is told of all of them in every turn."""
 
 
 def check_declared(tools: Sequence[Mapping[str, Any]]) -> None:
     """Raises InvalidTool for tools that no agent can have."""
-    if len(tools) > MAX_TOOLS:
-        raise InvalidTool(f"The front end declares {len(tools)} tools.", cure=f"Declare at most {MAX_TOOLS}.")
+    if len(tools) > MAX_DECLARED_TOOLS:
+        raise InvalidTool(f"The front end declares {len(tools)} tools.", cure=f"Declare at most {MAX_DECLARED_TOOLS}.")
     seen = set[str]()
     for tool in tools:
         made = client_tool(tool, {}, place=f"The front end's tool {tool.get('name')!r:.80}")

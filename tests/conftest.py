@@ -14,19 +14,19 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-from everturn import Client, devserver
+from everturn import Client
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
 
 # Their assertions say as much as those of a test.
 pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
-from tests.support.bounds import Bounds, put_back, settable  # noqa: E402
+from tests.support.bounds import Bounds, put_back, set_for_good, settable  # noqa: E402
 from tests.support.histories import replay_all, started  # noqa: E402
 from tests.support.order import in_pieces  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 
-devserver._PORTS = ports_of_this_process()
+set_for_good(ports=ports_of_this_process())
 # For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time; and each
 # process of xdist has one, so that they need not use all the cores at once, too.
 os.environ |= {"GOGC": "400", "GOMAXPROCS": "1"}

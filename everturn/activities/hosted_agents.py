@@ -17,7 +17,7 @@ from everturn.logs import get_logger
 from everturn.tools import user_code
 from everturn.tools.results import safe_error_text
 
-MOST = 1_000
+MOST_HOSTED = 1_000
 """Agents that a worker keeps at hand. The one that was used least recently goes first."""
 
 _log = get_logger("everturn.worker")
@@ -96,7 +96,7 @@ class HostedAgents(Mapping[str, Agent]):
         agent = known[0] if known and getattr(known[0], "_found_as", None) is found else self._checked(found, name)
         self._found[name] = agent, time.monotonic()
         self._found.move_to_end(name)
-        while len(self._found) > MOST:
+        while len(self._found) > MOST_HOSTED:
             self._found.popitem(last=False)
         return agent
 

@@ -18,9 +18,10 @@ from everturn.logs import get_logger
 from everturn.payloads import ModelRequest
 
 AGAIN_SECONDS: Final = 1.0
-"""How soon a write comes after one that failed. It takes what came meanwhile, up to MAX_CHARS."""
+"""How soon a write comes after one that failed. It takes what came meanwhile, up to MAX_UNWRITTEN_CHARS."""
 
-MAX_CHARS: Final = 200_000
+MAX_UNWRITTEN_CHARS: Final = 200_000
+"""What waits while the lane is down. If it becomes more, it is dropped: readers wait for the reply, then."""
 
 COME_SECONDS: Final = 1.0
 """How long clients have to come to the lane, if they can reach it."""
@@ -102,7 +103,7 @@ class LiveText:
                     "live.unreachable", error=str(error), effect="until it works again, text comes with heartbeats"
                 )
                 self._new = pieces + self._new
-                if chars_of(self._new) > MAX_CHARS:
+                if chars_of(self._new) > MAX_UNWRITTEN_CHARS:
                     self._at += chars_of(self._new)  # a gap: whoever follows waits for the reply
                     self._new = []
                 await asyncio.sleep(AGAIN_SECONDS)

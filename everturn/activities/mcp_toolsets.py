@@ -33,7 +33,7 @@ REFRESH_SECONDS = 5.0
 AGAIN_SECONDS = 30.0
 """How soon a new list is asked for again after that failed, if there is an older one."""
 
-MOST_MET = 1_000
+MOST_SERVERS_MET = 1_000
 """So many servers of agents from the agent store are remembered, counted once for each agent."""
 
 _log = get_logger("everturn.mcp")
@@ -113,7 +113,7 @@ class Toolsets:
         if (known := self._toolsets.get(id(server)) or self._met.get(id(server))) is not None:
             return known
         check_installed()
-        while len(self._met) >= MOST_MET:
+        while len(self._met) >= MOST_SERVERS_MET:
             self._met.pop(next(iter(self._met)))
         self._met[id(server)] = made = _Toolset(server)
         return made

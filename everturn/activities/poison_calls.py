@@ -36,7 +36,7 @@ MOST_GIVEN_UP = 2
 MOST_OF_A_PLAN = 3
 """After so many lost tries of a model turn, its reply is planned without the user's predicates and validators."""
 
-MOST = 10
+MOST_OF_AN_ACTIVITY = 10
 """After so many lost tries, any activity of everturn's fails and says why."""
 
 IN_COMPANY = 2
@@ -48,7 +48,8 @@ ALONE_SECONDS = 15.0
 LONGEST_WAIT_SECONDS = 2.0
 """How long a call waits for its turn before it is handed back to the server, where its time-out is running."""
 
-MOST_MET = 10_000
+MOST_RUNS_MET = 10_000
+"""Of so many runs, a worker remembers that it has asked what was lost in them."""
 
 BACK_IN = timedelta(seconds=1)
 
@@ -136,7 +137,7 @@ class _Try(ActivityInboundInterceptor):
         details = next(iter(info.heartbeat_details), None)
         _left.set(dict(details) if isinstance(details, dict) else {})
         before, alone = (0, 0) if info.attempt == 1 else (lost(), _lost_alone())
-        if before >= MOST:
+        if before >= MOST_OF_AN_ACTIVITY:
             raise ApplicationError(
                 f"The worker of {info.activity_type} was lost {before} times while it ran.",
                 {"cure": "Look at the workers' logs: what kills them? Then `resume`."},
@@ -208,7 +209,7 @@ class LocalTries:
         if run in self._met:
             return 0
         self._met[run] = None
-        if len(self._met) > MOST_MET:
+        if len(self._met) > MOST_RUNS_MET:
             self._met.popitem(last=False)
         handle = activity.client().get_workflow_handle(info.workflow_id or "", run_id=run)
         try:

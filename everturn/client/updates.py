@@ -46,7 +46,7 @@ SETTLE_SECONDS = 8.0
 """How long to wait for the end of a workflow task that a worker has begun: that worker may still take the update."""
 
 
-MOST_AT_ONCE = 8
+MOST_UPDATES_AT_ONCE = 8
 """Updates that this process sends to one conversation at a time. The server accepts 10 at a time, and refuses further
 ones after some seconds."""
 
@@ -59,7 +59,7 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
     becomes of the command."""
     key = (id(asyncio.get_running_loop()), conversation_id)
     if (slots := _under_way.get(key)) is None:
-        slots = _under_way[key] = asyncio.Semaphore(MOST_AT_ONCE)
+        slots = _under_way[key] = asyncio.Semaphore(MOST_UPDATES_AT_ONCE)
     async with slots:
         return await _send(client, conversation_id, name, payload)
 

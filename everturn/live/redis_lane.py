@@ -23,7 +23,7 @@ KEPT_SECONDS: Final = 3600
 ENDED_SECONDS: Final = 60
 """How long it is kept after the turn's end: later readers find the reply in the history."""
 
-MOST_PIECES: Final = 50_000
+MOST_STORED_PIECES: Final = 50_000
 """The most pieces of a turn. Longer turns lose their beginnings; a reader that comes late then waits for the reply."""
 
 ANSWER_SECONDS: Final = 2.0
@@ -74,7 +74,7 @@ class RedisLane(Lane):
 
         async def send() -> None:
             async with self._writes.pipeline(transaction=False) as both:
-                both.xadd(name, {FIELD: written}, maxlen=MOST_PIECES, approximate=True)
+                both.xadd(name, {FIELD: written}, maxlen=MOST_STORED_PIECES, approximate=True)
                 both.expire(name, KEPT_SECONDS)
                 await both.execute()
 

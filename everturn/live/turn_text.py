@@ -16,8 +16,8 @@ from temporalio.converter import DataConverter
 from everturn.heartbeat_details import Piece, Streamed, chars_of, last_chars
 from everturn.live.lane import encoded
 
-MOST_PIECES: Final = 512
-MOST_BYTES: Final = 1_000_000
+MOST_RECENT_PIECES: Final = 512
+MOST_RECENT_BYTES: Final = 1_000_000
 """The most bytes of separate pieces, as they are sent."""
 
 MOST_CHARS: Final = 200_000
@@ -51,9 +51,9 @@ class TurnText:
         frame = await self._frame(streamed)
         self._recent.append((streamed, frame))
         self._bytes += len(frame)
-        if len(self._recent) > MOST_PIECES:
-            await self._shorten(keep=MOST_PIECES // 2)
-        elif self._bytes > MOST_BYTES:
+        if len(self._recent) > MOST_RECENT_PIECES:
+            await self._shorten(keep=MOST_RECENT_PIECES // 2)
+        elif self._bytes > MOST_RECENT_BYTES:
             await self._shorten(keep=0)
 
     def place_after(self, attempt: int, chars: int) -> int:

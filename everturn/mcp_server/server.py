@@ -33,7 +33,8 @@ WAIT_SECONDS = 50.0
 """Less than the minute after which many clients give up on a call."""
 
 MAX_WAIT_SECONDS = 300.0
-MAX_EVENTS = 200
+MAX_EVENTS_AT_ONCE = 200
+"""In one answer of the `events` tool: all of it goes to the model that called."""
 
 QUIET_SECONDS = 1.0
 """If no event comes for this long, the `events` tool returns what it has."""
@@ -159,7 +160,7 @@ class AgentServer:
         wait_seconds: Annotated[
             float, Field(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait if there is nothing new.")
         ] = 0,
-        limit: Annotated[int, Field(ge=1, le=MAX_EVENTS)] = 50,
+        limit: Annotated[int, Field(ge=1, le=MAX_EVENTS_AT_ONCE)] = 50,
     ) -> dict[str, Any]:
         """What happened since, in order: turns, calls, results, decisions."""
         found: list[Any] = []

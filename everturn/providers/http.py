@@ -34,8 +34,10 @@ __all__ = ["aclose", "ask"]
 
 OnStart = Callable[[Callable[[], Usage]], None]
 
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
-MAX_ERROR_BYTES: Final = 1024 * 1024
+MAX_HTTP_REPLY_BYTES: Final = 64 * 1024 * 1024
+"""Of a provider's answer, streamed or not. Images come in it as text; a longer one would fill the worker's memory."""
+MAX_HTTP_ERROR_BYTES: Final = 1024 * 1024
+"""So much is read of an answer that says what went wrong. Providers say it in some hundred bytes, proxies in a page."""
 EXTRA_HEADERS: Final = "extra_headers"
 """In ModelSettings(extra=): headers, such as anthropic-beta. Histories store them, so they must not hold a key."""
 _COMMON: Final = {
@@ -160,7 +162,7 @@ async def checked(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
     provider_clock.heard(endpoint, answer.headers)
     rate_limit_queue.heard(endpoint, answer.headers, success=answer.is_success)
     if not answer.is_success:
-        body = await _body(answer, endpoint, limit=MAX_ERROR_BYTES, cut=True)
+        body = await _body(answer, endpoint, limit=MAX_HTTP_ERROR_BYTES, cut=True)
         raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
 
 
@@ -194,7 +196,7 @@ async def assemble(
 ) -> None:
     """Feeds the stream to the assembler, until the reply is done or the stream ends."""
     decoder = sse.EventDecoder()
-    async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_REPLY_BYTES)) as chunks:
+    async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)) as chunks:
         try:
             with reading(answer, endpoint):
                 async for chunk in chunks:
@@ -283,7 +285,7 @@ def _is_stream(answer: httpx.Response, request: Request) -> bool:
 
 async def json_of(answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
     """Raises InvalidReply if the answer holds no JSON."""
-    body = await _body(answer, endpoint, limit=MAX_REPLY_BYTES)
+    body = await _body(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)
     try:
         return parse(body)
     except TooManyValues as error:

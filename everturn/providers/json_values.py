@@ -11,10 +11,10 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from everturn.text.utf8 import mend
 from everturn.vendor_calls import refuse_constant
 
-MAX_DEPTH = 200
+MAX_JSON_DEPTH = 200
 """How deep objects and lists may be nested: as deep as pydantic reads."""
 
-MAX_VALUES = 2_000_000
+MAX_JSON_VALUES = 2_000_000
 """How many values one text may hold. A value takes 3 bytes of text, and 70 to 240 of memory: 64 MB of `{},{},` would
 become gigabytes."""
 
@@ -34,7 +34,7 @@ def parse(text: str | bytes) -> Any:
 
     Halves of surrogate pairs are accepted, because streams cut characters in two: `mend` the joined text.
     """
-    if len(text) > MAX_VALUES:
+    if len(text) > MAX_JSON_VALUES:
         _check_count(text)
     if text[:1] in (b"\xef", "\ufeff"):  # a byte order mark: RFC 8259 lets a reader pass over it
         text = text.removeprefix(_MARK) if isinstance(text, bytes) else text[1:]
@@ -48,7 +48,7 @@ def parse(text: str | bytes) -> Any:
         value = json.loads(text, parse_constant=refuse_constant)
     except RecursionError:
         raise TooDeep from None
-    _check_depth(value, MAX_DEPTH)
+    _check_depth(value, MAX_JSON_DEPTH)
     return value
 
 
@@ -101,8 +101,8 @@ def a_count(value: object) -> int:
 def _check_count(text: str | bytes) -> None:
     # Each value but the first comes after one of these three. Signs inside of strings count too, which does no harm.
     signs = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
-    if sum(map(text.count, signs)) > MAX_VALUES:  # type: ignore[arg-type]
-        raise TooManyValues(f"it holds more than {MAX_VALUES:,} values")
+    if sum(map(text.count, signs)) > MAX_JSON_VALUES:  # type: ignore[arg-type]
+        raise TooManyValues(f"it holds more than {MAX_JSON_VALUES:,} values")
 
 
 def _check_depth(value: Any, left: int) -> None:

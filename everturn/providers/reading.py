@@ -13,7 +13,9 @@ from everturn.text.utf8 import mend
 
 MAX_CALLS: Final = 2048
 """Most calls in one reply; see MAX_PLANNED_CALLS too. The results of more calls would fit no payload."""
-MAX_NAME_CHARS: Final = 256
+MAX_REPLY_NAME_CHARS: Final = 256
+"""Of a name in a reply, such as that of the called tool. No provider takes tools with names of more than 128: a longer
+one is made up, and is only shown."""
 
 
 def unusable(model: Model, what: str) -> InvalidReply:
@@ -23,7 +25,7 @@ def unusable(model: Model, what: str) -> InvalidReply:
 
 def response_id(given: object) -> str | None:
     """The provider's name for a reply; None if it gives none."""
-    return mend(a_str(given))[:MAX_NAME_CHARS] or None
+    return mend(a_str(given))[:MAX_REPLY_NAME_CHARS] or None
 
 
 def value_of(event: Event, model: Model) -> Any:

@@ -16,7 +16,7 @@ from everturn.client.client import Client
 from everturn.errors import InvalidSetting
 from everturn.ui.ag_ui_request import RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
-from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, Chat, Chats
+from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator
 from everturn.ui.visitors import Authorize
@@ -30,7 +30,7 @@ def ag_ui(
     agent: Agent | str,
     authorize: Authorize,
     keep_open: timedelta = KEEP_OPEN,
-    max_body_bytes: int = MAX_BODY_BYTES,
+    max_body_bytes: int = MAX_CHAT_BODY_BYTES,
     show_causes: bool = False,
 ) -> ASGIApp:
     """The app that `HttpAgent` of `@ag-ui/client` 1.0 talks to. Mount it, and give its address with the final slash:

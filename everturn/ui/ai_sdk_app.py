@@ -18,7 +18,7 @@ from everturn.errors import InvalidSetting, NotFound
 from everturn.ui.ai_sdk_messages import ui_messages
 from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
-from everturn.ui.chats import KEEP_OPEN, MAX_BODY_BYTES, OWN_ID, Chat, Chats
+from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, OWN_ID, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator, SeenByPage
 from everturn.ui.visitors import Authorize
@@ -32,7 +32,7 @@ def ai_sdk(
     agent: Agent | str,
     authorize: Authorize,
     keep_open: timedelta = KEEP_OPEN,
-    max_body_bytes: int = MAX_BODY_BYTES,
+    max_body_bytes: int = MAX_CHAT_BODY_BYTES,
     show_causes: bool = False,
 ) -> ASGIApp:
     """The app that `useChat` of Vercel's AI SDK 6 talks to (AI SDK 5, too, if no call waits for an approval). Mount it,

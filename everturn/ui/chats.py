@@ -23,9 +23,10 @@ from everturn.errors import Ended, InvalidSetting, NotFound, Refused
 from everturn.events import Replied, TurnStarted
 from everturn.records import Message, Part
 from everturn.ui.narrator import question_id
-from everturn.ui.visitors import CHAT_ID, MAX_NAME_CHARS, Authorize, Visitor
+from everturn.ui.visitors import CHAT_ID, MAX_VISITOR_CHARS, Authorize, Visitor
 
-MAX_BODY_BYTES: Final = 4_000_000
+MAX_CHAT_BODY_BYTES: Final = 4_000_000
+"""By default a page sends all messages of its chat each time. Only the new one is taken, of 400 KB at the most."""
 KEEP_OPEN: Final = timedelta(hours=1)
 
 OWN_ID: Final = "everturn-"
@@ -108,8 +109,8 @@ class Chats:
             visitor = await visitor
         if visitor is None:
             raise HTTPException(403, "This chat is not yours to open.")
-        if len(visitor.name) > MAX_NAME_CHARS:
-            raise HTTPException(403, f"A visitor's name has at most {MAX_NAME_CHARS} characters.")
+        if len(visitor.name) > MAX_VISITOR_CHARS:
+            raise HTTPException(403, f"A visitor's name has at most {MAX_VISITOR_CHARS} characters.")
         client = self.client.acting_as(visitor.name or self.client.by)
         return Chat(self, visitor, client, client.conversation(visitor.conversation_id(self.agent, chat_id)))
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 CHAT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """A page's id for its chat. It has no colon, so it can't stand for several parts of a conversation's id."""
 
-MAX_NAME_CHARS: Final = 200
+MAX_VISITOR_CHARS: Final = 200
+"""Of the name. The conversation's id holds it, beside the agent's and the chat's, and Temporal takes ids of 1,000
+bytes: 200 characters have up to 800."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,9 @@ from everturn.web.waiting_calls import waiting_calls
 
 PAGE: Final = Path(__file__).parent / "page"
 
-MAX_BODY_BYTES: Final = 2_000_000
+MAX_INBOX_BODY_BYTES: Final = 2_000_000
+"""The largest are decisions on MOST_CALLS_AT_ONCE calls, with ids of up to 1,000 characters, and messages of 400 KB
+(MAX_INPUT_BYTES), which escapes make longer."""
 
 MAX_STREAMS: Final = 256
 """How many pages can be open at once: each costs a waiting request at Temporal, and up to some megabytes."""
@@ -192,8 +194,8 @@ async def _body_of(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise HTTPException(413, f"The body is larger than {MAX_BODY_BYTES:,} bytes.")
+        if len(body) > MAX_INBOX_BODY_BYTES:
+            raise HTTPException(413, f"The body is larger than {MAX_INBOX_BODY_BYTES:,} bytes.")
     return bytes(body)
 
 

@@ -10,7 +10,7 @@ from everturn.client.client import Client
 from everturn.errors import EverturnError
 from everturn.payloads import AskedAgent, Status
 
-MOST: Final = 50
+MOST_CHILDREN: Final = 50
 """How many running sub-agents are asked what they wait for, sub-agents of sub-agents included."""
 
 
@@ -20,7 +20,7 @@ async def status_with_children(client: Client, conversation_id: str) -> dict[str
     status = await client.conversation(conversation_id).status()
     told: list[dict[str, Any]] = []
     left: list[tuple[str, AskedAgent]] = [(conversation_id, asked) for asked in status.agents]
-    while left and len(told) < MOST:
+    while left and len(told) < MOST_CHILDREN:
         parent, asked = left.pop(0)
         try:
             child = await client.conversation(asked.conversation_id).status()

@@ -24,7 +24,7 @@ from everturn.errors import InvalidSetting
 from everturn.logs import get_logger
 from everturn.web.auth import COOKIE_SECONDS, host_name, is_loopback, is_same
 
-MAX_BODY_BYTES: Final = 128 * 1024 * 1024
+MAX_CODEC_BODY_BYTES: Final = 128 * 1024 * 1024
 """Large, for the Web UI sends the payloads of a whole page of a history at once."""
 
 ORIGINS: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
@@ -180,8 +180,8 @@ async def _payloads_of(request: Request) -> list[Payload]:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise ValueError(f"it has more than {MAX_BODY_BYTES:,} bytes")
+        if len(body) > MAX_CODEC_BODY_BYTES:
+            raise ValueError(f"it has more than {MAX_CODEC_BODY_BYTES:,} bytes")
     value = from_json(bytes(body))
     if not isinstance(value, dict):
         raise ValueError(f"it is a {type(value).__name__}")

@@ -15,7 +15,7 @@ from everturn.payloads import Start
 from everturn.records import Message
 from everturn.temporal import temporal_errors
 
-MOST_KEPT = 8
+MOST_RUNS_KEPT = 8
 """How many runs' earlier messages are kept in memory: they are read whole, but a page asks for a few at a time."""
 
 
@@ -54,7 +54,7 @@ class EarlierMessages:
         if key not in self._kept:
             self._kept[key] = await self._read(*key)
         self._kept.move_to_end(key)
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > MOST_RUNS_KEPT:
             self._kept.popitem(last=False)
         return self._kept[key]
 

@@ -21,7 +21,8 @@ from everturn.payloads import WaitingCall
 from everturn.records import Outcome
 from everturn.text.markdown import plain
 
-MOST_KEPT: Final = 10_000
+MOST_PREVIEWS_KEPT: Final = 10_000
+"""In memory: those that were read least recently go first."""
 
 ASKED_AGAIN_SECONDS: Final = 10.0
 """The waiting calls may change while the index stays the same: two calls of one reply are decided one by one."""
@@ -127,7 +128,7 @@ class Glances:
             glance = replace(glance, outcome=await self._outcome(one))
         self._kept[_key(one)] = _KeptGlance(glance, (one.status, one.tokens), time.monotonic())
         self._kept.move_to_end(_key(one))
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > MOST_PREVIEWS_KEPT:
             self._kept.popitem(last=False)
 
     async def _said(self, one: ListedConversation) -> str:

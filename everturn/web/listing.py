@@ -25,7 +25,7 @@ FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
 NEWEST = 200
 """How many conversations are shown; of each state that waits for a person, as many again."""
 
-MOST: Final = 2_000
+MOST_LISTED: Final = 2_000
 """The most that a page can ask for."""
 
 GLANCE_SECONDS = 1.0
@@ -60,7 +60,7 @@ class Filter(BaseModel):
     tenant: _Words = ""
     after: AwareDatetime | None = None
     before: AwareDatetime | None = None
-    limit: int = Field(default=0, ge=0, le=MOST)
+    limit: int = Field(default=0, ge=0, le=MOST_LISTED)
     """0 means NEWEST."""
 
     def by_index(self) -> dict[str, Any]:

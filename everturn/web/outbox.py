@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-MAX_CHARS: Final = 1_000_000
+MAX_QUEUED_CHARS: Final = 1_000_000
 """How many characters may wait. One event more is let in, however long it is."""
 
 
@@ -24,7 +24,7 @@ class ServerSentEvent:
 
 
 class Outbox:
-    def __init__(self, *, max_chars: int = MAX_CHARS) -> None:
+    def __init__(self, *, max_chars: int = MAX_QUEUED_CHARS) -> None:
         self._max_chars = max_chars
         self._items: list[ServerSentEvent] = []
         self._chars = 0

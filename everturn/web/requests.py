@@ -11,7 +11,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
 
-MOST_AT_ONCE: Final = 1_000
+MOST_CALLS_AT_ONCE: Final = 1_000
 """How many calls one request may decide on."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -107,7 +107,7 @@ class DecideManyRequest(RequestBody):
     """Decides on the calls that the page showed. A call that has changed since is not decided on."""
 
     verdict: Literal["approve", "deny"]
-    calls: Annotated[tuple[OneCall, ...], Field(min_length=1, max_length=MOST_AT_ONCE, strict=False)]
+    calls: Annotated[tuple[OneCall, ...], Field(min_length=1, max_length=MOST_CALLS_AT_ONCE, strict=False)]
     words: str | None = None
     """For the model: a note with an approval, or the reason for a denial."""
 

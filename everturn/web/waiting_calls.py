@@ -11,8 +11,8 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.client.many_decisions import AT_ONCE, is_decidable
 from everturn.errors import EverturnError
-from everturn.web.listing import MOST, Filter
-from everturn.web.requests import MOST_AT_ONCE
+from everturn.web.listing import MOST_LISTED, Filter
+from everturn.web.requests import MOST_CALLS_AT_ONCE
 
 
 async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
@@ -46,8 +46,8 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
     async for one in found:
         if one.ended_at is None:
             ids[one.id] = one.agent
-        if len(ids) == MOST:
+        if len(ids) == MOST_LISTED:
             break
     of_each = await asyncio.gather(*(of(*one) for one in ids.items()))
     calls = sorted((call for calls in reversed(of_each) for call in calls), key=lambda call: str(call.get("since", "")))
-    return {"calls": [*islice(calls, MOST_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_AT_ONCE}
+    return {"calls": [*islice(calls, MOST_CALLS_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_CALLS_AT_ONCE}

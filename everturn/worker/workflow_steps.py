@@ -18,7 +18,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 SHORT_BYTES: Final = 32 * 1024
 """Of what a workflow is given in a step. Reading more than this takes milliseconds, in which the worker's other work
 would wait."""
-MOST_THREADS: Final = 500
+MOST_STEP_THREADS: Final = 500
 """As many as temporalio has by itself."""
 
 
@@ -26,7 +26,7 @@ class WorkflowSteps(ThreadPoolExecutor):
     """For `Worker(workflow_task_executor=)`. temporalio submits `workflow.activate(activation)` from the event loop."""
 
     def __init__(self) -> None:
-        super().__init__(MOST_THREADS, thread_name_prefix="temporal_workflow_")
+        super().__init__(MOST_STEP_THREADS, thread_name_prefix="temporal_workflow_")
         self.only_ours = False
         """The worker has no workflows but everturn's."""
 

@@ -39,7 +39,7 @@ MARKS = {
     "done": "✅",
 }
 _INDENTED = json.JSONEncoder(ensure_ascii=False, indent=2)
-MOST_BYTES = 6
+MOST_BYTES_A_CHARACTER = 6
 """Of a character as JSON."""
 
 
@@ -53,7 +53,7 @@ def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
 def summary(text: str) -> str:
     """One line that Temporal takes as a summary, whatever letters it is written in."""
     line = printable_line(text)
-    if MOST_BYTES * len(line) <= SUMMARY_BYTES or summary_bytes(line) <= SUMMARY_BYTES:
+    if MOST_BYTES_A_CHARACTER * len(line) <= SUMMARY_BYTES or summary_bytes(line) <= SUMMARY_BYTES:
         return line
     while summary_bytes(f"{line}…") > SUMMARY_BYTES:
         line = line[: len(line) * 19 // 20]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from everturn.workflows import continue_as_new, sent_messages
+from tests.support.bounds import AS_THEY_ARE, set_for_good
 
 RUN_EVENTS = "CRASH_TEST_RUN_EVENTS"
 """The environment variable that tells a worker after how many events a run is continued as a new one."""
@@ -17,10 +17,10 @@ TURN_CHARS = 4_000
 def set_bounds(run_events: int) -> None:
     """Short runs, so that kills hit the change from one to the next, too. And small turns: one long message fills one,
     and others wait in the inbox when a run goes on as the next."""
-    continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES = run_events, TURN_CHARS
+    set_for_good(events=run_events, inbox_bytes=TURN_CHARS)
 
 
-_AS_THEY_ARE = continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES
+_AS_THEY_ARE = {name: AS_THEY_ARE[name] for name in ("events", "inbox_bytes")}
 _inside = 0
 
 
@@ -35,4 +35,4 @@ def short_runs(run_events: int) -> Iterator[None]:
     finally:
         _inside -= 1
         if not _inside:
-            continue_as_new.MAX_EVENTS, sent_messages.MAX_INBOX_BYTES = _AS_THEY_ARE
+            set_for_good(**_AS_THEY_ARE)

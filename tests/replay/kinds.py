@@ -50,7 +50,6 @@ from everturn.agent_settings import Approvals
 from everturn.errors import Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.events import ApprovalRequested, TextDelta
 from everturn.guardrails import Pattern
-from everturn.history import revival
 from everturn.hooks import (
     AskApproval,
     DenyCall,
@@ -65,11 +64,10 @@ from everturn.hooks import (
 from everturn.records import Reply
 from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.context_ask import AsksPerson, answered
-from everturn.workflows import timeouts
 from tests.crash.workers import workers
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, is_kept, says
-from tests.support.bounds import settable
+from tests.support.bounds import lowered, settable
 from tests.support.provider_server import ProviderServer, in_order, message_item, response
 from tests.support.waiting import eventually, waiting
 
@@ -175,7 +173,7 @@ async def local_tool_slows_down(client: Client, _: Path) -> str:
         return "seen"
 
     script = [*[call("glance")] * FEWEST_RUNS, [call("glance", {}, id="a"), call("glance", {}, id="b")], "Done."]
-    with patch.object(timeouts, "HURRIED", timedelta(seconds=0.3)):
+    with lowered(hurried=timedelta(seconds=0.3)):
         async with clerk(client, script, more=[glance]) as agent:
             return await whole(await client.start(agent, "Look"))
 
@@ -206,7 +204,7 @@ async def nexus_operation(client: Client, folder: Path) -> str:
     await client.temporal.operator_service.create_nexus_endpoint(CreateNexusEndpointRequest(spec=spec))
     greet = nexus_tool(Shop.greet, endpoint="shop", service=Shop)
     calls = [call("greet", {"input": name}, id=name) for name in ("Ada", "nobody")]
-    with patch.object(timeouts, "STARTED_WITHIN", timedelta(seconds=0.5)):
+    with lowered(started_within=timedelta(seconds=0.5)):
         async with clerk(client, [calls, "Done."], more=[greet]) as agent:
             conversation = await client.start(agent, "Greet")
             await eventually(lambda: _awaited(conversation))
@@ -664,7 +662,7 @@ async def forked_and_large(client: Client, folder: Path) -> str:
     async with clerk(client, [call("note", {"text": "x"}), "One.", "Two."]) as agent:
         conversation = await client.start(agent, "1")
         await conversation.outcome()
-        with patch.object(revival, "MAX_PACKED_AT_START_BYTES", 0):
+        with lowered(begun_with_bytes=0):
             fork = await conversation.fork(at_turn=2, id="forked-2")
         await fork.send("2")
         await fork.reply()

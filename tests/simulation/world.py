@@ -51,7 +51,7 @@ from tests.simulation.temporal.index import Index
 from tests.simulation.temporal.sealing import converter
 from tests.simulation.temporal.server import Server
 from tests.simulation.temporal.service import SimulatedService
-from tests.support.bounds import CONSTANTS
+from tests.support.bounds import lowered
 
 LOW_BOUNDS = (
     ("events", 60),
@@ -299,9 +299,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def bounds(draw: Draw) -> Iterator[None]:
-    with ExitStack() as stack:
-        for name, value in draw.bounds:
-            stack.enter_context(patch.object(*CONSTANTS[name], value))
+    with lowered(**dict(draw.bounds)):
         yield
 
 

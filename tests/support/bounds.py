@@ -7,13 +7,14 @@ tests set of both is named here, and set nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from everturn import compressed_messages, state
+from everturn import compressed_messages, devserver, state
 from everturn.activities import (
     agent_lookup,
     heartbeat,
@@ -24,7 +25,7 @@ from everturn.activities import (
     tool_contexts,
     tool_times,
 )
-from everturn.cli import follow
+from everturn.cli import completion, follow
 from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.history import fork_start, revival
 from everturn.live import text_server
@@ -35,7 +36,7 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
-from everturn.worker import workflow_steps
+from everturn.worker import drain_deadline, workflow_steps
 from everturn.workflows import (
     awaited_worker,
     commands,
@@ -93,16 +94,16 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "poll_seconds": (background, "POLL_SECONDS"),
     # The part of a hold after which a call is let through.
     "first_look": (rate_limiter, "FIRST_LOOK"),
-    "reply_bytes": (http, "MAX_REPLY_BYTES"),
-    "error_bytes": (http, "MAX_ERROR_BYTES"),
-    "json_values": (json_values, "MAX_VALUES"),
+    "reply_bytes": (http, "MAX_HTTP_REPLY_BYTES"),
+    "error_bytes": (http, "MAX_HTTP_ERROR_BYTES"),
+    "json_values": (json_values, "MAX_JSON_VALUES"),
     "end_seconds": (http, "_END_SECONDS"),
     # How much of what is stored is read.
     "packed_objects": (compressed_messages, "MAX_OBJECTS"),
     "file_bytes": (directory, "MAX_FILE_BYTES"),
     "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
     "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),
-    "codec_body_bytes": (codec_server, "MAX_BODY_BYTES"),
+    "codec_body_bytes": (codec_server, "MAX_CODEC_BODY_BYTES"),
     "output_bytes": (reply_output, "MAX_BESIDE_REPLY_BYTES"),
     # How long what users wrote may take.
     "quick_seconds": (user_code, "QUICK_SECONDS"),
@@ -122,15 +123,22 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "beat_seconds": (heartbeat, "INTERVAL_SECONDS"),
     # How soon a worker beats whose turn was cancelled by a conversation that it has itself.
     "hurried_seconds": (heartbeat, "HURRIED_SECONDS"),
-    "lost_tries": (poison_calls, "MOST"),
+    "lost_tries": (poison_calls, "MOST_OF_AN_ACTIVITY"),
     "lost_tries_of_a_tool": (poison_calls, "MOST_OF_A_TOOL"),
+    "lost_tries_of_a_plan": (poison_calls, "MOST_OF_A_PLAN"),
     "unreadable_tries": (unreadable, "TRIES"),
     # How long a run-once call waits for an MCP server that is away, before it tries to connect again.
     "mcp_listing_wait_seconds": (mcp_tools, "FIRST_WAIT_SECONDS"),
     "mcp_call_wait_seconds": (calls, "FIRST_WAIT_SECONDS"),
+    # How long a worker that was told to end has for what is stuck.
+    "grace_seconds": (drain_deadline, "GRACE_SECONDS"),
+    # How long a shell waits for the ids that it completes.
+    "completion_seconds": (completion, "PATIENCE_SECONDS"),
+    # Which ports the servers of this process of xdist take.
+    "ports": (devserver, "_PORTS"),
     # How much one message of theirs may be.
     "mcp_message_bytes": (limits, "MAX_MESSAGE_BYTES"),
-    "mcp_values": (limits, "MAX_VALUES"),
+    "mcp_values": (limits, "MAX_MESSAGE_VALUES"),
     # How long a worker's word is waited for.
     "answer_seconds": (temporal_errors, "WORKER_TIMEOUT_SECONDS"),
     "task_timeout": (client_base, "TASK_TIMEOUT"),
@@ -163,3 +171,28 @@ def settable(monkeypatch: pytest.MonkeyPatch) -> Bounds:
             monkeypatch.setattr(*CONSTANTS[name], value)
 
     return bounds
+
+
+@contextmanager
+def lowered(**values: Any) -> Iterator[None]:
+    """For a part of a test, or where there is none."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        settable(monkeypatch)(**values)
+        yield
+
+
+def set_for_good(**values: Any) -> None:
+    """In a process of its own, or for all tests of this one."""
+    for name, value in values.items():
+        setattr(*CONSTANTS[name], value)
+        AS_THEY_ARE[name] = value
+
+
+def as_code(**values: Any) -> str:
+    """The lines that set them in a program without the tests' own modules, to stand below its imports. Each value as
+    Python writes it: `0.5`, or `int(os.environ["MOST"])`."""
+    lines = []
+    for name, value in values.items():
+        module, constant = CONSTANTS[name]
+        lines += [f"import {module.__name__}", f"{module.__name__}.{constant} = {value}"]
+    return "\n".join(lines)

@@ -478,6 +478,136 @@ def f():
 def f():
     return object.__subclasses__()
 """,
+    "a field that asks for the time": """
+from pydantic import BaseModel, PastDatetime
+
+class A(BaseModel):
+    written_at: PastDatetime | None = None
+""",
+    "a field that looks for a file": """
+import pydantic
+
+class A(pydantic.BaseModel):
+    attached: "pydantic.FilePath | None" = None
+""",
+    "a type that asks for the time": """
+from typing import Annotated
+from pydantic import Field, FutureDate
+
+Later = Annotated[FutureDate, Field()]
+""",
+    "a type by its pydantic module": """
+import pydantic.types
+
+class A:
+    folder: list["pydantic.types.DirectoryPath"]
+""",
+    "the moment of a text's time": """
+from datetime import datetime
+
+def f(text):
+    return datetime.fromisoformat(text).timestamp()
+""",
+    "the moment of a time that may have no zone": """
+def f(at):
+    return at.timestamp()
+""",
+    "the moments of times": """
+from datetime import datetime
+
+def f(times):
+    return list(map(datetime.timestamp, times))
+""",
+    "the moment of a time, by the method's name": """
+def f(at):
+    return getattr(at, "timestamp")()
+""",
+    "a zone for a time that may have none": """
+from datetime import UTC
+
+def f(at):
+    return at.astimezone(UTC)
+""",
+    "a time's moment, as text": """
+def f(at):
+    return f"{at:%s}"
+""",
+    "another folder": """
+import contextlib
+
+def f():
+    with contextlib.chdir("/"):
+        pass
+""",
+    "another place for what is printed": """
+from contextlib import redirect_stdout
+
+def f(file):
+    with redirect_stdout(file):
+        pass
+""",
+    "an import by a module of a module": """
+import inspect
+
+def f():
+    return inspect.importlib.import_module("time").time()
+""",
+    "all modules, by a module of a module": """
+import collections
+
+def f():
+    return collections._sys.modules["time"].time()
+""",
+    "what is built in, by a module of a module": """
+import dataclasses
+
+def f():
+    return dataclasses.builtins.open("/x")
+""",
+    "a file, by a module of a harmless module": """
+import json
+
+def f():
+    return json.codecs.open("/x")
+""",
+    "a module of a harmless module, imported from it": """
+from json import codecs
+
+def f():
+    return codecs.open("/x")
+""",
+    "what another module of ours imports": """
+from everturn import records
+
+def f():
+    return records.uuid4()
+""",
+    "what another module of ours imports, imported from it": """
+from everturn.logs import sys
+
+def f():
+    return sys.modules["time"].time()
+""",
+    "who calls": """
+import inspect
+
+def f():
+    return inspect.currentframe().f_back
+""",
+    "text that runs as code": """
+import typing
+
+def f(g):
+    return typing.get_type_hints(g)
+""",
+    "a protobuf's clock": """
+def f(at):
+    at.GetCurrentTime()
+""",
+    "whether Python was told to check": """
+def f():
+    return 1 if __debug__ else 2
+""",
     "a module of a module": """
 import inspect
 
@@ -513,17 +643,19 @@ def f():
     return workflow.now().isoformat()
 """,
     "what is a time": """
-from datetime import date, datetime
+from datetime import datetime
 
 def f(at: datetime):
-    return isinstance(at, datetime | date) and at.timestamp()
+    return isinstance(at, datetime | str) and at.isoformat()
 """,
     "times with a zone": """
 from datetime import UTC, datetime
+from temporalio import workflow
 
 def f(x, zone):
-    made = datetime(2026, 11, 24, tzinfo=UTC)
-    return datetime.fromtimestamp(x, UTC), datetime.fromtimestamp(x, tz=zone), made, made.astimezone(UTC)
+    made = datetime(2026, 11, 24, tzinfo=UTC).astimezone(zone)
+    begun = workflow.info().workflow_start_time.timestamp()
+    return datetime.fromtimestamp(x, UTC).timestamp(), datetime.fromtimestamp(x, tz=zone), made, begun, f"{x:.1%}"
 """,
     "an import that may fail, of what is harmless": """
 try:
@@ -591,6 +723,22 @@ def f(xs: set[str], by_name: dict[str, set[str]]):
     "the order of a list under a key": """
 def f(xs: list[str]):
     return sorted(xs, key=len), max(xs, key=len), sum(map(len, xs)), str(xs), f"{xs}"
+""",
+    "fields of records": """
+from datetime import datetime
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+
+class A(BaseModel):
+    kind: Literal["open", "a b", "import"] = "open"
+    at: datetime | None = None
+    texts: Annotated[tuple[str, ...], Field(max_length=2)] = ()
+""",
+    "what another module of ours imports of ours": """
+from everturn.carryover import Message
+
+def f():
+    return Message
 """,
     "functions that are wrapped": """
 import functools

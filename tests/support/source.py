@@ -69,6 +69,11 @@ def read(module: str, text: str) -> Source:
     return source
 
 
+def imported_as(module: str, name: str) -> list[str]:
+    """What one of our modules means by a name that it imports, whole."""
+    return sorted(_scope(source_of(module).tree).get(name, {OWN}) - {OWN})
+
+
 def reached(roots: Collection[str], *, not_called: Collection[str] = ()) -> list[str]:
     """The modules that these import, and that those import in turn, inside functions too; but not what is imported by
     functions that are never called (`module:function`)."""
@@ -141,9 +146,21 @@ class _Reader(ast.NodeVisitor):
         self._inside.append(node.name)
         for statement in node.body:
             self.visit(statement)
+            if isinstance(statement, ast.AnnAssign):
+                self._read_by_pydantic(statement.annotation)
             if isinstance(statement, ast.Import | ast.ImportFrom):  # `self.time` is `time`
                 self._source.uses += [self._use(what, statement) for _, what in _names(statement)]
         self._inside.pop()
+
+    def _read_by_pydantic(self, annotation: ast.expr) -> None:
+        """The annotations of a record's fields run: `PastDatetime` asks for the time, each time one is read."""
+        parts = list(ast.walk(annotation))
+        self._not_values |= set(map(id, parts))
+        self.visit(annotation)
+        texts = {id(text) for part in parts if _holds_texts(part) for text in ast.walk(part)}
+        for part in parts:
+            if isinstance(part, ast.Constant) and isinstance(part.value, str) and id(part) not in texts:
+                self._read_by_pydantic(_placed(ast.parse(part.value, mode="eval").body, part))
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         # Its defaults run where it is defined; its annotations never do.
@@ -232,6 +249,12 @@ class _Reader(ast.NodeVisitor):
         if name.startswith("__") and name.endswith("__"):
             return [f"builtins.{name}"]
         return [f"builtins.{name}"] if hasattr(builtins, name) else []
+
+
+def _holds_texts(part: ast.AST) -> bool:
+    """Texts that are no types: `Literal["a b"]`, `Field(pattern="a b")`."""
+    literal = isinstance(part, ast.Subscript) and ast.unparse(part.value) in ("Literal", "typing.Literal")
+    return literal or isinstance(part, ast.Call)
 
 
 def _placed(made: ast.expr, like: ast.expr) -> ast.expr:

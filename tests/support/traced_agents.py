@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 
 from everturn import Agent, tool
-from everturn.workflows import continue_as_new
+from tests.support.bounds import set_for_good
 
 if events := os.environ.get("TRACED_EVENTS"):
-    continue_as_new.MAX_EVENTS = int(events)  # a short conversation is a long one, then
+    set_for_good(events=int(events))  # a short conversation is a long one, then
 
 FOLDER = Path(os.environ.get("TRACED_FOLDER", "."))
 

@@ -94,9 +94,11 @@ ALL = "".join(str(number % 10) for number in range(MESSAGES))
 async def test_what_waits_for_it_is_bounded_and_all_of_it_comes_when_it_reads_on(
     client: Client, long: Conversation, streams: list[stream.Stream]
 ) -> None:
-    most = outbox.MAX_CHARS + 2 * TEXT_CHARS
+    most = outbox.MAX_QUEUED_CHARS + 2 * TEXT_CHARS
     async with served(client) as address, asking(address, long) as reader:
-        await eventually(lambda: streams and streams[0].waiting_chars >= outbox.MAX_CHARS, what="the outbox is full")
+        await eventually(
+            lambda: streams and streams[0].waiting_chars >= outbox.MAX_QUEUED_CHARS, what="the outbox is full"
+        )
         follower = streams[0]._watchers[1]
         await eventually(lambda: not follower.done() and streams[0].waiting_chars <= most, what="and stays so")
         heard, seen = Heard(), 0

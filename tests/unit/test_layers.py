@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from tests.support.source import MODULES, PACKAGE, Source, read, source_of
+
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
     errors system names vendor_calls sizes text http validation
@@ -80,6 +82,7 @@ class Import:
     path: Path
     line: int
     at_top: bool
+    """It runs as its module loads: it is not in a function."""
 
     @property
     def room(self) -> str:
@@ -90,13 +93,6 @@ class Import:
         return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.name}"
 
 
-def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-
-
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
     return tuple(_imports(MODULES[module]))
@@ -104,7 +100,7 @@ def imports_of(module: str) -> tuple[Import, ...]:
 
 def _imports(path: Path) -> Iterator[Import]:
     tree = ast.parse(path.read_text())
-    at_top = {id(statement) for statement in tree.body}
+    at_top = set(map(id, _run_as_it_loads(tree)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -117,6 +113,16 @@ def _imports(path: Path) -> Iterator[Import]:
         for name in names:
             for found in _with_packages(name):
                 yield Import(found, path, node.lineno, at_top=id(node) in at_top)
+
+
+def _run_as_it_loads(node: ast.AST) -> Iterator[ast.AST]:
+    """All that is outside of functions, and not for types only: also what is tried, and what a condition lets run."""
+    yield node
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return
+    for_types = isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    for part in node.orelse if for_types else ast.iter_child_nodes(node):
+        yield from _run_as_it_loads(part)
 
 
 def _with_packages(name: str) -> Iterable[str]:
@@ -202,6 +208,74 @@ def test_what_a_module_leaves_alone(ban: Ban) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    ("text", "at_top"),
+    [
+        ("import httpx", True),
+        ("try:\n    import httpx\nexcept ImportError:\n    httpx = None", True),
+        ("try:\n    import json\nexcept ImportError:\n    import httpx", True),
+        ("if sys.platform == 'linux':\n    import httpx", True),
+        ("with suppress(ImportError):\n    import httpx", True),
+        ("class A:\n    import httpx", True),
+        ("if TYPE_CHECKING:\n    import json\nelse:\n    import httpx", True),
+        ("if TYPE_CHECKING or True:\n    import httpx", True),
+        ("if TYPE_CHECKING:\n    import httpx", False),
+        ("def f():\n    import httpx", False),
+        ("class A:\n    async def f(self):\n        import httpx", False),
+    ],
+)
+def test_what_is_imported_outside_of_functions_is_imported_at_the_top(text: str, at_top: bool, tmp_path: Path) -> None:
+    file = tmp_path / "planted.py"
+    file.write_text(text)
+    assert [found.at_top for found in _imports(file) if found.name == "httpx"] == [at_top]
+
+
+BY_TEXT = ("builtins.__import__", "builtins.eval", "builtins.exec", "importlib", "pkgutil", "runpy", "sys.modules")
+"""What gives modules by their names as text: no arrow is seen."""
+
+LOADERS = {
+    "everturn": "loads the module of a public name once somebody asks for it",
+    "everturn.client.interpreter_exit": "closes what of other libraries was loaded, and loads none",
+    "everturn.client.trace_context": "takes OpenTelemetry's trace if the user's program has loaded OpenTelemetry",
+    "everturn.logs": "keeps structlog from loading rich",
+    "everturn.system.user_modules": "loads users' own modules and files, by the names that they give",
+    "everturn.temporal.sandbox_imports": "gives Temporal's sandbox the modules that the process has",
+    "everturn.testing.__main__": "runs a user's file",
+    "everturn.tools.other_libraries": "reads tools of libraries that the user's program has loaded, and loads none",
+}
+"""The modules that may, and what for."""
+
+
+def loads_by_text(source: Source) -> list[str]:
+    """Where it does; what version is installed (importlib.metadata), everybody may ask."""
+    asked = [use for use in (*source.uses, *source.imports) if not f"{use.what}.".startswith("importlib.metadata.")]
+    found = [use for use in asked if f"{use.what}.".startswith(tuple(f"{name}." for name in BY_TEXT))]
+    return [str(use) for use in (*found, *(use for use in source.attributes if use.what == "*.import_module"))]
+
+
+def test_no_module_is_loaded_by_text() -> None:
+    found = {module: loads for module in MODULES if (loads := loads_by_text(source_of(module)))}
+    assert {module: loads for module, loads in found.items() if module not in LOADERS} == {}
+    assert sorted(LOADERS) == sorted(found), "no longer needed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import importlib\nimportlib.import_module('everturn.activities.planning')",
+        "from importlib import import_module as load\nload('everturn.activities.planning')",
+        "from everturn.system import user_modules\nuser_modules.importlib.import_module('everturn.worker')",
+        "def f():\n    return __import__('everturn.activities.planning')",
+        "import sys\nsys.modules['everturn.activities.planning']",
+        "from sys import modules",
+        "import pkgutil\npkgutil.resolve_name('everturn.activities.planning')",
+        "exec('import everturn.activities.planning')",
+    ],
+)
+def test_what_loads_modules_by_text_is_noticed(text: str) -> None:
+    assert loads_by_text(read("everturn.planted", text)) != []
+
+
 def test_every_ban_is_about_something() -> None:
     assert [ban.room for ban in BANS if not modules_of(ban.room)] == []
     rooms = {room for ban in BANS for room in ban.never.split()}
@@ -242,6 +316,22 @@ def test_no_class_name_has_two_meanings() -> None:
                 homes.setdefault(node.name, []).append(module)
     twice = {name: found for name, found in homes.items() if len(found) > 1}
     assert sorted(twice) == ["Assembler", "Stalled"], twice
+
+
+A_BOUND = re.compile(r"(MAX|MOST|MIN|LEAST)(_[A-Z0-9_]+)?|[A-Z][A-Z0-9_]*_(BYTES|CHARS|TOKENS|LINES)")
+"""How much of something there may be, in public. How long something waits is no such bound: LOOK_SECONDS and
+RETRY_SECONDS are a module's own rhythm, and nobody looks for them elsewhere."""
+
+
+def test_no_bound_has_two_values() -> None:
+    """MAX_NAME_CHARS was four numbers once. Name each by what it bounds: MAX_TOOL_NAME_CHARS."""
+    values: dict[str, dict[str, object]] = {}
+    for module in MODULES:
+        for node in _run_as_it_loads(ast.parse(MODULES[module].read_text())):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and A_BOUND.fullmatch(node.id):
+                values.setdefault(node.id, {})[module] = getattr(import_module(module), node.id)
+    assert len(values) > 100
+    assert {name: found for name, found in values.items() if len(set(map(repr, found.values()))) > 1} == {}
 
 
 def test_no_file_is_longer_than_400_lines() -> None:

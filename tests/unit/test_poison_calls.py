@@ -124,9 +124,9 @@ async def test_what_was_spent_is_kept_beside_it() -> None:
 
 async def test_an_activity_that_is_lost_again_and_again_fails_in_the_end() -> None:
     server = Server()
-    for _ in range(poison_calls.MOST):
+    for _ in range(poison_calls.MOST_OF_AN_ACTIVITY):
         await server.run("lost")
-    with pytest.raises(ApplicationError, match=f"lost {poison_calls.MOST} times") as raised:
+    with pytest.raises(ApplicationError, match=f"lost {poison_calls.MOST_OF_AN_ACTIVITY} times") as raised:
         await server.run("lost")
     assert raised.value.non_retryable
 

@@ -13,7 +13,7 @@ from everturn.heartbeat_details import Streamed
 from everturn.live import text_server, turn_text
 from everturn.live.lane import decoded
 from everturn.live.text_server import TextServer
-from everturn.live.turn_text import CHUNK_BYTES, MOST_BYTES, MOST_CHARS, MOST_PIECES, TurnText
+from everturn.live.turn_text import CHUNK_BYTES, MOST_CHARS, MOST_RECENT_BYTES, MOST_RECENT_PIECES, TurnText
 from everturn.storage.data_converter import data_converter
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
@@ -168,27 +168,27 @@ async def test_a_later_try_takes_the_place_of_the_one_before(server: TextServer)
 async def test_a_long_turn_takes_little_more_room_than_its_text_and_nobody_lacks_a_word() -> None:
     text = TurnText(data_converter, attempt=1)
     place, heard, whole = 0, "", ""
-    for number in range(3 * MOST_PIECES):
+    for number in range(3 * MOST_RECENT_PIECES):
         await text.add(said(len(whole), f"{number} "))
         whole += f"{number} "
-        if number % 7 == 0 or number > 3 * MOST_PIECES - 2:
+        if number % 7 == 0 or number > 3 * MOST_RECENT_PIECES - 2:
             while not text.is_whole_at(place):
                 chunk, place = text.after(place)
                 heard += await text_of_from(chunk, len(heard))
     assert heard == whole, "who is at the end is sent each piece once"
-    assert len(text._recent) <= MOST_PIECES
+    assert len(text._recent) <= MOST_RECENT_PIECES
     late, place = b"", 0
     while not text.is_whole_at(place):
         chunk, place = text.after(place)
         late += chunk
     assert await text_of(late) == whole
-    assert late.count(b"data: ") <= MOST_PIECES + 1
+    assert late.count(b"data: ") <= MOST_RECENT_PIECES + 1
 
 
 async def test_text_beyond_the_most_loses_its_beginning_and_not_its_end() -> None:
     text = await filled(2 * MOST_CHARS // 1000 + 1000)
     kept = sum(len(frame) for _, frame in text._recent) + len(text._head)
-    assert kept < 2 * (MOST_CHARS + MOST_BYTES)
+    assert kept < 2 * (MOST_CHARS + MOST_RECENT_BYTES)
     assert sum(len(piece) for _, piece in text._head_pieces) <= MOST_CHARS
     [(last, _)] = text._recent[-1:]
     assert last.at == 2 * MOST_CHARS + 999_000

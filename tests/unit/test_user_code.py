@@ -22,7 +22,7 @@ from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.results import MAX_ITEMS, safe_error_text, to_parts
 from everturn.tools.user_code import NoThread, Threads, TookTooLong
-from tests.support.bounds import Bounds
+from tests.support.bounds import Bounds, as_code
 from tests.support.waiting import eventually
 
 CONTEXT = ToolContext()
@@ -180,10 +180,10 @@ async def test_idle_threads_end_with_their_pool() -> None:
 
 
 def test_a_process_ends_though_threads_and_tasks_are_stuck() -> None:
-    program = """
+    program = f"""
 import asyncio, threading
 from everturn.tools.tool import user_code
-user_code.CLEAN_UP_SECONDS = 0.05
+{as_code(clean_up_seconds=0.05)}
 async def refuses():
     while True:
         try: await asyncio.sleep(60)

@@ -26,7 +26,7 @@ from everturn.errors import InvalidSetting
 from everturn.storage.codecs import encrypted
 from everturn.storage.data_converter import data_converter, stored
 from everturn.testing import ScriptedModel
-from everturn.web.codec_server import MAX_BODY_BYTES, CodecServer
+from everturn.web.codec_server import MAX_CODEC_BODY_BYTES, CodecServer
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.leaving import leave_in_the_middle
@@ -109,7 +109,7 @@ async def test_a_body_that_is_none_is_refused(content: bytes, status: int) -> No
 
 async def test_a_body_without_an_end_is_refused(bounds: Bounds) -> None:
     bounds(codec_body_bytes=1000)
-    assert MAX_BODY_BYTES > 100_000_000
+    assert MAX_CODEC_BODY_BYTES > 100_000_000
     async with asking(server_of()) as client:
         refused = await client.post("/decode", content=b" " * 2000)
         assert (refused.status_code, "more than 1,000 bytes" in refused.text) == (400, True)

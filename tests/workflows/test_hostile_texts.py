@@ -17,6 +17,7 @@ from everturn import Client, Conversation, names, tool
 from everturn.testing import ScriptedModel, call
 from everturn.text.printable import printable
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import as_code
 from tests.support.hostile import EVIL, raw
 from tests.support.prepared import run
 from tests.support.shell import Shell
@@ -177,7 +178,8 @@ async def test_completion_offers_no_id_that_a_shell_would_act_on(
     hostile: Conversation, client: Client, shell: Shell, name: str
 ) -> None:
     harmless = await client.start("clerk", "Hi", id=f"{name}-harmless")
-    offering = f"from everturn.cli import completion as it; it.PATIENCE_SECONDS = 60; print(it.ids({name!r}))"
+    patient = as_code(completion_seconds=60)
+    offering = f"{patient}\nprint(everturn.cli.completion.ids({name!r}))"
 
     def offered() -> str:
         return told(run("-c", offering, env=shell.environment, timeout=100, check=True))

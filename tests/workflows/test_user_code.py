@@ -27,7 +27,7 @@ from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail
 from everturn.tools.user_code import MOST_THREADS
 from tests.support.agents import agent_on, hosting
-from tests.support.bounds import Bounds
+from tests.support.bounds import Bounds, as_code
 from tests.support.prepared import Program
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
@@ -315,9 +315,11 @@ AGENTS = """
 import os, signal, threading, time
 from datetime import timedelta
 from everturn import Agent, tool
-from everturn.activities import poison_calls
 
-poison_calls.MOST_OF_A_TOOL, poison_calls.MOST_OF_A_PLAN = int(os.environ["MOST"]), int(os.environ["MOST"])
+"""
+MOST = 'int(os.environ["MOST"])'
+AGENTS += as_code(lost_tries_of_a_tool=MOST, lost_tries_of_a_plan=MOST)
+AGENTS += """
 
 @tool
 def kill() -> str:
@@ -468,9 +470,10 @@ BLOCKED = """
 import asyncio, sys, time
 from datetime import timedelta
 from everturn import Agent, Client, Worker, tool
-from everturn.worker import drain_deadline
 
-drain_deadline.GRACE_SECONDS = 0.5
+"""
+BLOCKED += as_code(grace_seconds=0.5)
+BLOCKED += """
 
 @tool
 async def block() -> None:

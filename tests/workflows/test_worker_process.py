@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from everturn.devserver import DevServer, connect_or_start
+from tests.support.bounds import as_code
 from tests.support.waiting import eventually, until
 
 WORKER = Path(__file__).parents[2] / "worker.py"
@@ -54,10 +55,10 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
 
 
 def test_its_process_ends_though_a_thread_of_the_event_loop_does_not() -> None:
-    program = """
+    program = f"""
 import asyncio, threading
-from everturn.worker import process, drain_deadline
-drain_deadline.GRACE_SECONDS = 0.3
+from everturn.worker import process
+{as_code(grace_seconds=0.3)}
 async def main():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
 process.run(main())

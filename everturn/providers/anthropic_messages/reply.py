@@ -17,7 +17,7 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, object_in
-from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, object_of, unusable
 from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
@@ -261,12 +261,12 @@ def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
             yield Thinking(text=a_str(whole.get("thinking")), extra=_extra(whole, "thinking"))
         case _ if kind.endswith("_tool_use"):
             whole["input"] = block.arguments()[0]
-            name = a_str(whole.get("name"))[:MAX_NAME_CHARS]
+            name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
             names[a_str(whole.get("id"))] = name
             yield ServerToolUse(name=name, data=whole)
         case _ if kind.endswith("_tool_result"):
             named = names.get(a_str(whole.get("tool_use_id"))) or kind.removesuffix("_tool_result")
-            yield ServerToolUse(name=named[:MAX_NAME_CHARS], data=whole)
+            yield ServerToolUse(name=named[:MAX_REPLY_NAME_CHARS], data=whole)
         case _:
             if "input" in block.pieces:
                 whole["input"] = block.arguments()[0]
@@ -281,7 +281,7 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> 
     yield ToolCall(
         call_id=ids[0],
         provider_id=ids[1],
-        name=a_str(whole.get("name"))[:MAX_NAME_CHARS],
+        name=a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS],
         arguments=arguments,
         unparsed=unparsed,
         extra=_extra(whole, "id", "name", "input"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn.providers.base import Request
-from everturn.providers.json_values import MAX_DEPTH, a_str
+from everturn.providers.json_values import MAX_JSON_DEPTH, a_str
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
@@ -17,7 +17,7 @@ _STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["
 """One step of a JSON path (RFC 9535), as far as it leads to one place: .name, [0], ['name'] or ["name"]."""
 _ESCAPE = re.compile(r"\\(.)")
 
-_MAX_STEPS: Final = MAX_DEPTH // 2
+_MAX_STEPS: Final = MAX_JSON_DEPTH // 2
 
 
 def wire_name(name: str) -> str:

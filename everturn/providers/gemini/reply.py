@@ -22,7 +22,7 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.gemini.calls import PartialArguments, tool_names
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
-from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable, value_of
+from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable, value_of
 from everturn.providers.reply_details import details_of
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
@@ -249,7 +249,7 @@ class Assembler:
             self._parts.append(picture)
         elif name := next((name for name in _SERVER_PARTS if name in part), None):
             kind = a_str(a_dict(part[name]).get("toolType")).lower() or "code_execution"
-            self._parts.append(ServerToolUse(name=mend(kind)[:MAX_NAME_CHARS], data=mended(part)))
+            self._parts.append(ServerToolUse(name=mend(kind)[:MAX_REPLY_NAME_CHARS], data=mended(part)))
         elif part:
             self._parts.append(Opaque(data=mended(part)))
 
@@ -311,7 +311,7 @@ class Assembler:
         return parts
 
     def _tool_call(self, call: _Call, call_id: str, provider_id: str | None, *, names: dict[str, str]) -> ToolCall:
-        name = mend(call.name)[:MAX_NAME_CHARS]
+        name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
         arguments = {} if call.arguments is None else call.arguments
         if isinstance(arguments, dict):
             try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn.models import Model
 from everturn.providers.json_values import a_dict, a_str, mended, object_in, write
-from everturn.providers.reading import MAX_CALLS, MAX_NAME_CHARS, unusable
+from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable
 from everturn.records import ToolCall
 from everturn.text.utf8 import mend
 
@@ -138,7 +138,7 @@ def tool_call(call: PartialCall, *, call_id: str, provider_id: str | None, cut_o
     if call.custom:
         return ToolCall(
             call_id=call_id,
-            name=mend(call.name)[:MAX_NAME_CHARS],
+            name=mend(call.name)[:MAX_REPLY_NAME_CHARS],
             arguments={} if cut_off else {"input": text},
             provider_id=provider_id,
             unparsed=text if cut_off else None,
@@ -148,7 +148,7 @@ def tool_call(call: PartialCall, *, call_id: str, provider_id: str | None, cut_o
     arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else object_in(text)
     return ToolCall(
         call_id=call_id,
-        name=mend(call.name)[:MAX_NAME_CHARS],
+        name=mend(call.name)[:MAX_REPLY_NAME_CHARS],
         arguments=arguments or {},
         provider_id=provider_id,
         unparsed=text if arguments is None else None,

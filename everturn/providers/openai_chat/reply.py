@@ -20,7 +20,7 @@ from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mende
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN
-from everturn.providers.reading import MAX_NAME_CHARS, object_of, unusable
+from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, unusable
 from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
@@ -258,7 +258,7 @@ class Assembler:
         if (thinking := mend("".join(self._thinking))) or thoughts:
             yield Thinking(text=thinking, extra=thoughts)
         for ran in self._ran.values():
-            yield ServerToolUse(name=mend(a_str(ran.get("type")))[:MAX_NAME_CHARS] or "tool", data=mended(ran))
+            yield ServerToolUse(name=mend(a_str(ran.get("type")))[:MAX_REPLY_NAME_CHARS] or "tool", data=mended(ran))
         if text:
             beside |= {"annotations": mended(self._annotations)} if self._annotations else {}
             yield Text(text=text, extra=beside)
@@ -271,7 +271,7 @@ class Assembler:
         ids = iter(call_ids([call.id for call in ours], self.request.messages, response_id=self._id))
         for call in self._calls.found:
             if call not in ours:
-                custom = {"name": mend(call.name)[:MAX_NAME_CHARS], "input": mend(call.text)}
+                custom = {"name": mend(call.name)[:MAX_REPLY_NAME_CHARS], "input": mend(call.text)}
                 yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
                 continue
             call_id, provider_id = next(ids)

@@ -15,7 +15,7 @@ from everturn.providers.base import UNPARSED, plain_name
 from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, write
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Declared, Item
-from everturn.providers.reading import MAX_NAME_CHARS
+from everturn.providers.reading import MAX_REPLY_NAME_CHARS
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 
 _BLOCK_OF = {"summary": "summary_text", "content": "reasoning_text"}
@@ -46,7 +46,7 @@ def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
             return _reasoning_parts(item)
         case str(kind) if _RUN_BY_SERVER.search(kind):
             name = a_str(item.get("name")) or kind.removesuffix("_call")
-            return [ServerToolUse(name=name[:MAX_NAME_CHARS], data=item)]
+            return [ServerToolUse(name=name[:MAX_REPLY_NAME_CHARS], data=item)]
         case _:
             return [Opaque(data=item)]
 
@@ -56,7 +56,7 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
     item = mended(item)
     if item["type"] in caller_run.NAMES:
         return caller_run.call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
-    name = a_str(item.get("name"))[:MAX_NAME_CHARS]
+    name = a_str(item.get("name"))[:MAX_REPLY_NAME_CHARS]
     found: dict[str, Any] | None
     if item["type"] == "custom_tool_call":
         text, extra = a_str(item.get("input")), _without(item, "call_id", "name", "input")

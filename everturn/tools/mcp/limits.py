@@ -10,7 +10,7 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """One message: a line, a JSON body after decompression, an event of a stream. Results of some megabytes are in use:
 they are cut, or kept as artifacts."""
 
-MAX_VALUES = 250_000
+MAX_MESSAGE_VALUES = 250_000
 """How many values one message may hold. A value takes 3 bytes of text, and some hundred of memory: 15 MB of `{},{},`
 took 1.7 GB, and kept the event loop busy for ten seconds."""
 
@@ -37,7 +37,7 @@ MAX_OPEN_REQUESTS = 100
 """Requests of the server, such as pings and questions, that have not been answered yet. One that does not read our
 answers leaves them all open."""
 
-MAX_TOOLS = 1_000
+MAX_SERVER_TOOLS = 1_000
 MAX_PAGES = 100
 MAX_LIST_BYTES = 4 * 1024 * 1024
 """All tools of one list. A model gets them in every turn."""
@@ -94,8 +94,8 @@ def too_long() -> TooMuch:
 
 def check_values(text: bytes | bytearray) -> None:
     """Raises TooMuch."""
-    if len(text) > MAX_VALUES < _signs(text) and _signs(_TEXTS.sub(b"", text)) > MAX_VALUES:
-        raise TooMuch(f"it sent a message of more than {MAX_VALUES:,} JSON values, which is the limit. {CURE}")
+    if len(text) > MAX_MESSAGE_VALUES < _signs(text) and _signs(_TEXTS.sub(b"", text)) > MAX_MESSAGE_VALUES:
+        raise TooMuch(f"it sent a message of more than {MAX_MESSAGE_VALUES:,} JSON values, which is the limit. {CURE}")
 
 
 def _signs(text: bytes | bytearray) -> int:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 CONTEXT = "everturn context"
 """The name that passes the call's context; no argument has it."""
 
-MAX_NAME_CHARS = 64
+MAX_TOOL_NAME_CHARS = 64
+"""As of all tools: OpenAI refuses longer names."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_OVERRIDE = McpTool()
@@ -68,7 +69,7 @@ async def listed(session: ClientSession, server: McpServer) -> Found:
                 found.tools.append(types.Tool(name=one.name, input_schema={}))
                 continue
             taken, size = taken + 1, size + _size(one)
-            if taken > limits.MAX_TOOLS or size > limits.MAX_LIST_BYTES:
+            if taken > limits.MAX_SERVER_TOOLS or size > limits.MAX_LIST_BYTES:
                 return _cut(server, found, taken - 1)
             found.tools.append(one)
         cursor = page.next_cursor
@@ -78,7 +79,7 @@ async def listed(session: ClientSession, server: McpServer) -> Found:
 
 
 def _cut(server: McpServer, found: Found, taken: int) -> Found:
-    most = f"{limits.MAX_TOOLS:,} tools, {limits.MAX_LIST_BYTES:,} bytes, {limits.MAX_PAGES:,} pages"
+    most = f"{limits.MAX_SERVER_TOOLS:,} tools, {limits.MAX_LIST_BYTES:,} bytes, {limits.MAX_PAGES:,} pages"
     found.cut = f"only its first {taken:,} tools are taken; the limit is {most}. Name those you need: allow=[...]"
     _log.warning("mcp.list_cut", server=server.label, why=found.cut)
     return found
@@ -115,10 +116,10 @@ def known_as(server: McpServer, name: str) -> str:
     whole = f"{server.prefix}_{said}" if server.prefix else said
     plain = _NOT_IN_NAMES.sub("_", whole)
     plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
-    if len(plain) <= MAX_NAME_CHARS and plain not in names.RESERVED_TOOL_NAMES:
+    if len(plain) <= MAX_TOOL_NAME_CHARS and plain not in names.RESERVED_TOOL_NAMES:
         return plain
     marked = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[: MAX_NAME_CHARS - 9]}_{marked}"
+    return f"{plain[: MAX_TOOL_NAME_CHARS - 9]}_{marked}"
 
 
 def _allowed(server: McpServer, name: str) -> bool:
