@@ -10,10 +10,9 @@ from typing import Any
 from everturn import Agent, HandOff, Limits, Patience, Shown, ToolContext, ToolFailed, tool
 from everturn.agent import with_sub_agents
 from everturn.agent_settings import Approvals, Compaction
-from everturn.errors import Retry
+from everturn.errors import OutcomeUnknown, Retry
 from everturn.records import Decision, ToolCall
 from everturn.tools.context import TurnContext
-from everturn.tools.context_ask import OutcomeUnknown
 from tests.simulation.agents import asking_and_hooked, local_tools, run_time
 from tests.simulation.agents import mcp as mcp_agents
 from tests.simulation.agents.ledger import chance_at_hand, leave, take
