@@ -18,6 +18,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInsta
 from everturn.events import (
     AnswerRequested,
     ApprovalRequested,
+    Compacted,
     Decided,
     Done,
     Event,
@@ -26,9 +27,12 @@ from everturn.events import (
     Replied,
     Stalled,
     Switched,
+    ToolCalled,
     ToolFinished,
+    ToolLost,
     ToolStarted,
     TurnStarted,
+    WorkerAwaited,
 )
 from everturn.history import steps
 from everturn.history.event_reader import EventReader
@@ -108,6 +112,15 @@ def _words(part: Any) -> str:
     )
 
 
+def _come_to(conversation: Any) -> dict[str, Any]:
+    come_to = facts(conversation._state)
+    if conversation._start_input.problem:
+        # What the run before handed on can't be read. It stalls, and that only the conversation itself knows: a start
+        # that can't be read has no turn, and no event of the history says what happens instead.
+        del come_to["stall"], come_to["name"]
+    return come_to
+
+
 class _Watching(UnsandboxedWorkflowRunner):
     """Sees what a workflow had come to with each of its tasks; clearing it away is none of that."""
 
@@ -128,7 +141,7 @@ class _Watching(UnsandboxedWorkflowRunner):
             # nobody wants all of them, only the last is looked at: a long inbox takes longer to look at than to take.
             over = removed or act.history_length > (last if self._each_task else self._ends[-1])
             if over and last in self._ends and last not in self.facts:
-                self.facts[last] = facts(instance._object._state)
+                self.facts[last] = _come_to(instance._object)
             last = last if removed else act.history_length
             completion: WorkflowActivationCompletion = activate(act)
             return completion
@@ -199,6 +212,10 @@ class Told:
         self._answers: set[str] = set()
         """The calls that wait for an answer, which no approval of every call is about."""
         self.turn = 0
+        self._called_in: dict[str, int] = {}
+        """The turns of the calls."""
+        self._of_other_turns: list[str] = []
+        """Events that name another turn than the one that they belong to."""
         self.last_text: str | None = None
         self.done = False
         self.agent = ""
@@ -246,6 +263,7 @@ class Told:
                 pass
 
     def _take(self, event: Event) -> None:
+        self._look_at_turn(event)
         match event:
             case ApprovalRequested(call=call) | AnswerRequested(call=call):
                 self.asked[call.call_id] = (event.reason, event.why)
@@ -285,6 +303,23 @@ class Told:
             case _:
                 pass
 
+    def _look_at_turn(self, event: Event) -> None:
+        match event:
+            case ToolCalled(call=call):
+                self._called_in[call.call_id] = turn = self.turn
+            case ToolStarted(call_id=call_id) | ToolLost(call_id=call_id):
+                turn = self._called_in.get(call_id, 0)
+            case ToolFinished(result=result):
+                turn = self._called_in.get(result.call_id, 0)
+            case ApprovalRequested(call=call) | AnswerRequested(call=call):
+                turn = self._called_in.get(call.call_id, 0)
+            case Replied() | Stalled() | FellBack() | HandedOff() | Compacted() | WorkerAwaited():
+                turn = self.turn
+            case _:
+                return
+        if turn and event.turn != turn:  # before the run's first turn, it is that of an earlier run
+            self._of_other_turns.append(f"{event.kind} of turn {turn} says {event.turn}")
+
     def _switch(self, event: Switched) -> None:
         match event.name:
             case "pause":
@@ -318,6 +353,7 @@ class Told:
             known["events' model"] = (self.model, state.model)
         if self.paused is not None:
             known["events' pause"] = (self.paused, state.paused)
+        known["events' turns"] = (self._of_other_turns, [])
         known["events' stall"] = (self.stall, state.stall.cause if state.stall else None)
         known["events' usage"] = (self.usage if self._counted else _least(self.usage, state.usage), state.usage)
         known["events' cost"] = (self._cost(state.cost_usd), state.cost_usd)
