@@ -3,7 +3,7 @@ history says, and its events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import isclose
 from typing import Any
 
@@ -124,9 +124,10 @@ def _come_to(conversation: Any) -> dict[str, Any]:
 class _Watching(UnsandboxedWorkflowRunner):
     """Sees what a workflow had come to with each of its tasks; clearing it away is none of that."""
 
-    def __init__(self, ends: Sequence[int], *, each_task: bool) -> None:
+    def __init__(self, begins: Collection[int]) -> None:
+        """`begins`: the events that the tasks to look at began with."""
         super().__init__()
-        self._ends, self._each_task = ends, each_task
+        self._begins = begins
         self.facts: dict[int, dict[str, Any]] = {}
         """By the event that the task began with."""
 
@@ -137,10 +138,9 @@ class _Watching(UnsandboxedWorkflowRunner):
         def watched(act: WorkflowActivation) -> WorkflowActivationCompletion:
             nonlocal last
             removed = any(job.HasField("remove_from_cache") for job in act.jobs)
-            # A task is over when the next one begins: one that runs local tools is activated several times. And if
-            # nobody wants all of them, only the last is looked at: a long inbox takes longer to look at than to take.
-            over = removed or act.history_length > (last if self._each_task else self._ends[-1])
-            if over and last in self._ends and last not in self.facts:
+            # A task is over when the next one begins: one that runs local tools is activated several times.
+            over = removed or act.history_length > last
+            if over and last in self._begins and last not in self.facts:
                 self.facts[last] = _come_to(instance._object)
             last = last if removed else act.history_length
             completion: WorkflowActivationCompletion = activate(act)
@@ -151,12 +151,12 @@ class _Watching(UnsandboxedWorkflowRunner):
         return made
 
 
-async def check(history: WorkflowHistory, converter: DataConverter, *, each_task: bool = False) -> None:
-    """Replays a history, and holds what comes of it against what is read off it: at its end, or after `each_task`."""
+async def check(history: WorkflowHistory, converter: DataConverter) -> None:
+    """Replays a history, and holds what comes of it against what is read off it, after each task."""
     tasks = _tasks(history.events)
     if not tasks:
         return  # nobody has looked after it, and a replay of nothing never ends
-    runner = _Watching([*tasks], each_task=each_task)
+    runner = _Watching(tasks)
     # Without a limit on how long a step may take: the machine may be busy.
     options: dict[str, Any] = {"unsandboxed_workflow_runner": runner, "data_converter": converter, "debug_mode": True}
     await Replayer(workflows=[ConversationWorkflow], **options).replay_workflow(history)

@@ -42,7 +42,7 @@ async def check_all(client: Client) -> None:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             continue  # it was deleted, as by a retention
-        await agreement.check(history, data_converter, each_task=True)
+        await agreement.check(history, data_converter)
         for child in _began(history):
             if child.run_id not in seen and child.run_id not in {one.run_id for one in left}:  # it has another queue
                 left += await _listed(client, child.workflow_id)
