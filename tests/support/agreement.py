@@ -15,6 +15,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
+from everturn import names
 from everturn.events import (
     AnswerRequested,
     ApprovalRequested,
@@ -214,8 +215,8 @@ class Told:
         self.turn = 0
         self._called_in: dict[str, int] = {}
         """The turns of the calls."""
-        self._of_other_turns: list[str] = []
-        """Events that name another turn than the one that they belong to."""
+        self._contradictions: list[str] = []
+        """Events that name another turn than their own, or another agent in charge than those before them."""
         self.last_text: str | None = None
         self.done = False
         self.agent = ""
@@ -264,6 +265,7 @@ class Told:
 
     def _take(self, event: Event) -> None:
         self._look_at_turn(event)
+        self._look_at_agent(event)
         match event:
             case ApprovalRequested(call=call) | AnswerRequested(call=call):
                 self.asked[call.call_id] = (event.reason, event.why)
@@ -318,7 +320,16 @@ class Told:
             case _:
                 return
         if turn and event.turn != turn:  # before the run's first turn, it is that of an earlier run
-            self._of_other_turns.append(f"{event.kind} of turn {turn} says {event.turn}")
+            self._contradictions.append(f"{event.kind} of turn {turn} says {event.turn}")
+
+    def _look_at_agent(self, event: Event) -> None:
+        """A turn is of the agent in charge, and who hands over is in charge."""
+        match event:
+            case TurnStarted(agent=agent) | HandedOff(by=agent) if self.agent:
+                if names.unversioned(agent) != names.unversioned(self.agent):
+                    self._contradictions.append(f"{event.kind} says {agent}, and {self.agent} is in charge")
+            case _:
+                pass
 
     def _switch(self, event: Switched) -> None:
         match event.name:
@@ -353,7 +364,7 @@ class Told:
             known["events' model"] = (self.model, state.model)
         if self.paused is not None:
             known["events' pause"] = (self.paused, state.paused)
-        known["events' turns"] = (self._of_other_turns, [])
+        known["events' contradictions"] = (self._contradictions, [])
         known["events' stall"] = (self.stall, state.stall.cause if state.stall else None)
         known["events' usage"] = (self.usage if self._counted else _least(self.usage, state.usage), state.usage)
         known["events' cost"] = (self._cost(state.cost_usd), state.cost_usd)
