@@ -116,9 +116,9 @@ def _words(part: Any) -> str:
 def _come_to(conversation: Any) -> dict[str, Any]:
     come_to = facts(conversation._state)
     if conversation._start_input.problem:
-        # What the run before handed on can't be read. It stalls, and that only the conversation itself knows: a start
-        # that can't be read has no turn, and no event of the history says what happens instead.
-        del come_to["stall"], come_to["name"]
+        # What the run before handed on can't be read. It stalls, and only the conversation itself knows that: no event
+        # of its history says so, and none that watchers are told. Nor does one say that it is closed in its stall.
+        del come_to["stall"], come_to["name"], come_to["abandoned"]
     return come_to
 
 
