@@ -22,7 +22,7 @@ from everturn.testing import ScriptedModel
 pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
 from tests.support.bounds import Bounds, put_back, set_for_good, settable  # noqa: E402
-from tests.support.histories import replay_all, started  # noqa: E402
+from tests.support.histories import check_all  # noqa: E402
 from tests.support.order import in_pieces  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 
@@ -98,22 +98,10 @@ async def server() -> AsyncIterator[DevServer]:
 
 @pytest.fixture
 async def client(server: DevServer) -> AsyncIterator[Client]:
-    """A client with a task queue of its own. Afterwards, whatever was started there is replayed, event by event."""
+    """A client with a task queue of its own. Afterwards, each run there is replayed and compared."""
     client = await Client.connect(server.address, task_queue=f"test-{uuid4().hex[:8]}", by="tester")
     yield client
-    await replay_all(client)
-
-
-@pytest.fixture(autouse=True)
-def _remember_what_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Client._start
-
-    async def remembering(self: Client, *args: Any, **options: Any) -> str:
-        conversation_id = await start(self, *args, **options)
-        started.setdefault(self.task_queue, []).append(conversation_id)
-        return conversation_id
-
-    monkeypatch.setattr(Client, "_start", remembering)
+    await check_all(client)
 
 
 @pytest.fixture

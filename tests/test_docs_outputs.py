@@ -24,7 +24,6 @@ from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.doc_pages import BLOCKS
-from tests.support.histories import started
 from tests.support.ports import free_port
 from tests.support.shell import Shell
 from tests.support.waiting import eventually, reaches, until
@@ -99,7 +98,6 @@ async def test_the_page_on_erasing_shows_what_it_prints(
         "EVERTURN_ARTIFACTS": str(tmp_path / "artifacts"),
     }
     seen = in_a_terminal(alone, "erase", conversation_id, asked="[y/N]: ", says="y\n")
-    started.pop(client.task_queue, None)
     seen = re.sub(r"(-turn-2-)[0-9a-f]{8}", r"\g<1>5c1d2e7f", seen.replace(conversation_id, "order-81"))
     assert seen == block("erase-conversations", "Erase all of this")
 
@@ -122,7 +120,6 @@ async def test_the_page_on_encryption_shows_what_is_printed(
     assert in_one_line(refused.stderr) == in_one_line(
         block("encrypt-conversations", "which this process does not have")
     )
-    started.pop(queue, None)
 
 
 def test_the_page_on_encryption_shows_what_the_codec_server_prints(alone: Shell, tmp_path: Path) -> None:

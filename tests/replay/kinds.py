@@ -482,6 +482,53 @@ async def fallback_model(client: Client, folder: Path) -> str:
 
 
 @kind
+async def stalled_after_a_fallback(client: Client, folder: Path) -> str:
+    """`resume` begins with the first model again, and another one that a person names stays the first."""
+    with ScriptedModel([fail(401), fail(401), fail(401), "Here.", "Again."]) as spare_one:
+        spare = Model("scripted:spare", base_url=spare_one.base_url)
+        async with clerk(client, [fail(400), fail(400), fail(400)], fallback_models=[spare]) as agent:
+            conversation = await client.start(agent, "Go", keep_open=KEEP_OPEN)
+            for model in (None, "scripted:demo"):
+                with suppress(Stalled):
+                    await conversation.reply()
+                await conversation.resume(model=model)
+            with suppress(Stalled):
+                await conversation.reply()
+            await conversation.resume()
+            await conversation.reply()
+            await conversation.close()
+            return await whole(conversation)
+
+
+@kind
+async def ignored_signals(client: Client, folder: Path) -> str:
+    """They change nothing: no event tells them."""
+    async with clerk(client, REFUND) as agent:
+        conversation = await client.start(agent, "Refund 81", keep_open=KEEP_OPEN)
+        await waiting(conversation)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        late = {"call_id": "a", "valid_until": 1.0}
+        for name, payload in (
+            ("approve", {**late, "by": "ann"}),
+            ("deny", {**late, "call_id": "*", "by": "ann"}),
+            ("answer", {**late, "content": "No.", "by": "ann"}),
+            ("approve", {"call_id": "a", "expected": {"order_id": "1"}, "by": "ann"}),
+            ("deny", {"call_id": "nobody"}),
+            ("resume", {"by": "ann"}),
+        ):
+            await handle.signal(name, payload)
+            await conversation.status()  # it has been taken in
+        await conversation.approve("a")
+        await conversation.reply()
+        await conversation.pause()
+        await handle.signal("cancel_turn", {"by": "ann"})  # there is no turn
+        await conversation.status()
+        await conversation.resume()
+        await conversation.close()
+        return await whole(conversation)
+
+
+@kind
 async def paused(client: Client, folder: Path) -> str:
     async with clerk(client, [call("linger", {"seconds": 0.3}), "Done."]) as agent:
         conversation = await client.start(agent, "Go")

@@ -43,7 +43,7 @@ async def test_a_recorded_history_replays(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-async def test_the_workflow_its_history_and_its_events_say_the_same(file: Path) -> None:
+async def test_the_workflow_its_history_and_its_events_say_the_same_after_each_task(file: Path) -> None:
     history = WorkflowHistory.from_json(_id_in(file), json.loads(file.read_text()))
     await agreement.check(history, data_converter)
 

@@ -3,7 +3,8 @@ history says, and its events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from math import isclose
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
@@ -14,47 +15,84 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
+from everturn import names
 from everturn.events import (
     AnswerRequested,
     ApprovalRequested,
+    Compacted,
     Decided,
     Done,
+    Event,
+    FellBack,
+    HandedOff,
     Replied,
+    Stalled,
     Switched,
+    ToolCalled,
     ToolFinished,
+    ToolLost,
     ToolStarted,
     TurnStarted,
+    WorkerAwaited,
 )
 from everturn.history import steps
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
-from everturn.records import Message
+from everturn.records import Message, Usage
 from everturn.sizes import size_of
 from everturn.state import State
 from everturn.workflows import ConversationWorkflow
 
-FIELDS = (
-    *("base", "position", "digest", "view", "summary_due", "turn", "reply_awaited", "tool_calls", "usage", "cost_usd"),
-    *("last_text", "output", "output_problem", "repairs", "model", "facts", "answering", "final", "stall", "paused"),
-    *("cancelled", "closing", "abandoned", "ended", "idle", "answered", "message_ids", "name", "started_at", "policy"),
-    *("agent", "limit", "limits", "keep_by", "ids_forgotten", "told", "recorded"),
-)
+LOCAL_SECONDS = 10.0
+"""What the local tools of one workflow task take at the most."""
+
+NOT_COMPARED = {
+    "_on_prefix": "who is told what the model has seen: a reader has nobody to tell",
+    "unseen": "compared together with the inbox: an outcome has both in one",
+}
+"""The fields of a state that may differ, and why."""
+
+IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
+    "prompts": lambda state: vars(state.prompts).copy(),
+    "in_charge": lambda state: vars(state.in_charge) | {"views": dict(state.in_charge.views)},
+    "_message_ids": lambda state: state.message_ids,
+    # What is too large to hand on, the conversation knows by its place.
+    "earlier": lambda state: state.earlier is not None,
+    # What was left to answer may have begun, or not.
+    "cancelled": lambda state: "" if state.ended else state.cancelled,
+    "inbox": lambda state: [] if state.ended else _shape(state.inbox),
+    "late": lambda state: _shape(state.late),
+    "pending": lambda state: {
+        call_id: (one.call, one.plan, one.asked.model_copy(update={"since": 0.0}), _About(one.asked.since))
+        for call_id, one in state.pending.items()
+    },
+}
+"""The fields of which both sides know the same, though not as the same value; and those that change in place."""
+
+READ_OFF: dict[str, Callable[[State], Any]] = {
+    "name": lambda state: state.name,
+    "idle": lambda state: state.idle,
+    "told": lambda state: state.told,
+    "answered": lambda state: state.answered and not state.ended,  # an outcome does not say what of it was
+    "what is unanswered": lambda state: _shape([*state.unseen, *state.inbox]),
+}
 
 
 def facts(state: State) -> dict[str, Any]:
-    """All that both sides know."""
-    return {name: getattr(state, name) for name in FIELDS} | {
-        "prompts": state.prompts.asked,
-        "earlier": state.earlier is not None,  # what is too large to hand on, the conversation knows by its place
-        "handoffs": (state.in_charge.handoffs, state.in_charge.views),
-        "what is unanswered": _shape([*state.unseen, *state.inbox]),  # an outcome has both in one
-        "cancelled": "" if state.ended else state.cancelled,  # what was left to answer may have begun, or not
-        "answered": state.answered and not state.ended,  # an outcome does not say what of it was
-        "inbox": [] if state.ended else _shape(state.inbox),
-        "late": _shape(state.late),
-        "pending": {call_id: (one.shown(), one.asked.doubtful) for call_id, one in state.pending.items()},
-    }
+    """All that both sides know, as it is now: every field, the private ones too. Nothing in it changes any more."""
+    fields = {name: value for name, value in vars(state).items() if name not in NOT_COMPARED}
+    forms = (IN_ANOTHER_FORM | READ_OFF).items()
+    return fields | {name: form(state) for name, form in forms}
+
+
+class _About(float):
+    """A time. A conversation's clock goes on by what its local tools take; its history has when its tasks began."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and abs(float(self) - float(other)) < LOCAL_SECONDS
+
+    __hash__ = float.__hash__
 
 
 def _shape(messages: Sequence[Message]) -> list[Any]:
@@ -75,19 +113,37 @@ def _words(part: Any) -> str:
     )
 
 
-class _Watching(UnsandboxedWorkflowRunner):
-    """Sees what a workflow had come to when it was looked after last; clearing it away is none of that."""
+def _come_to(conversation: Any) -> dict[str, Any]:
+    come_to = facts(conversation._state)
+    if conversation._start_input.problem:
+        # What the run before handed on can't be read. It stalls, and only the conversation itself knows that: no event
+        # of its history says so, and none that watchers are told. Nor does one say that it is closed in its stall.
+        del come_to["stall"], come_to["name"], come_to["abandoned"]
+    return come_to
 
-    facts: dict[str, Any]
+
+class _Watching(UnsandboxedWorkflowRunner):
+    """Sees what a workflow had come to with each of its tasks; clearing it away is none of that."""
+
+    def __init__(self, begins: Collection[int]) -> None:
+        """`begins`: the events that the tasks to look at began with."""
+        super().__init__()
+        self._begins = begins
+        self.facts: dict[int, dict[str, Any]] = {}
+        """By the event that the task began with."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance: Any = super().create_instance(det)
-        activate = instance.activate
+        activate, last = instance.activate, 0
 
         def watched(act: WorkflowActivation) -> WorkflowActivationCompletion:
-            # Once, and not after each step: a long inbox takes longer to look at than the step itself.
-            if any(job.HasField("remove_from_cache") for job in act.jobs):
-                self.facts = facts(instance._object._state)
+            nonlocal last
+            removed = any(job.HasField("remove_from_cache") for job in act.jobs)
+            # A task is over when the next one begins: one that runs local tools is activated several times.
+            over = removed or act.history_length > last
+            if over and last in self._begins and last not in self.facts:
+                self.facts[last] = _come_to(instance._object)
+            last = last if removed else act.history_length
             completion: WorkflowActivationCompletion = activate(act)
             return completion
 
@@ -97,44 +153,49 @@ class _Watching(UnsandboxedWorkflowRunner):
 
 
 async def check(history: WorkflowHistory, converter: DataConverter) -> None:
-    """Replays a history, and holds what comes of it against what is read off it."""
-    taken_in = _taken_in(history.events)
-    runner = _Watching()
+    """Replays a history, and holds what comes of it against what is read off it, after each task."""
+    tasks = _tasks(history.events)
+    if not tasks:
+        return  # nobody has looked after it, and a replay of nothing never ends
+    runner = _Watching(tasks)
     # Without a limit on how long a step may take: the machine may be busy.
     options: dict[str, Any] = {"unsandboxed_workflow_runner": runner, "data_converter": converter, "debug_mode": True}
-    replayer = Replayer(workflows=[ConversationWorkflow], **options)
-    await replayer.replay_workflow(history)
-    if not taken_in:
-        return  # nobody has looked after it, and a replay of nothing never ends
-    if len(taken_in) < len(history.events):
-        await replayer.replay_workflow(WorkflowHistory(history.workflow_id, taken_in))
-    held = runner.facts
-    reader, by_history, told = HistoryReader(converter), StateByHistory(), _Told()
-    last: Any = None
-    for event in taken_in:
-        last = await reader.read(event)
-        by_history.take(last)
-        told.take(last)
-    if isinstance(last, steps.RunClosed) and not (last.outcome or last.next_run_id):
-        return  # it failed: nothing was come to
-    read = facts(by_history.state)
-    differences = {name: (held[name], read[name]) for name in held if held[name] != read[name]}
-    differences |= told.differences(by_history.state)
-    assert not differences, f"{history.workflow_id}: the workflow's first, the history's second: {differences}"
+    await Replayer(workflows=[ConversationWorkflow], **options).replay_workflow(history)
+    assert [*tasks][-1] in runner.facts, f"{history.workflow_id}: nobody saw what it came to"
+    reader, by_history, told = HistoryReader(converter), StateByHistory(), Told()
+    begun_by_end = {end: begun for begun, end in tasks.items()}
+    for event in history.events[: max(begun_by_end)]:
+        step = await reader.read(event)
+        by_history.take(step)
+        told.take(step)
+        held = runner.facts.get(begun_by_end.get(event.event_id, 0))
+        failed = isinstance(step, steps.RunClosed) and not (step.outcome or step.next_run_id)  # nothing was come to
+        if held is None or failed:
+            continue
+        read = facts(by_history.state)
+        differences = {name: (held[name], read[name]) for name in held if held[name] != read[name]}
+        differences |= told.differences(by_history.state)
+        assert not differences, (
+            f"{history.workflow_id}, event {event.event_id} of {len(history.events)}: "
+            f"the workflow's first, the history's second: {differences}"
+        )
 
 
-def _taken_in(history: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """Without what came since the conversation was looked after last: a replay would go on with it, on its own."""
-    kept: list[HistoryEvent] = []
-    done = 0
+def _tasks(history: Sequence[HistoryEvent]) -> dict[int, int]:
+    """The workflow tasks that were completed: the event that each began with, and the last one that it wrote. What
+    comes after the last of them the conversation has not taken in."""
+    tasks: dict[int, int] = {}
+    begun = 0
     for event in history:
-        kept.append(event)
         attributes = getattr(event, event.WhichOneof("attributes") or "", None)
         fields = attributes.DESCRIPTOR.fields_by_name if attributes is not None else ()
         follows = "workflow_task_completed_event_id" in fields or event.event_type in _OF_UPDATES
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED or (follows and done == len(kept) - 1):
-            done = len(kept)
-    return kept[:done]
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            begun = event.workflow_task_completed_event_attributes.started_event_id
+            tasks[begun] = event.event_id
+        elif follows and begun and tasks[begun] == event.event_id - 1:
+            tasks[begun] = event.event_id
+    return tasks
 
 
 _OF_UPDATES = (
@@ -143,8 +204,8 @@ _OF_UPDATES = (
 )
 
 
-class _Told:
-    """What somebody knows who has seen the events."""
+class Told:
+    """What somebody knows who has seen the events of this run and those of the runs before it."""
 
     def __init__(self) -> None:
         self._reader = EventReader()
@@ -152,39 +213,141 @@ class _Told:
         self._answers: set[str] = set()
         """The calls that wait for an answer, which no approval of every call is about."""
         self.turn = 0
+        self._called_in: dict[str, int] = {}
+        """The turns of the calls."""
+        self._contradictions: list[str] = []
+        """Events that name another turn than their own, or another agent in charge than those before them."""
         self.last_text: str | None = None
         self.done = False
+        self.agent = ""
+        self.stall: str | None = None
+        """Its cause."""
+        self._stalled_call = ""
+        """The call that it is about, if it is about one."""
+        self.paused: bool | None = False
+        """None if it can't be known."""
+        self.model: str | None = None
+        """The one that goes on in place of another; None if it can't be known."""
+        self._cut_short = self._closing = False
+        """The turn was cancelled, or the conversation closed: a turn that fails then stalls nothing."""
+        self.usage, self.cost_usd = Usage(), 0.0
+        self._priced = True
+        """Every price is known."""
+        self._counted = True
+        """Nothing was spent of which this does not know how much."""
 
     def take(self, step: steps.Step) -> None:
-        if isinstance(step, steps.Expired):
-            self.asked.pop(step.call_id, None)  # its result is told with the next turn
+        self._take_untold(step)
         for event in self._reader.read(step, run_id="0" * 36):
-            match event:
-                case ApprovalRequested(call=call) | AnswerRequested(call=call):
-                    self.asked[call.call_id] = (event.reason, event.why)
-                    if isinstance(event, AnswerRequested):
-                        self._answers.add(call.call_id)
-                case Decided(call_id="*", verdict="approve"):
-                    self.asked = {one: why for one, why in self.asked.items() if one in self._answers}
-                case Decided(call_id=call_id, verdict="approve") if call_id in self._answers:
-                    pass  # by signal, and passed over
-                case Decided(call_id=call_id):
-                    self.asked = {one: why for one, why in self.asked.items() if call_id not in ("*", one)}
-                case ToolStarted(call_id=call_id):
-                    self.asked.pop(call_id, None)
-                case ToolFinished(result=result):
-                    self.asked.pop(result.call_id, None)
-                case TurnStarted(turn=turn):
-                    self.turn, self.asked = turn, {}
-                case Switched(name="cancel_turn" | "close"):  # which denies whatever waits
-                    self.asked = {}
-                case Replied(message=message) if not message.cut_short:
-                    self.last_text = message.text
-                case Done(outcome=outcome):
-                    self.done, self.asked = True, {}
-                    self.turn = max(self.turn, outcome.turns) if outcome and self.turn else self.turn
-                case _:
-                    pass
+            self._take(event)
+        if isinstance(step, steps.ToolRunFailed) and step.stalled and self.stall:
+            self._stalled_call = step.request.call_id
+
+    def _take_untold(self, step: steps.Step) -> None:
+        """What no event tells: what the run began with, and what was spent beside whole replies."""
+        match step:
+            case steps.Expired(call_id=call_id):
+                self.asked.pop(call_id, None)  # its result is told with the next turn
+            case steps.RunStarted(start=start) if carry := start.carry:
+                self.usage, self.cost_usd, self._priced = carry.usage, carry.cost_usd or 0.0, carry.cost_usd is not None
+                self.paused = carry.paused
+            case steps.TurnCompleted(request=request, reply=reply) if request.summarise and reply.message.parts:
+                self._spend(reply.usage, reply.cost_usd)
+            case steps.TurnCompleted(request=request, reply=reply) if reply.message.cut_short and not request.summarise:
+                if not reply.message.parts:
+                    self._spend(reply.usage, reply.cost_usd)
+            case steps.ToolCompleted(outcome=outcome) if outcome:
+                self._spend(outcome.usage, outcome.cost_usd)
+            case steps.TurnCancelled():
+                self._counted = False
+            case _:
+                pass
+
+    def _take(self, event: Event) -> None:
+        self._look_at_turn(event)
+        self._look_at_agent(event)
+        match event:
+            case ApprovalRequested(call=call) | AnswerRequested(call=call):
+                self.asked[call.call_id] = (event.reason, event.why)
+                if isinstance(event, AnswerRequested):
+                    self._answers.add(call.call_id)
+            case Decided(call_id="*", verdict="approve"):
+                self.asked = {one: why for one, why in self.asked.items() if one in self._answers}
+            case Decided(call_id=call_id):
+                self.asked = {one: why for one, why in self.asked.items() if call_id not in ("*", one)}
+            case ToolStarted(call_id=call_id):
+                self.asked.pop(call_id, None)
+                if call_id == self._stalled_call:
+                    self.stall, self._stalled_call = None, ""
+            case ToolFinished(result=result):
+                self.asked.pop(result.call_id, None)
+            case TurnStarted(turn=turn, agent=agent):
+                self.turn, self.asked, self.agent = turn, {}, agent
+                self.stall, self._cut_short = None, False
+            case HandedOff(agent=agent):
+                self.agent, self.model = agent, None
+            case FellBack(model=model) if not (self._cut_short or self._closing):
+                self.model = model
+            case Stalled(cause=cause) if not (self._cut_short or self._closing):
+                self.stall, self._stalled_call, self.model = cause, "", None
+            case Switched():
+                self._switch(event)
+            case Replied(message=message, usage=usage, cost_usd=cost_usd):
+                self._spend(usage, cost_usd)
+                self.last_text = self.last_text if message.cut_short else message.text
+            case Done(outcome=outcome):
+                self.done, self.asked = True, {}
+                self.stall, self.paused = None, False
+                if outcome:
+                    self.turn = max(self.turn, outcome.turns) if self.turn else self.turn
+                    self.usage, self.cost_usd = outcome.usage, outcome.cost_usd or 0.0
+                    self._priced, self._counted = outcome.cost_usd is not None, True
+            case _:
+                pass
+
+    def _look_at_turn(self, event: Event) -> None:
+        match event:
+            case ToolCalled(call=call):
+                self._called_in[call.call_id] = turn = self.turn
+            case ToolStarted(call_id=call_id) | ToolLost(call_id=call_id):
+                turn = self._called_in.get(call_id, 0)
+            case ToolFinished(result=result):
+                turn = self._called_in.get(result.call_id, 0)
+            case ApprovalRequested(call=call) | AnswerRequested(call=call):
+                turn = self._called_in.get(call.call_id, 0)
+            case Replied() | Stalled() | FellBack() | HandedOff() | Compacted() | WorkerAwaited():
+                turn = self.turn
+            case _:
+                return
+        if turn and event.turn != turn:  # before the run's first turn, it is that of an earlier run
+            self._contradictions.append(f"{event.kind} of turn {turn} says {event.turn}")
+
+    def _look_at_agent(self, event: Event) -> None:
+        """A turn is of the agent in charge, and who hands over is in charge."""
+        match event:
+            case TurnStarted(agent=agent) | HandedOff(by=agent) if self.agent:
+                if names.unversioned(agent) != names.unversioned(self.agent):
+                    self._contradictions.append(f"{event.kind} says {agent}, and {self.agent} is in charge")
+            case _:
+                pass
+
+    def _switch(self, event: Switched) -> None:
+        match event.name:
+            case "pause":
+                self.paused = True
+            case "resume":
+                # Whether only the stall is resumed, and with which model, is not told.
+                self.paused = None if self.paused and self.stall else False
+                self.stall, self.model = None, None
+            case "cancel_turn" | "close":  # which denies whatever waits
+                self.asked, self.stall, self.paused = {}, None, False
+                self._cut_short, self._closing = True, self._closing or event.name == "close"
+            case _:
+                pass
+
+    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage, self.cost_usd = self.usage + usage, self.cost_usd + (cost_usd or 0.0)
+        self._priced = self._priced and cost_usd is not None
 
     def differences(self, state: State) -> dict[str, Any]:
         known: dict[str, Any] = {}
@@ -195,5 +358,28 @@ class _Told:
             known["events' turn"] = (self.turn, state.turn)
         if self.last_text is not None:
             known["events' last text"] = (self.last_text, state.last_text)
+        if self.agent:
+            known["events' agent"] = (self.agent, state.agent)
+        if self.model is not None:
+            known["events' model"] = (self.model, state.model)
+        if self.paused is not None:
+            known["events' pause"] = (self.paused, state.paused)
+        known["events' contradictions"] = (self._contradictions, [])
+        known["events' stall"] = (self.stall, state.stall.cause if state.stall else None)
+        known["events' usage"] = (self.usage if self._counted else _least(self.usage, state.usage), state.usage)
+        known["events' cost"] = (self._cost(state.cost_usd), state.cost_usd)
         known["events' end"] = (self.done, state.ended)
         return {name: both for name, both in known.items() if both[0] != both[1]}
+
+    def _cost(self, cost_usd: float | None) -> float | None:
+        """The state's own, if it is as told: what is told in another order adds up to a little less or more."""
+        if not self._counted and (cost_usd is None or (self._priced and cost_usd >= self.cost_usd)):
+            return cost_usd
+        told = self.cost_usd if self._priced else None
+        return cost_usd if told is not None and cost_usd is not None and isclose(told, cost_usd) else told
+
+
+def _least(told: Usage, spent: Usage) -> Usage:
+    """What was spent, if it is no less than what was told."""
+    counted = spent.model_dump()
+    return spent if all(counted[name] >= tokens for name, tokens in told.model_dump().items()) else told

@@ -11,10 +11,9 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.worker import Replayer, Worker
 
-from everturn import Agent, Client, Conversation, EverturnPlugin, tool
+from everturn import Agent, Client, EverturnPlugin, tool
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on
-from tests.support.histories import started
 from tests.support.operators import reset_to
 from tests.support.waiting import eventually, waiting
 from tests.workflows import application
@@ -51,11 +50,6 @@ async def ended(client: Client, name: str, *args: Any) -> Any:
         await replayer.replay_workflow(await handle.fetch_history())
 
 
-def child(client: Client, conversation_id: str) -> Conversation:
-    started.setdefault(client.task_queue, []).append(conversation_id)  # to be replayed, too
-    return client.conversation(conversation_id)
-
-
 async def child_ids(client: Client) -> list[str]:
     history = await client.temporal.get_workflow_handle(f"{client.task_queue}-own").fetch_history()
     return [
@@ -82,7 +76,7 @@ async def test_a_workflow_asks_and_a_person_decides_under_the_conversations_own_
         )
         (child_id,) = await eventually(lambda: child_ids(client))
         assert child_id.startswith(f"{handle.id}.clerk-")
-        conversation = child(client, child_id)
+        conversation = client.conversation(child_id)
         (call_id,) = await waiting(conversation)
         assert await eventually(lambda: handle.query("told")) == [f"{child_id} {call_id}"], "its parent was told, once"
         await conversation.approve(call_id)
@@ -96,7 +90,7 @@ async def test_a_workflow_may_decide_itself_once_it_is_told(client: Client, scri
     async with working(client, refunding(scripted)):
         assert await ended(client, "Returns", "81", True) == "It is refunded."
         (child_id,) = await child_ids(client)
-        (decided,) = [event async for event in child(client, child_id).events() if event.kind == "decided"]
+        (decided,) = [event async for event in client.conversation(child_id).events() if event.kind == "decided"]
     assert decided.by == f"Returns {client.task_queue}-own"
     assert decided.note == "as always"
 
@@ -119,7 +113,7 @@ async def test_a_workflow_is_told_of_what_waits_in_an_agent_that_its_agent_asks(
         (told,) = await eventually(lambda: handle.query("told"))
         conversation_id, call_id = told.split()
         assert conversation_id.endswith(".a1"), "the cashier's own conversation"
-        await child(client, conversation_id).approve(call_id)
+        await client.conversation(conversation_id).approve(call_id)
         assert await handle.result() == "It is refunded."
     await Replayer(workflows=WORKFLOWS).replay_workflow(await handle.fetch_history())
 
@@ -139,10 +133,10 @@ async def test_a_workflow_that_is_reset_asks_anew_and_the_first_conversation_goe
             return next((one for one in await child_ids(client) if one != first), "")
 
         second = await eventually(asked_anew)
-        await waiting(child(client, second))
+        await waiting(client.conversation(second))
         await client.conversation(second).approve(call_id)
         assert await client.temporal.get_workflow_handle(handle.id).result() == "It is refunded."
-        assert await waiting(child(client, first)) == (call_id,)
+        assert await waiting(client.conversation(first)) == (call_id,)
         await client.conversation(first).close()
         assert (await client.conversation(first).outcome()).status == "completed"
 
@@ -158,7 +152,7 @@ async def test_a_workflow_holds_a_conversation_of_several_messages(client: Clien
     async with working(client, agent_on(model)):
         assert await ended(client, "Says", "Hi", "Goodbye") in ("completed Bye.", "completed Hello.")
         (child_id,) = await child_ids(client)
-        transcript = await child(client, child_id).transcript()
+        transcript = await client.conversation(child_id).transcript()
         memo = await (await client.temporal.get_workflow_handle(child_id).describe()).memo()
     assert [message.text for message in transcript if message.role == "user"] == ["Hi", "Goodbye"]
     assert memo == {"tenant": "acme"}
@@ -183,7 +177,7 @@ async def test_a_conversation_is_cancelled_with_the_workflow_that_asked(
         handle = await client.temporal.start_workflow(
             "GivesUp", 0.5 if by == "a timeout" else 300.0, id=own, task_queue=client.task_queue
         )
-        conversation = child(client, f"{own}-talk")
+        conversation = client.conversation(f"{own}-talk")
         await eventually(lambda: child_ids(client))
         match by:
             case "a timeout":

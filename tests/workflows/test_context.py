@@ -15,7 +15,7 @@ from everturn.records import Decision, ToolCall
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import runs_of, started
+from tests.support.histories import runs_of
 from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -104,7 +104,6 @@ async def test_they_stay_with_it_through_later_runs_a_revival_and_a_fork_and_go_
         await fork.send("Otherwise?")
         assert await fork.reply() == "Done."
         ids = [name for one in (conversation.id, fork.id) for name in (one, f"{one}.r")]
-        started.setdefault(client.task_queue, []).extend(ids)
         memos = [await (await client.temporal.get_workflow_handle(one).describe()).memo() for one in ids]
     assert {one for one, _, _ in seen} == set(ids)
     assert all((tenant, metadata) == ("acme", METADATA) for _, tenant, metadata in seen)

@@ -19,7 +19,6 @@ from everturn.testing import ScriptedModel, call
 from everturn.worker.deployment import Versioning
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import started
 from tests.support.waiting import WAIT_SECONDS, eventually, waiting
 
 
@@ -90,9 +89,12 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
     async def listed() -> list[tuple[str, str]]:
         return [(one.status, one.trouble) async for one in client.conversations(agent=agent.name)]
 
+    begun: list[Conversation] = []
+
     async def on(version: Deployment) -> Conversation:
         await make_current(client, version)
         conversation = await client.start(agent, "Hi", keep_open=timedelta(minutes=5))
+        begun.append(conversation)
         await conversation.reply()
         return conversation
 
@@ -102,7 +104,7 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
         assert await client.count(agent.name) == {"idle": 1}
     async with hosting(client, agent, deployment=new):
         await eventually(lambda: _runs_on(client, on, new), what="conversations begin on the new version")
-        others = len(started[client.task_queue]) - 1  # of those, the index may not know all yet
+        others = len(begun) - 1  # of those, the index may not know all yet
         # The server remembers a poller for minutes.
         polling = pollers.polling
 

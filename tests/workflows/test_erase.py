@@ -28,7 +28,7 @@ from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import runs_of, started
+from tests.support.histories import runs_of
 from tests.support.shell import Shell
 from tests.support.waiting import eventually
 
@@ -40,9 +40,7 @@ LARGE = "x" * 300_000
 @pytest.fixture
 async def keeper(server: DevServer, tmp_path: Path) -> Client:
     """A client whose conversations are not replayed at the end: they are gone by then."""
-    client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}", storage=tmp_path / "stored")
-    yield client
-    started.pop(client.task_queue, None)
+    return await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}", storage=tmp_path / "stored")
 
 
 @tool
@@ -364,7 +362,6 @@ async def test_no_file_has_a_word_of_an_erased_conversation(
         for one in (named, fork, other):
             await one.close()
             await one.outcome()
-    started.pop(keeper.task_queue, None)
     assert containing(tmp_path, WORD) == containing(tmp_path, "Wombat") == {"database", "stored", "artifacts"}
     await eventually(lambda: _has(named, 1))
     erased = await keeper.erase(named.id, artifacts=tmp_path / "artifacts")

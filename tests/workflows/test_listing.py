@@ -20,7 +20,7 @@ from everturn.testing import ScriptedModel, call
 from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import replay_all
+from tests.support.histories import check_all
 from tests.support.waiting import eventually, waiting
 
 UPSERTED = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
@@ -116,7 +116,7 @@ async def bare(server: DevServer) -> AsyncIterator[Client]:
     client = await Client.connect(server.address, namespace=namespace, task_queue=f"test-{namespace}", by="tester")
     await eventually(lambda: _known(client), what=f"the server knows {namespace}")
     yield client
-    await replay_all(client)
+    await check_all(client)
 
 
 async def _known(client: Client) -> bool:

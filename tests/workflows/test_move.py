@@ -19,7 +19,6 @@ from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.doc_pages import ROOT, blocks_of
-from tests.support.histories import started
 from tests.support.shell import Shell
 from tests.support.waiting import eventually
 
@@ -82,7 +81,6 @@ async def test_the_pages_commands_take_a_conversation_along(
             await moved.fork(at_turn=1)
         await moved.close()
         await moved.outcome()
-    started[client.task_queue].clear()
 
 
 def type_in(shell: Shell, beginning: str, *, order: str, agents: str) -> None:
@@ -113,4 +111,3 @@ async def test_a_transcript_that_is_too_long_to_travel_needs_a_storage(
     async with hosting(stores, agent):
         assert [message.text for message in await moved.transcript()] == ["Hello", "Hi."]
         await moved.close()
-    started[client.task_queue][:] = [conversation.id]

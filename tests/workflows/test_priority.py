@@ -19,7 +19,7 @@ from everturn.tenants.priorities import priority_of, read_weights
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import runs_of, started
+from tests.support.histories import runs_of
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
@@ -65,7 +65,6 @@ async def test_turns_tools_later_runs_and_asked_agents_have_the_conversations_pr
     async with worker:
         conversation = await client.start(agent, "Go", tenant="acme", priority=2, fairness_weight=3.0)
         assert (await conversation.outcome()).text == "Done."
-        started.setdefault(client.task_queue, []).append(f"{conversation.id}.r")
         assert len(await runs_of(client, conversation)) > 1
         handles = [client.temporal.get_workflow_handle(one) for one in (conversation.id, f"{conversation.id}.r")]
         described = [(await handle.describe()).raw_description.workflow_execution_info for handle in handles]

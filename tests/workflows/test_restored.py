@@ -17,7 +17,6 @@ from everturn.devserver import DevServer
 from everturn.errors import EverturnError
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.histories import started
 from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
@@ -63,10 +62,8 @@ async def backups(tmp_path: Path) -> AsyncIterator[Backups]:
 
 
 @pytest.fixture
-async def client(backups: Backups) -> AsyncIterator[Client]:
-    client = await Client.connect(backups.server.address, by="tester")
-    yield client
-    started.pop(client.task_queue, None)
+async def client(backups: Backups) -> Client:
+    return await Client.connect(backups.server.address, by="tester")
 
 
 class Cashier:

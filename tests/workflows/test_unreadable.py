@@ -32,7 +32,7 @@ from everturn.testing import ScriptedModel, call, slow
 from everturn.worker.deploy_check import conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import started
+from tests.support.histories import leave_out
 from tests.support.operators import complete, running
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, reaches, waiting
@@ -170,7 +170,7 @@ async def test_a_signal_that_claims_what_nobody_stored_freezes_nobody(
         assert await conversation.reply() == "Bye."
         await conversation.close()
         await conversation.outcome()
-    started.clear()  # the replayer of the fixture has no storage
+    leave_out(client)  # the replayer of the fixture has no storage
 
 
 async def test_a_reply_in_another_storage_stalls_and_is_read_again_once_it_is_there(
@@ -197,7 +197,7 @@ async def test_a_reply_in_another_storage_stalls_and_is_read_again_once_it_is_th
         await conversation.outcome()
     assert len(model.requests) == 1
     never.set()
-    started.clear()
+    leave_out(client)
 
 
 async def test_a_worker_without_the_storage_leaves_the_task_to_one_that_has_it(
@@ -213,7 +213,7 @@ async def test_a_worker_without_the_storage_leaves_the_task_to_one_that_has_it(
             assert await conversation.reply() == "Bye."
         await conversation.close()
         await conversation.outcome()
-    started.clear()
+    leave_out(client)
 
 
 # ---------------------------------------------------------------- codecs
@@ -258,7 +258,7 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         assert [one async for one in conflicts(ours, [agent])] == [], "a deploy has nothing to fear of it"
         await conversation.close()
         await conversation.outcome()
-    started.clear()
+    leave_out(client)
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     await Replayer(workflows=[], data_converter=keyed, plugins=[EverturnPlugin()]).replay_workflow(history)
 

@@ -47,8 +47,7 @@ from tests.simulation.temporal.runs import Run
 from tests.simulation.temporal.sdk_core import CachedRun
 from tests.simulation.temporal.sealing import converter
 from tests.simulation.temporal.server import Server
-from tests.support.agreement import _Told as ToldByEvents
-from tests.support.agreement import facts
+from tests.support.agreement import Told, facts
 
 if TYPE_CHECKING:
     from tests.simulation.agents.model import SimulatedModel
@@ -92,7 +91,7 @@ class ReadRun:
         self.steps: list[steps.Step] = []
         self.by_history = StateByHistory(run_id=run.id)
         self._reader = HistoryReader(converter(sealed=sealed))
-        self._told = ToldByEvents()
+        self._told = Told()
 
     def read(self) -> None:
         events = self.run.history.events
