@@ -23,6 +23,7 @@ from everturn.errors import (
 from everturn.providers.catalog import ModelEndpoint, address_variable
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
 from everturn.providers.rate_headers import retry_after
+from everturn.sizes import clipped
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:
@@ -310,7 +311,7 @@ def _sentence(text: str, endpoint: ModelEndpoint) -> str:
     line = " ".join(
         "".join(char if char.isprintable() else " " for char in mend(text)[: 8 * MAX_SENTENCE_CHARS]).split()
     )
-    return line if len(line) <= MAX_SENTENCE_CHARS else f"{line[: MAX_SENTENCE_CHARS - 1]}…"
+    return clipped(line, MAX_SENTENCE_CHARS)
 
 
 def _number(text: str) -> float | None:

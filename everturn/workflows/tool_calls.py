@@ -278,7 +278,7 @@ class OpenCalls:
         """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
         state = self._state
         check = DecisionCheck(agent=state.agent, turn=state.turn, call=call, decision=decision, **state.start.labels)
-        by = "they" if self._state.start.visibility == "minimal" else web_ui.shortened(decision.by, 40)
+        by = "they" if self._state.start.visibility == "minimal" else web_ui.one_line(decision.by, 40)
         summary = web_ui.summary(f"may {by} decide?")
 
         async def ask(hand_back_for: float | None) -> str:

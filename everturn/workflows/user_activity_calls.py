@@ -96,7 +96,7 @@ class UserActivityCalls:
         async def look(hand_back_for: float | None) -> CheckedCall:
             asked = request.model_copy(update={"hand_back_for": hand_back_for, "tool": call.name})
             await self._space.carry(size_of(asked))
-            summary = web_ui.summary(f"may {web_ui.shortened(call.name, 40)} run?")
+            summary = web_ui.summary(f"may {web_ui.one_line(call.name, 40)} run?")
             handle = workflow.start_activity(
                 names.CHECK_CALL, asked, result_type=RawValue, summary=summary, **check_options()
             )

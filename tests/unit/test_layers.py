@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "everturn"
 
 BOTTOM_UP = """
-    errors system names vendor_calls sizes text http validation
+    errors system names sizes vendor_calls text http validation
     logs settings temporal
     records size_estimates compressed_messages heartbeat_details vendors
     agent_settings models limits plans prices tracing policy carryover
