@@ -30,7 +30,7 @@ class SameTask:
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
     ) -> None:
         self.brought, self.early = brought, early
-        self.told: Sequence[Ruled] = ()
+        self.ruled: Sequence[Ruled] = ()
         """The decisions by the policy that were taken in with it."""
         self._parts = parts
         same = {id(one): one for one in (*parts, *apart)}

@@ -122,12 +122,12 @@ class OpenCalls:
         self._results, self.recorded, self._chain_ids = {}, set(), {}
         self._running.clear()
         self._lost.clear()
-        self.told.clear()
+        self.from_outputs.clear()
 
     @property
-    def told(self) -> set[str]:
+    def from_outputs(self) -> set[str]:
         """The calls whose results are made from the output of a user's own activity, in that activity's event."""
-        return self._activities.told
+        return self._activities.from_outputs
 
     @property
     def settled(self) -> bool:
@@ -150,7 +150,7 @@ class OpenCalls:
             plan=tuple(one.plan for one in waiting.values()),
             waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
             results=tuple(self._results.values()),
-            told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.told),
+            told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.from_outputs),
             refused_edits=self._approvals.refused_edits,
             limit=self._state.limit,
         )

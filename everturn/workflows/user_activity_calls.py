@@ -58,7 +58,7 @@ class UserActivityCalls:
         running: set[str],
     ) -> None:
         """`running` holds the calls that were started, as long as it is not known how they ended."""
-        self.told: set[str] = set()
+        self.from_outputs: set[str] = set()
         """The calls whose activities ended: their results are in events."""
         self._state = state
         self._activity_results = activity_results
@@ -202,7 +202,7 @@ class UserActivityCalls:
         return handle
 
     def _ended(self, made: ToolResult, request: ToolRequest) -> ToolResult:
-        self.told.add(made.call_id)
+        self.from_outputs.add(made.call_id)
         content = made.content if made.is_error else (*edit_notice(request.decision), *made.content)
         return made.model_copy(update={"content": content, "decision": request.decision})
 
