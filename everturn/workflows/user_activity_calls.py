@@ -111,8 +111,8 @@ class UserActivityCalls:
                     error.why, type=names.NOT_CHECKED
                 )
             looks += 1
-            # A reset may go back to right here: the look was one at another past. While history is only followed, it
-            # says whether there was a second one.
+            # After a reset to this point, the check was made for the old run, and has to be made again. In a replay,
+            # the marker says whether it was.
             if checked.run_id == workflow.info().run_id or not workflow.patched(f"look {looks} again {call.call_id}"):
                 return checked
 

@@ -98,8 +98,9 @@ def turn_summary(
     turn: int, model: str, *, agent: str = "", summarise: bool = False, delta: Iterable[Message] = ()
 ) -> str:
     """`turn 3 · claude-sonnet-5`; without the model if nobody has said yet which one it is. `agent`: who is in charge,
-    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`. `delta`: what the model is told now. Tools
-    that failed are among it, whose activities are as green as the others: `turn 3 · gpt-5.5 · refund failed`."""
+    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`. `delta`: what the model is told now. The
+    line names the tools that failed, since the Web UI shows their activities as completed: `turn 3 · gpt-5.5 · refund
+    failed`."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
     who = one_line(" · ".join(word for word in (what, one_line(agent, 40), name) if word))
