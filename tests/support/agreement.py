@@ -38,7 +38,7 @@ FIELDS = (
     *("base", "position", "digest", "view", "summary_due", "turn", "reply_awaited", "tool_calls", "usage", "cost_usd"),
     *("last_text", "output", "output_problem", "repairs", "model", "facts", "answering", "final", "stall", "paused"),
     *("cancelled", "closing", "abandoned", "ended", "idle", "answered", "message_ids", "name", "started_at", "policy"),
-    *("agent", "limit", "limits", "keep_by", "ids_forgotten", "told", "recorded"),
+    *("agent", "limit", "limits", "keep_by", "ids_forgotten", "in_events", "recorded"),
 )
 
 
