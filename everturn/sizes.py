@@ -8,7 +8,8 @@ large again and again, in silence, and its conversation would stand still.
 
 How many of something there may be is not said here, but where the thing is. The test counts as many as there may be.
 
-Whoever reads a text that was cut is told: `shortened` does both. A bare "…" is for one line in a list or a log.
+A text that was cut says so: `shortened` adds a notice with how much is shown, `shortened_line` does the same within a
+line. Models read both. `clipped` leaves only "…": it is for lines that people read, in a list, a log or an error.
 """
 
 from __future__ import annotations
@@ -365,6 +366,18 @@ def shortened(
     while beginning and not _within(beginning, room):
         beginning = beginning[: len(beginning) * max(0, room) // size_of(beginning)]
     return beginning + _cut_notice(before + len(beginning), total, notice)
+
+
+def shortened_line(line: str, max_chars: int) -> str:
+    """The line's first `max_chars`, and beside them a notice if there are more."""
+    if len(line) <= max_chars:
+        return line
+    return f"{line[:max_chars]} {_cut_notice(max_chars, len(line), '').lstrip()}"
+
+
+def clipped(line: str, max_chars: int) -> str:
+    """The line; if it is longer than `max_chars`, its beginning, with "…" for the rest: `max_chars` together."""
+    return line if len(line) <= max_chars else f"{line[: max(max_chars - 1, 0)]}…"
 
 
 def _within(text: str, max_bytes: int) -> bool:

@@ -61,8 +61,8 @@ class State:
         """The messages after the prefix (results and taken messages), with which the model is asked next."""
         self.recorded: frozenset[str] = frozenset()
         """Calls whose results are in the events of their tools' activities."""
-        self._told: frozenset[str] = frozenset()
-        """Calls whose results events of this run tell: those, and what users' own activities gave."""
+        self._in_events: frozenset[str] = frozenset()
+        """Calls whose results are in events of this run, of whatever kind."""
         self._handed = frozenset(results_in(carry.unseen))
         """Calls whose results are in the carry-over."""
         self.inbox: list[Message] = list(carry.inbox)
@@ -181,7 +181,7 @@ class State:
             if not reply.message.parts:
                 return
         self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
-        self.unseen, self.recorded, self._told, self._handed = [], frozenset(), frozenset(), frozenset()
+        self.unseen, self.recorded, self._in_events, self._handed = [], frozenset(), frozenset(), frozenset()
         self.reply_awaited = False
         if reply.message.cut_short:
             return
@@ -203,12 +203,12 @@ class State:
             self._count(reply)
 
     def take_results(
-        self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = (), told: Iterable[str] = ()
+        self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = (), from_outputs: Iterable[str] = ()
     ) -> None:
-        """The results of all calls of a reply. `recorded`: calls whose results are in events of this run. `told`:
-        calls of users' own activities, whose events hold the output that the results are made from."""
+        """The results of all calls of a reply. `recorded`: calls whose results are in events of this run.
+        `from_outputs`: calls of users' own activities, whose events hold the output that the results are made from."""
         self.unseen.append(Message(role="tool", parts=results))
-        self.recorded, self._told = frozenset(recorded), frozenset((*recorded, *told))
+        self.recorded, self._in_events = frozenset(recorded), frozenset((*recorded, *from_outputs))
         self.follow_handoffs(results)
 
     def follow_handoffs(self, results: Iterable[ToolResult]) -> None:
@@ -217,9 +217,9 @@ class State:
             self.view = self.in_charge.hand_over(successor, self.view)
             self.model, self.summary_due = self.in_charge.model, False
 
-    def tell_unseen(self) -> None:
-        """The events of a turn tell whatever it brings to the model."""
-        self._told |= frozenset(results_in(self.unseen))
+    def note_unseen_in_events(self) -> None:
+        """A turn brings the unseen messages to the model: they are in its events, too."""
+        self._in_events |= frozenset(results_in(self.unseen))
 
     def take_in_unseen(self, digest: str) -> None:
         """The unseen messages are a part of the prefix now, which has this digest."""
@@ -344,9 +344,9 @@ class State:
         return self.final and not (self.answering or self.cancelled or self.inbox or self.late)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def in_events(self) -> tuple[str, ...]:
         """The unseen calls whose results are in events, of this run or an earlier one."""
-        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self._told | self._handed)
+        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self._in_events | self._handed)
 
     @property
     def agent(self) -> str:
@@ -377,7 +377,7 @@ class State:
             length=self.position,
             digest=self.digest,
             unseen=tuple(self.unseen),
-            told=self.told,
+            told=self.in_events,
             owed=self.answering,
             open=reply,
             inbox=tuple(self.inbox),

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from everturn.sizes import clipped
+
 TAKES = (
     "an OpenAI tool call (a function or a custom one), a Responses function_call or custom_tool_call item, "
     "an Anthropic tool_use or server_tool_use block, or a Gemini functionCall"
@@ -191,8 +193,7 @@ def _first(fields: Mapping[str, Any], *names: str) -> Any:
 
 
 def _not_a_call(given: object, why: str = "") -> TypeError:
-    shown = repr(given)
-    shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 1]}…"
+    shown = clipped(repr(given), _MAX_SHOWN)
     return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}{why}. It takes {TAKES}.")
 
 

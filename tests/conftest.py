@@ -25,6 +25,7 @@ from tests.support.bounds import Bounds, put_back, set_for_good, settable  # noq
 from tests.support.histories import check_all  # noqa: E402
 from tests.support.order import in_pieces  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
+from tests.support.skips import watch_skips  # noqa: E402
 
 set_for_good(ports=ports_of_this_process())
 # For the servers, which are written in Go: they live for minutes, and need not look for garbage all the time; and each
@@ -37,6 +38,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    watch_skips(config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -39,7 +39,7 @@ def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
 
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
-    """The messages with their places: the summary first, then those that it does not stand for. No older summaries."""
+    """The messages with their places: the summary first, then those that it does not replace. No older summaries."""
     kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not messages[place].summary]
     return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
 

@@ -78,7 +78,7 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
 
 
 def _cut_everywhere(message: Message, notice: str, limit: int) -> Message:
-    """The message cut to `limit` bytes, with one notice for all that was cut, which stands before the calls."""
+    """The message cut to `limit` bytes, with one notice for all that was cut, which comes before the calls."""
     told = Text(text=f"\n[The reply was too large and was cut. {notice}]")
     (made,) = cut([message], limit - size_of(told) - 1)
     calls = [index for index, part in enumerate(made.parts) if isinstance(part, ToolCall)]

@@ -221,7 +221,7 @@ class ModelTurns:
     async def _summary(
         self, agent: Agent, request: ModelRequest, prefix: Sequence[Message], spent: Spent
     ) -> ModelReply:
-        """The model's summary of the old messages, as the message that stands for them from now on."""
+        """The model's summary of the old messages, as the message that replaces them from now on."""
         wanted = agent.compaction
         old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
         if not old:

@@ -24,7 +24,7 @@ SHOWN_AFTER_SECONDS = 0.5
 """A shorter wait is not shown."""
 
 MANY_REFUSALS = 3
-"""A call that was refused so often waits behind the others, if they are accepted."""
+"""A call that was refused so often lets the others go first, if they are accepted."""
 
 HOPELESS_REFUSALS = 10
 """A call that was refused so often, for longer than patience lasts, is given up though others are accepted."""

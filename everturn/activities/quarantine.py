@@ -32,7 +32,7 @@ MOST_BEGUN: Final = 10_000
 """Tries of `once` calls that a worker remembers."""
 
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-"""Stands for when a message came if no history of it is left."""
+"""Used as the time of a message if no history of it is left."""
 
 _log = get_logger("everturn.tool")
 

@@ -64,7 +64,7 @@ def not_taken(activity: str, task_queue: str, seconds: float) -> tuple[str, str]
 
 
 def not_started(endpoint: str, operation: str, within: timedelta) -> tuple[str, str]:
-    """Cause and cure, if nobody began a Nexus operation in time; that is, `service/operation`."""
+    """Cause and cure, if nobody began a Nexus operation in time. `operation`: `service/operation`."""
     cause = f"No handler at the Nexus endpoint {endpoint!r} started {operation!r} within {within.total_seconds():g} s."
     cure = (
         f"Start a worker with that service on the endpoint's task queue. This shows the queue: temporal operator nexus "

@@ -72,7 +72,7 @@ class PendingCall:
 
     @property
     def verdict_on_expiry(self) -> Literal["approve", "deny", "answer"]:
-        """What a question that nobody answered gets is an answer: that nobody did."""
+        """If nobody answers a question in time, its answer is that nobody did."""
         if self.needs == "answer":
             return "answer"
         return self.expiry.verdict if self.expiry else "deny"

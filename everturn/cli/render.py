@@ -18,6 +18,7 @@ from everturn.calls.decisions import VERDICTS
 from everturn.payloads import WaitingCall
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
+from everturn.sizes import clipped
 from everturn.text.printable import printable, printable_line
 
 MARKS = {
@@ -54,8 +55,7 @@ STATE_STYLES = {
 
 def folded(text: str, limit: int) -> str:
     """The text on one line of at most `limit` characters."""
-    line = printable_line(text)
-    return line if len(line) <= limit else line[: max(limit - 1, 1)] + "…"
+    return clipped(printable_line(text), limit)
 
 
 def first_line(text: str, limit: int) -> str:

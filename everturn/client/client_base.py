@@ -30,7 +30,7 @@ from everturn.live.lane import Lane
 from everturn.live.lanes import lane_of
 from everturn.payloads import Start
 from everturn.settings import Settings
-from everturn.sizes import MAX_ID_BYTES
+from everturn.sizes import MAX_ID_BYTES, clipped
 from everturn.temporal import temporal_errors
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
@@ -267,8 +267,7 @@ def _details(start: Start, agent: Agent | str) -> str:
     facts = [f"Agent **{inline(_in_charge(start)[:MAX_NAME_SHOWN])}**"]
     facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
     facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
-    data = in_words(start.metadata)
-    data = data if len(data) <= MAX_NAME_SHOWN else f"{data[:MAX_NAME_SHOWN]}…"
+    data = clipped(in_words(start.metadata), MAX_NAME_SHOWN)
     facts += [f"with {code(data)}"] if data else []
     tools, servers = (agent.tools, agent.mcp_servers) if isinstance(agent, Agent) else ((), ())
     listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]

@@ -97,7 +97,7 @@ class Conversation(Forks):
                 final = final_reply(by_history, step)
                 by_history.take(step)
                 if run == described.run_id and step.id < described.history_length:
-                    continue  # this is how it stood before; events up to there are known to follow
+                    continue  # this was its state before; more events are known to follow
                 state, finished = by_history.state, by_history.finished
                 if finished and finished.next_run_id:
                     described = await self._describe() if finished.alike else described

@@ -36,7 +36,7 @@ _BEHAVIOR: Final = SearchAttributeKey.for_keyword("TemporalWorkflowVersioningBeh
 MOST_VERSIONS: Final = 50
 """The most worker versions that a count looks at."""
 
-# Runs that were continued as new are left out: the newest run of a chain stands for the conversation.
+# Runs that were continued as new are left out: only the newest run of a chain is listed.
 _CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
 
 _UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATUS} != 'done')"

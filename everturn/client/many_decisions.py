@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +13,7 @@ from everturn.calls.pending_calls import RULED
 from everturn.errors import ConversationError, EverturnError, Refused
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
+from everturn.system.bounded_concurrency import in_order
 from everturn.validation.explaining import explain
 
 if TYPE_CHECKING:
@@ -123,11 +123,5 @@ async def decide_one(
 
 async def decide_all(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
     """All decided calls, in the order of the conversations."""
-    places = asyncio.Semaphore(AT_ONCE)
-
-    async def one(conversation: Conversation) -> list[DecidedCall]:
-        async with places:
-            return await many.decide(conversation)
-
-    tasks = [asyncio.create_task(one(conversation)) async for conversation in conversations]
-    return [call for calls in await asyncio.gather(*tasks) for call in calls]
+    decided = await in_order(conversations, many.decide, most=AT_ONCE)
+    return [call for calls in decided for call in calls]

@@ -18,7 +18,7 @@ from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
-from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, size_of
+from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, clipped, size_of
 from everturn.validation import durations
 from everturn.validation.explaining import explain
 from everturn.vendors.content_blocks import read_block
@@ -153,8 +153,7 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
 
 
 def _short(value: Any) -> str:
-    written = repr(value)
-    return written if len(written) <= 100 else f"{written[:99]}…"
+    return clipped(repr(value), 100)
 
 
 def decision_options(always: bool | Mapping[str, Any], within: timedelta | None) -> dict[str, Any]:

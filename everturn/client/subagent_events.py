@@ -28,12 +28,15 @@ class _Followed(Protocol):
 
 
 @dataclass(frozen=True)
-class _AllTold:
+class _EventsEnded:
+    """The last thing in the queue."""
+
     error: Exception | None = None
 
 
 async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[str]:
-    """The conversations of the agents that are at work for this run now."""
+    """The conversations of the agents that are at work for this run now. CallsByHistory does not say: its `running`
+    keeps calls that have ended, and it has no ids of conversations."""
     found: dict[str, str] = {}
     async for step in read_steps(temporal, conversation_id, run_id=run_id):
         match step:
@@ -57,7 +60,7 @@ async def with_children(
 ) -> AsyncGenerator[Event]:
     """The conversation's `own` events since that cursor, and between them all events of each agent that works for it.
     Those have a `child`, and the cursor of the own event before them. `other`: opens the conversation with an id."""
-    queue: asyncio.Queue[Event | _AllTold] = asyncio.Queue(MOST_WAITING)
+    queue: asyncio.Queue[Event | _EventsEnded] = asyncio.Queue(MOST_WAITING)
     followers: dict[str, asyncio.Task[None]] = {}
     over = asyncio.Event()
 
@@ -88,15 +91,15 @@ async def with_children(
             over.set()
             await asyncio.gather(*followers.values())  # children end before it does: these tasks will end
         except Exception as error:  # noqa: BLE001 - whatever it is, the reader of the events gets it
-            await queue.put(_AllTold(error))
+            await queue.put(_EventsEnded(error))
         else:
-            await queue.put(_AllTold())
+            await queue.put(_EventsEnded())
 
     for child in await _at_work(temporal, conversation_id, since.partition("/")[0]) if since else ():
         begin(child)
     telling, cursor = asyncio.create_task(tell_own()), ""
     try:
-        while not isinstance(event := await queue.get(), _AllTold):
+        while not isinstance(event := await queue.get(), _EventsEnded):
             cursor = cursor if event.child else event.cursor
             yield event.model_copy(update={"cursor": cursor}) if event.child else event
         if event.error:

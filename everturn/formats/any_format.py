@@ -8,6 +8,7 @@ from typing import Any
 
 from everturn.formats.readers import read_anthropic, read_gemini, read_openai_chat, read_openai_responses
 from everturn.records import Message, Reply
+from everturn.sizes import clipped
 from everturn.validation.explaining import explain
 from everturn.vendor_calls import as_dict
 
@@ -78,5 +79,4 @@ def _has_source(found: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _shown(item: Any) -> str:
-    written = repr(item)
-    return written if len(written) <= 80 else f"{written[:79]}…"
+    return clipped(repr(item), 80)

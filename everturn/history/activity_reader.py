@@ -1,5 +1,5 @@
-"""Events of users' own activities and of Nexus operations, which serve calls as they are, and of the looks at a call
-before one runs."""
+"""Events of users' own activities and of Nexus operations, which serve calls unchanged, and of the checks of a call
+before one of them runs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from everturn.tenants.budgets import BudgetStart, SetBudget, SpendingBatch, Term
 
 @dataclass
 class KeptBudget:
-    """What a run came to."""
+    """The state that a run has reached, or ended with."""
 
     ledger: Ledger
     removed: bool = False
@@ -80,7 +80,7 @@ class BudgetReader:
 
 
 async def kept_budget(client: Client, budget_id: str, *, run_id: str | None = None) -> KeptBudget | None:
-    """What the run, or the last one, came to; None if it can't be read. Raises RPCError, and InvalidSetting for what
+    """The state of the run, or of the last one; None if it can't be read. Raises RPCError, and InvalidSetting for what
     needs another key or storage."""
     reader = BudgetReader(client.data_converter)
     async for event in client.get_workflow_handle(budget_id, run_id=run_id).fetch_history_events():

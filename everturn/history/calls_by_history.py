@@ -25,14 +25,14 @@ class CallsByHistory:
         self._results = {one.call_id: one for one in left.results}
         self.recorded = set(self._results)
         """Those whose results are in events of their own."""
-        self.told: set[str] = set()
+        self.from_outputs: set[str] = set()
         """Those whose results are made from what users' own activities returned."""
         self.running: set[str] = set()
         """Those that were begun and have not failed."""
 
     def open(self, reply: ModelReply) -> None:
         self.planned = planned(reply.message.tool_calls, reply.plan)
-        self._results, self.recorded, self.told = {}, set(), set()
+        self._results, self.recorded, self.from_outputs = {}, set(), set()
 
     def forget(self) -> None:
         """The model is asked: no earlier call is open any more."""
@@ -66,7 +66,7 @@ class CallsByHistory:
         """Puts the results into the state. A call without a result was cut short."""
         if self.planned:
             results = (self._results.get(call_id) or unwritten(call) for call_id, (call, _) in self.planned.items())
-            state.take_results(tuple(results), recorded=self.recorded, told=self.told)
+            state.take_results(tuple(results), recorded=self.recorded, from_outputs=self.from_outputs)
         self.forget()
 
 

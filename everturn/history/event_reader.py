@@ -147,8 +147,8 @@ class EventReader:
         return [_ask(state.turn, one, at) for one in new]
 
     def _ask_again(self, *, approving: bool) -> None:
-        """A decision on every call is told after those calls that came to wait together with it, and is not about them:
-        whoever reads on must not take it to be."""
+        """Among the events, a decision on every call comes after the calls that began to wait in the same workflow
+        task. It is not about them, and readers must not think that it is."""
         for pending in self.by_history.state.pending.values():
             if pending.addressed(names.EVERY_CALL, approving=approving):
                 self._asked.pop(pending.call.call_id, None)

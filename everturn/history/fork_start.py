@@ -131,7 +131,7 @@ class _ForkPoint:
 
     def results(self) -> int | None:
         """The position of the message with the results of the reply's calls. It is written with the next turn or with
-        the end, and None until then. A summary may stand between the reply and this message."""
+        the end, and None until then. A summary may come between the reply and this message."""
         transcript = self.transcript
         for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
             if transcript.messages[index].role == "tool":
@@ -242,8 +242,8 @@ async def _start(
                 f"{len(packed.data):,} bytes, and the limit is {MAX_PACKED_AT_START_BYTES:,}.",
                 cure="Set EVERTURN_STORAGE (or connect(storage=)) for both, on clients and workers.",
             )
-        # Which search attributes there are, and how long histories are kept, is another matter there.
-        limits = handed.facts.limits if handed.facts and handed.agent else None  # not those of who goes on with it
+        # The other namespace may have other search attributes, and another retention.
+        limits = handed.facts.limits if handed.facts and handed.agent else None  # the first agent's, for good
         facts = None if limits is None else WorkerFacts(limits=limits)
         handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": facts})
     waits = final and start.keep_open is None and changes.message is None

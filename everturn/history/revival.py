@@ -1,4 +1,4 @@
-"""The start of a conversation that goes on where another one stands, or after its own end."""
+"""The start of a conversation that continues another one, or itself after its own end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a workflow task brought together with updates that the conversation took in it.
 
 Temporal gives a conversation its updates before what its activities and timers brought, and writes both the other way
-round: an accepted update stands after the end of the workflow task. So what was brought is taken back for it, and
+round: an accepted update is written after the end of the workflow task. So what was brought is taken back for it, and
 follows it."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
 
 
 class SameTask:
-    """How things stood before that was brought. `parts`: the objects that hold it, and that stay the same ones.
-    `apart`: what they refer to and need no copy of."""
+    """The state before that was brought. `parts`: the objects that hold it, and that stay the same ones. `apart`: what
+    they refer to and need no copy of."""
 
     def __init__(
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
     ) -> None:
         self.brought, self.early = brought, early
-        self.told: Sequence[Ruled] = ()
+        self.ruled: Sequence[Ruled] = ()
         """The decisions by the policy that were taken in with it."""
         self._parts = parts
         same = {id(one): one for one in (*parts, *apart)}

@@ -99,7 +99,7 @@ class StateByHistory:
         self._take_together(brought, early)
 
     def _take_together(
-        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], told: Sequence[Ruled] = ()
+        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], ruled: Sequence[Ruled] = ()
     ) -> None:
         if SameTask.matters(brought):
             parts = (self, self.state, self.calls, self.decisions)
@@ -112,15 +112,15 @@ class StateByHistory:
                 self.decisions.hold(step)
         self._follow()
         if self._together:
-            self._together.told = (*told, *self.decisions.ruled)
+            self._together.ruled = (*ruled, *self.decisions.ruled)
 
     def _take_before(self, together: SameTask, step: steps.Sent) -> None:
         """An update that was accepted before the conversation took in what the same workflow task brought."""
         together.take_back()
         self._take_sent(step)
         self._follow()
-        self._take_together(together.brought, together.early, together.told)
-        self.decisions.ruled = [one for one in self.decisions.ruled if one not in together.told]
+        self._take_together(together.brought, together.early, together.ruled)
+        self.decisions.ruled = [one for one in self.decisions.ruled if one not in together.ruled]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -166,7 +166,7 @@ class StateByHistory:
         state.in_charge.agent, state.view = request.agent, request.view
         if not request.summarise:
             state.unseen = delta
-            state.tell_unseen()
+            state.note_unseen_in_events()
         state.pending.clear()
         self.reply = None
         if not request.summarise:
@@ -195,7 +195,7 @@ class StateByHistory:
                     self.state.spend(outcome.usage, outcome.cost_usd)
                 self._take_result(result)
             case steps.ActivityEnded(result=result):
-                self.calls.told.add(result.call_id)
+                self.calls.from_outputs.add(result.call_id)
                 self._take_result(result)
             case steps.ToolRunFailed(awaited=False, again=False):
                 self._take_loss(step)

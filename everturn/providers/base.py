@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from everturn.errors import InvalidReply, InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolResult
+from everturn.sizes import shortened_line
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import ServerTool, UnsupportedParameter
 
@@ -128,8 +129,7 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
     # Only the beginning of a `data:` URL: the rest is the content.
     address = (part.url or "").partition(",")[0] if (part.url or "")[:5].lower() == "data:" else part.url
     named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
-    named = named if len(named) <= _MAX_NAMED_CHARS else f"{named[:_MAX_NAMED_CHARS]}…"
-    return f"[{part.kind}: {named}, {why}]" if named else f"[{part.kind}: {why}]"
+    return f"[{part.kind}: {shortened_line(named, _MAX_NAMED_CHARS)}, {why}]" if named else f"[{part.kind}: {why}]"
 
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")

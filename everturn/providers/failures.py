@@ -23,6 +23,7 @@ from everturn.errors import (
 from everturn.providers.catalog import ModelEndpoint, address_variable
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
 from everturn.providers.rate_headers import retry_after
+from everturn.sizes import clipped
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ErrorInReply(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ErrorBody:
     """What an error's body says."""
 
     message: str = ""
@@ -189,7 +190,7 @@ def not_the_protocol(
     )
 
 
-def _kind(status: int, said: _Said) -> type[ProviderError]:
+def _kind(status: int, said: _ErrorBody) -> type[ProviderError]:
     refused = status in {400, 413, 422, 429, 500}
     if said.codes & _CONTEXT or (refused and _CONTEXT_WORDS.search(said.message)):
         return ContextTooLong
@@ -211,7 +212,7 @@ def _kind(status: int, said: _Said) -> type[ProviderError]:
     return RequestRefused
 
 
-def _message(endpoint: ModelEndpoint, status: int, said: _Said, request_id: str | None) -> str:
+def _message(endpoint: ModelEndpoint, status: int, said: _ErrorBody, request_id: str | None) -> str:
     sentence = _sentence(said.message, endpoint) or "no explanation"
     end = "" if sentence.endswith((".", "!", "?")) else "."
     named = f" (request {_sentence(request_id, endpoint)[:128]})" if request_id else ""
@@ -233,14 +234,14 @@ def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> st
     }.get(kind, "")
 
 
-def _read(body: object) -> _Said:
+def _read(body: object) -> _ErrorBody:
     """What the body says, in any shape that providers, gateways and proxies give to errors."""
     if isinstance(body, bytes):
         text = body[: 64 * 1024].decode("utf-8", "replace")
         try:
             value = parse(body)
         except ValueError:
-            return _Said(_out_of_html(text))
+            return _ErrorBody(_out_of_html(text))
     else:
         value = body
     outer = a_dict(value[0] if isinstance(value, list) and value else value)
@@ -257,7 +258,7 @@ def _read(body: object) -> _Said:
     if raw := a_dict(fields.get("metadata")).get("raw"):
         message = f"{message}: {_in_words(raw)}"  # OpenRouter: what the provider behind it said
     codes, wait = _google(a_list(inner.get("details")))
-    return _Said(
+    return _ErrorBody(
         message, _codes(outer, inner) | codes, _status(outer, inner), wait, a_str(outer.get("request_id")) or None
     )
 
@@ -310,7 +311,7 @@ def _sentence(text: str, endpoint: ModelEndpoint) -> str:
     line = " ".join(
         "".join(char if char.isprintable() else " " for char in mend(text)[: 8 * MAX_SENTENCE_CHARS]).split()
     )
-    return line if len(line) <= MAX_SENTENCE_CHARS else f"{line[: MAX_SENTENCE_CHARS - 1]}…"
+    return clipped(line, MAX_SENTENCE_CHARS)
 
 
 def _number(text: str) -> float | None:

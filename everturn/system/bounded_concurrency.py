@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +30,25 @@ async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, m
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def in_order(items: Iterable[T] | AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, most: int) -> list[R]:
+    """All results, in the order of the items. The rest is as for `at_once`."""
+
+    async def numbered(item: tuple[int, T]) -> tuple[int, R]:
+        place, one = item
+        return place, await do(one)
+
+    done = [result async for result in at_once(_enumerated(items), numbered, most=most)]
+    return [result for _, result in sorted(done, key=lambda one: one[0])]
+
+
+async def _enumerated(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[tuple[int, T]]:
+    place = 0
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield place, item
+            place += 1
+    else:
+        for place, item in enumerate(items):
+            yield place, item

@@ -12,7 +12,7 @@ from everturn.text.utf8 import is_utf8
 
 
 class ConnectOptions(dict[str, Any]):
-    """Keyword arguments for temporalio's `Client.connect`. Its repr tells where to, and no key."""
+    """Keyword arguments for temporalio's `Client.connect`. Its repr shows the address, and no key."""
 
     def __repr__(self) -> str:
         return f"ConnectOptions({self.get('target_host')!r}, namespace={self.get('namespace')!r})"

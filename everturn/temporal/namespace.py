@@ -72,8 +72,8 @@ class Namespace:
         return await self._retention.get()
 
     async def once_noticed(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
-        """What a call brings that names everturn's search attributes: made again while the server that answers has not
-        noticed yet that they were registered. Raises RPCError."""
+        """The result of a call that names everturn's search attributes. It is made again while the server that answers
+        has not noticed yet that they were registered. Raises RPCError."""
         began = time.monotonic()
         while True:
             try:

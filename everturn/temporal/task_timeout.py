@@ -1,4 +1,5 @@
-"""How long Temporal waits for a workflow task of a worker that was killed: of all workflows of ours."""
+"""The timeout of the workflow tasks of all our workflows: how long Temporal waits for a worker that was killed in
+one."""
 
 from __future__ import annotations
 

@@ -33,6 +33,9 @@ AT_ONCE = 4
 SOMEBODY = "somebody"
 """Replaces the names of machines and processes in recordings."""
 
+STACK_TRACE = "stackTrace"
+"""Of a failure. A replay does not need it."""
+
 
 class Diverged(EverturnError):
     """Today's code would not have made this history. After a deploy, a conversation like it would stop.
@@ -65,8 +68,8 @@ async def record_history(client: Client, conversation_id: str, path: Path | str)
     """Writes a conversation's history to a file, as JSON; returns the files.
 
     If the conversation continued as new, each run is a file of its own: `name.json`, `name-2.json` ... The names
-    of machines and processes are taken out. What was said, and what tools returned, is in there: look before you
-    publish it. Raises NotFound.
+    of machines and processes are taken out, and stack traces, which have paths of the machine. What was said, and what
+    tools returned, is in there: look before you publish it. Raises NotFound.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -234,7 +237,7 @@ def _anonymous(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         if value.get("kind") == "TASK_QUEUE_KIND_STICKY":
             return {**value, "name": SOMEBODY}
-        return {name: _anonymous(one, name) for name, one in value.items()}
+        return {name: _anonymous(one, name) for name, one in value.items() if name != STACK_TRACE}
     if isinstance(value, list):
         return [_anonymous(one, key) for one in value]
     return SOMEBODY if key == "identity" else value

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, is_plain, problems_in, shortened_value
+from everturn.sizes import clipped
+from everturn.tools.json_schema import MAX_VALUE_CHARS, ModelFacingSchema, bounded_lines, is_plain, problems_in
 
 MAX_NAMES = 5
 
@@ -149,7 +150,7 @@ def object_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """One line for all unknown names, so that they can't crowd out the missing ones."""
     known = schema["properties"]
-    unknown = [shortened_value(name) for name in arguments if name not in known]
+    unknown = [clipped(name, MAX_VALUE_CHARS) for name in arguments if name not in known]
     if not unknown:
         return []
     takes = f"the arguments are {', '.join(known)}" if known else "there are no arguments"

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
+from everturn.sizes import shortened_line
+
 MAX_PROBLEMS = 10
 MAX_LINE_CHARS = 500
 MAX_VALUE_CHARS = 80
@@ -59,13 +61,13 @@ def problems_in(error: ValidationError, others: Sequence[str] = ()) -> str:
 
 def bounded_lines(problems: Sequence[str], *, more: int = 0) -> str:
     """Joins the lines, ten at most. `more`: how many further problems there are without a line."""
-    lines = [line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…" for line in problems]
+    lines = [shortened_line(line, MAX_LINE_CHARS) for line in problems]
     shown, more = lines[:MAX_PROBLEMS], more + max(0, len(lines) - MAX_PROBLEMS)
     return "\n".join([*shown, f"… and {more} more"] if more else shown)
 
 
-def shortened_value(text: str) -> str:
-    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+def _shortened_value(text: str) -> str:
+    return shortened_line(text, MAX_VALUE_CHARS)
 
 
 def _problem(detail: ErrorDetails) -> str:
@@ -75,8 +77,8 @@ def _problem(detail: ErrorDetails) -> str:
     message = re.sub(r", unable to parse string as an? [\w ]+$", "", detail["msg"])
     message = re.sub(r"^(Value|Assertion) error, ", "", message)
     if detail["type"] != "missing" and detail["loc"]:
-        message += f", got {shortened_value(json.dumps(detail['input'], ensure_ascii=False, default=str))}"
-    return f"{shortened_value(place)}: {message}" if place else message
+        message += f", got {_shortened_value(json.dumps(detail['input'], ensure_ascii=False, default=str))}"
+    return f"{_shortened_value(place)}: {message}" if place else message
 
 
 def _closed(made: JsonSchemaValue) -> JsonSchemaValue:

@@ -27,23 +27,20 @@ class Outbox:
     def __init__(self, *, max_chars: int = MAX_QUEUED_CHARS) -> None:
         self._max_chars = max_chars
         self._items: list[ServerSentEvent] = []
-        self._chars = 0
+        self.chars = 0
+        """How many characters wait to be sent."""
         self._list: ServerSentEvent | None = None
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
 
-    @property
-    def chars(self) -> int:
-        return self._chars
-
     async def put(self, told: ServerSentEvent) -> None:
         """Waits for room, then puts it in after the earlier ones."""
-        while self._chars >= self._max_chars:
+        while self.chars >= self._max_chars:
             self._room.clear()
             await self._room.wait()
         self._items.append(told)
-        self._chars += len(told.data)
+        self.chars += len(told.data)
         self._news.set()
 
     def put_list(self, told: ServerSentEvent) -> None:
@@ -59,7 +56,7 @@ class Outbox:
         return taken
 
     def clear(self) -> None:
-        self._items, self._chars, self._list = [], 0, None
+        self._items, self.chars, self._list = [], 0, None
         self._news.clear()
         self._room.set()
 

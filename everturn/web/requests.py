@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
+from everturn.system.bounded_concurrency import in_order
 
 MOST_CALLS_AT_ONCE: Final = 1_000
 """How many calls one request may decide on."""
@@ -112,20 +112,17 @@ class DecideManyRequest(RequestBody):
     """For the model: a note with an approval, or the reason for a denial."""
 
     async def do(self, client: Client) -> dict[str, Any]:
-        places = asyncio.Semaphore(AT_ONCE)
-
         async def decide(one: OneCall) -> dict[str, str]:
-            async with places:
-                refused = await decide_one(
-                    client.conversation(one.conversation),
-                    self.verdict,
-                    one.call_id,
-                    words=self.words,
-                    expected=one.expected,
-                )
+            refused = await decide_one(
+                client.conversation(one.conversation),
+                self.verdict,
+                one.call_id,
+                words=self.words,
+                expected=one.expected,
+            )
             return {"conversation": one.conversation, "call_id": one.call_id, "refused": refused}
 
-        return {"calls": await asyncio.gather(*map(decide, self.calls))}
+        return {"calls": await in_order(self.calls, decide, most=AT_ONCE)}
 
 
 class ForkRequest(ConversationRequest):

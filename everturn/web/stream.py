@@ -56,11 +56,6 @@ class Stream:
         self._watchers: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
 
-    @property
-    def waiting_chars(self) -> int:
-        """How many characters the page has still to be sent."""
-        return self._outbox.chars
-
     def end(self) -> None:
         """Sends nothing more, not even what waits to be sent: a page that reconnects gets that."""
         self._over.set()

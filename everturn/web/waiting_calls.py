@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import islice
 from typing import Any
 
@@ -11,6 +10,7 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.client.many_decisions import AT_ONCE, is_decidable
 from everturn.errors import EverturnError
+from everturn.system.bounded_concurrency import in_order
 from everturn.web.listing import MOST_LISTED, Filter
 from everturn.web.requests import MOST_CALLS_AT_ONCE
 
@@ -18,16 +18,15 @@ from everturn.web.requests import MOST_CALLS_AT_ONCE
 async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
     """The waiting `calls` of the conversations that fit the filter, oldest first; the ids of conversations without an
     answering worker, as `silent`; and whether there are `more` calls."""
-    places = asyncio.Semaphore(AT_ONCE)
     silent: list[str] = []
 
-    async def of(conversation_id: str, agent: str) -> list[dict[str, Any]]:
-        async with places:
-            try:
-                status = await client.conversation(conversation_id).status()
-            except (EverturnError, RPCError):
-                silent.append(conversation_id)
-                return []
+    async def of(listed: tuple[str, str]) -> list[dict[str, Any]]:
+        conversation_id, agent = listed
+        try:
+            status = await client.conversation(conversation_id).status()
+        except (EverturnError, RPCError):
+            silent.append(conversation_id)
+            return []
         return [
             {
                 "conversation": conversation_id,
@@ -48,6 +47,6 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
             ids[one.id] = one.agent
         if len(ids) == MOST_LISTED:
             break
-    of_each = await asyncio.gather(*(of(*one) for one in ids.items()))
+    of_each = await in_order(ids.items(), of, most=AT_ONCE)
     calls = sorted((call for calls in reversed(of_each) for call in calls), key=lambda call: str(call.get("since", "")))
     return {"calls": [*islice(calls, MOST_CALLS_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_CALLS_AT_ONCE}

@@ -1,4 +1,4 @@
-"""While a provider's limit is felt: how many workers share it, and the numbers for Prometheus."""
+"""While a provider limits calls: how many workers share the limit, and the numbers for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from everturn.providers.rate_limit_queue import Limit
 
 LOOK_SECONDS: Final = 2.0
 COUNT_SECONDS: Final = 20.0
-"""Between two questions for the workers of the queue, while a limit is felt."""
+"""Between two questions for the workers of the queue, while a provider limits calls."""
 
 _log = get_logger("everturn.limit")
 
@@ -55,7 +55,7 @@ async def watch_limits(
     *,
     activities: bool = False,
 ) -> None:
-    """Runs until it is cancelled. While no limit is felt, it sends the server no request. `activities`: the queue is of
+    """Runs until it is cancelled. While none does, it sends the server no request. `activities`: the queue is of
     activities alone, and has no pollers for conversations."""
     rate_limit_queue.know(known)
     felt = rate_limit_queue.felt()

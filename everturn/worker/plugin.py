@@ -171,13 +171,13 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         )
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()
-        """For the next worker. Made here, so that what is wrong with them is said here."""
+        """For the next worker. Made here, so that a wrong setting raises here."""
 
     def _made_traces(self) -> TraceActivities | None:
         return TraceActivities(self._wanted_traces, self.hosted.agents) if self._wanted_traces else None
 
     def name(self) -> str:
-        """With the agents that it hosts, for temporalio tells the server: so a client knows which there are."""
+        """Contains the names of the hosted agents: temporalio sends it to the server, where clients read it."""
         agents = self.hosted.agents
         if not agents:
             return names.PLUGIN

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class TraceActivities(Interceptor):
-    """Makes the spans of a worker's activities, and says those that conversations hand them. `close` it once the worker
-    has stopped. Raises InvalidSetting if OpenTelemetry is not there."""
+    """Makes the spans of a worker's activities, and exports those that conversations hand them. `close` it once the
+    worker has stopped. Raises InvalidSetting if OpenTelemetry is not there."""
 
     def __init__(self, traces: Traces, agents: Mapping[str, Agent]) -> None:
         try:

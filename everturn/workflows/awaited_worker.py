@@ -87,7 +87,8 @@ class AwaitedWorker:
 
     @contextmanager
     def shown(self, what: str, cause: str, cure: str) -> Iterator[None]:
-        """What is waited for in the block, which nobody hands back."""
+        """Shows that the conversation waits for a worker while the block runs, though no worker has handed anything
+        back."""
         self._awaited[what] = (_since(cause), cure)
         self._on_change()
         try:

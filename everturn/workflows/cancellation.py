@@ -42,8 +42,8 @@ async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], 
     """Returns once a model turn has a result. Raises what it raises; and CancelledError if it was cancelled.
 
     A cancelled turn hands over what it has said, or its worker is silent and Temporal says so: its end is waited for,
-    whatever else is cancelled meanwhile. Only the cancellation of the whole workflow waits for nothing. `lost` is told
-    the error of a cancelled one without a result."""
+    whatever else is cancelled meanwhile. Only the cancellation of the whole workflow waits for nothing. `lost` is
+    called with the error of a cancelled turn that has no result."""
     try:
         await asyncio.shield(turn)
     except asyncio.CancelledError:

@@ -210,8 +210,8 @@ class Commands:
         return {"state": self.state.name}
 
     def _show_if_it_runs_on(self) -> None:
-        """Whoever paused it while a turn ran may end that turn before anything waits: lists must not say `paused` until
-        the turn is over. If something waits, it shows by itself what it comes to."""
+        """A person may end the turn during which the conversation was paused: lists must not say `paused` until that
+        turn is over. A pause or stall that waits already shows the new state by itself."""
         if not self.holds.any:
             self._on_change()
 

@@ -85,7 +85,7 @@ def _has_run_for(seconds: float) -> bool:
 
 async def fit_unseen(state: State, activity_results: ActivityResults) -> None:
     """Unseen messages are handed over if they are small. Otherwise, they become a part of the prefix."""
-    if size_of(state.unseen) + size_of(state.told) > MAX_HANDED_BYTES:
+    if size_of(state.unseen) + size_of(state.in_events) > MAX_HANDED_BYTES:
         await extend_prefix(state, activity_results)
 
 

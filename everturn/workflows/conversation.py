@@ -209,7 +209,7 @@ class ConversationWorkflow:
             limit = None if summarise else state.limit_reached(workflow.time())
             state.begin_turn(limit=limit, messages=0 if summarise else sent_messages.waiting_messages(state))
             if not summarise:
-                state.tell_unseen()
+                state.note_unseen_in_events()
             self._show()
             try:
                 return await self._call_model(summarise=summarise)
@@ -270,7 +270,7 @@ class ConversationWorkflow:
         calls."""
         with turn_group(self._state.turn).scope():
             results = await self._calls.settle(plan, meanwhile=self._continue_as_new_where_calls_wait())
-        self._state.take_results(results, recorded=self._calls.recorded, told=self._calls.told)
+        self._state.take_results(results, recorded=self._calls.recorded, from_outputs=self._calls.from_outputs)
 
     def _take_outcome(self, outcome: Outcome) -> None:
         """Adds the cost of a sub-agent's conversation to this one, which asked."""
@@ -332,7 +332,7 @@ class ConversationWorkflow:
     def _cut_short(self, why: str) -> None:
         """Gives every open call a result that says that the conversation ended."""
         if cut := self._calls.close(why):
-            self._state.take_results(cut, recorded=self._calls.recorded, told=self._calls.told)
+            self._state.take_results(cut, recorded=self._calls.recorded, from_outputs=self._calls.from_outputs)
 
     def _outcome(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
         state = self._state

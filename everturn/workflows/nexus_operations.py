@@ -24,8 +24,8 @@ AT_ONCE = 20
 """Of one conversation. Temporal fails the workflow task, again and again, if 30 of a run are open."""
 
 MOST_LEFT = 8
-"""SameTask with those at once, what a run may have of operations that Temporal does not let go of. It counts each one
-that timed out, for as long as the run goes on, and what was cancelled until its handler says so."""
+"""Beside those that run, how many operations a run may have that Temporal still counts as open. It counts each one that
+timed out, for as long as the run goes on, and what was cancelled until its handler says so."""
 
 ENOUGH_LEFT = 4
 """Beyond this, the conversation goes on as a new run, which has none."""
@@ -54,7 +54,7 @@ class NexusOperations:
     async def ran(
         self, plan: RunNexus, inputs: Sequence[JsonValue], served: ActivityCall, *, chain_id: str, summary: str
     ) -> RawValue:
-        """What the operation gives. Raises NexusOperationError and Closed."""
+        """The operation's result. Raises NexusOperationError and Closed."""
         client: workflow.NexusClient[Any] = workflow.create_nexus_client(service=plan.service, endpoint=plan.endpoint)
         async with self._slots:
             starting = asyncio.create_task(

@@ -13,7 +13,8 @@ from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.validation.durations import countable
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=5)
-"""A worker that is silent for so long is lost. Workers beat every 1.5 s, from where blocking code can't stop it."""
+"""A worker that is silent for so long is lost. Workers send heartbeats every 1.5 s, even while user code blocks the
+event loop."""
 
 LONGEST_TURN = timedelta(hours=6)
 """A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""

@@ -122,12 +122,12 @@ class OpenCalls:
         self._results, self.recorded, self._chain_ids = {}, set(), {}
         self._running.clear()
         self._lost.clear()
-        self.told.clear()
+        self.from_outputs.clear()
 
     @property
-    def told(self) -> set[str]:
+    def from_outputs(self) -> set[str]:
         """The calls whose results are made from the output of a user's own activity, in that activity's event."""
-        return self._activities.told
+        return self._activities.from_outputs
 
     @property
     def settled(self) -> bool:
@@ -150,7 +150,7 @@ class OpenCalls:
             plan=tuple(one.plan for one in waiting.values()),
             waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
             results=tuple(self._results.values()),
-            told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.told),
+            told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.from_outputs),
             refused_edits=self._approvals.refused_edits,
             limit=self._state.limit,
         )
@@ -278,7 +278,7 @@ class OpenCalls:
         """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
         state = self._state
         check = DecisionCheck(agent=state.agent, turn=state.turn, call=call, decision=decision, **state.start.labels)
-        by = "they" if self._state.start.visibility == "minimal" else web_ui.shortened(decision.by, 40)
+        by = "they" if self._state.start.visibility == "minimal" else web_ui.one_line(decision.by, 40)
         summary = web_ui.summary(f"may {by} decide?")
 
         async def ask(hand_back_for: float | None) -> str:

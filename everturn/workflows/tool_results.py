@@ -85,7 +85,8 @@ def again_after(error: ActivityError) -> timedelta | None:
 
 
 def not_checked(error: Unreadable, name: str) -> ActivityError:
-    """What could not be looked at before its activity runs. To be raised from an ApplicationError that says so."""
+    """The error for a call that could not be checked before its activity runs. To be raised from an ApplicationError
+    that says so."""
     return of_local(FailureError(error.why), name)
 
 

@@ -1,6 +1,7 @@
 """What a conversation notes for whoever traces it: its answers, and how long calls waited for people.
 
-Nothing is exported from here, so that a replay has nothing to repeat: the next model turn is told, and says it.
+Nothing is exported from here, so that a replay has nothing to repeat: the next model turn is given the notes, and
+exports them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Tracing:
         """A message came from this place."""
         if context is None or (self._caller and context.trace_id == self._caller.trace_id):
             return
-        # Not to the answer at hand: its last turn may be under way, and would not say it.
+        # Not to the answer at hand: its last turn may be under way, and would not export it.
         self._links = [*self._links, context.model_copy(update={"tracestate": ""})][-MAX_LINKS:]
 
     def waited(self, pending: PendingCall, decision: Decision | None) -> None:
@@ -97,7 +98,8 @@ class Tracing:
         self._note(needs="resume", reason=reason, since=since, verdict=ended, by=by)
 
     async def elsewhere(self, call: ToolCall, result: Awaitable[ToolResult]) -> ToolResult:
-        """What a call brings that an activity serves which is not ours, and so says nothing of itself to us."""
+        """The result of a call that a user's own activity serves. Such an activity exports no span of ours, so its time
+        is noted here."""
         since, error = workflow.time(), "cancelled"
         try:
             given = await result
@@ -118,7 +120,7 @@ class Tracing:
             self._waits.pop(0)
 
     def take(self, reply: ModelReply, *, ends: bool) -> None:
-        """A model turn is recorded, which has said what it was told. `ends`: its reply may be the answer's last."""
+        """A model turn is recorded: it has exported what it was given. `ends`: its reply may be the answer's last."""
         self._told = reply.traced or "off"
         self._over, self._waits = [], []
         if ends and reply.ends_answer:
@@ -145,7 +147,7 @@ class Tracing:
         return self._trace()
 
     def of_call(self) -> TraceContext | None:
-        """The parent of a tool's span; None if nothing is to be said."""
+        """The parent of a tool's span; None if nothing is exported."""
         return self._answer_context() if self._told == "sampled" else None
 
     def of_child(self) -> TraceContext | None:
@@ -165,8 +167,8 @@ class Tracing:
         )
 
     async def say_the_rest(self, status: str) -> None:
-        """What no model turn is going to say, since the conversation ends here. In this workflow task, so that nothing
-        can come in meanwhile."""
+        """Exports what no model turn will, since the conversation ends here: in this workflow task, so that nothing can
+        come in meanwhile."""
         self.end(status)
         if self._told != "sampled" or not (self._over or self._waits):
             return

@@ -58,7 +58,7 @@ class UserActivityCalls:
         running: set[str],
     ) -> None:
         """`running` holds the calls that were started, as long as it is not known how they ended."""
-        self.told: set[str] = set()
+        self.from_outputs: set[str] = set()
         """The calls whose activities ended: their results are in events."""
         self._state = state
         self._activity_results = activity_results
@@ -96,7 +96,7 @@ class UserActivityCalls:
         async def look(hand_back_for: float | None) -> CheckedCall:
             asked = request.model_copy(update={"hand_back_for": hand_back_for, "tool": call.name})
             await self._space.carry(size_of(asked))
-            summary = web_ui.summary(f"may {web_ui.shortened(call.name, 40)} run?")
+            summary = web_ui.summary(f"may {web_ui.one_line(call.name, 40)} run?")
             handle = workflow.start_activity(
                 names.CHECK_CALL, asked, result_type=RawValue, summary=summary, **check_options()
             )
@@ -111,8 +111,8 @@ class UserActivityCalls:
                     error.why, type=names.NOT_CHECKED
                 )
             looks += 1
-            # A reset may go back to right here: the look was one at another past. While history is only followed, it
-            # says whether there was a second one.
+            # After a reset to this point, the check was made for the old run, and has to be made again. In a replay,
+            # the marker says whether it was.
             if checked.run_id == workflow.info().run_id or not workflow.patched(f"look {looks} again {call.call_id}"):
                 return checked
 
@@ -202,7 +202,7 @@ class UserActivityCalls:
         return handle
 
     def _ended(self, made: ToolResult, request: ToolRequest) -> ToolResult:
-        self.told.add(made.call_id)
+        self.from_outputs.add(made.call_id)
         content = made.content if made.is_error else (*edit_notice(request.decision), *made.content)
         return made.model_copy(update={"content": content, "decision": request.decision})
 

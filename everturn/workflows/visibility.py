@@ -69,7 +69,7 @@ class Visibility:
         known = (self._indexed_state, names.unversioned(self._indexed_agent))
         if self._indexed and (name, names.unversioned(agent)) != known:
             # An upsert is a history event: one for each change of the state or the agent, none for a turn; a version is
-            # said with the next of these.
+            # written with the next of these.
             self._indexed_state, self._indexed_agent = name, agent
             status = STATUS.value_set(name)
             workflow.upsert_search_attributes(

@@ -16,7 +16,7 @@ from everturn.workflows.eviction_guard import OwnLoop
 
 
 class WaitNotices:
-    """`told`: the calls that it was told of by the run before."""
+    """`told`: the calls that the run before has reported already."""
 
     def __init__(self, state: State, *, told: Iterable[str]) -> None:
         self._state = state

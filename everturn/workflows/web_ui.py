@@ -17,7 +17,7 @@ from everturn import names
 from everturn.calls.decisions import VERDICTS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Decision, Message, in_dollars
-from everturn.sizes import SUMMARY_BYTES
+from everturn.sizes import SUMMARY_BYTES, clipped
 from everturn.text.markdown import block, code, inline, summary_bytes, written
 from everturn.text.printable import printable_line
 
@@ -43,11 +43,10 @@ MOST_BYTES_A_CHARACTER = 6
 """Of a character as JSON."""
 
 
-def shortened(text: str, limit: int = SUMMARY_CHARS) -> str:
+def one_line(text: str, limit: int = SUMMARY_CHARS) -> str:
     """The text on one line, at most `limit` characters long."""
     line = " ".join(text[: 2 * limit].split())  # of a long text, what can be shown
-    whole = len(line) <= limit and len(text) <= 2 * limit
-    return line if whole else line[: limit - 1] + "…"
+    return clipped(line if len(text) <= 2 * limit else f"{line}…", limit)
 
 
 def summary(text: str) -> str:
@@ -74,10 +73,10 @@ def call_summary(
     it is not said twice, and the summary may be empty."""
     named = beside != tool
     if visibility == "minimal":
-        return summary(shortened(tool)) if named else ""
+        return summary(one_line(tool)) if named else ""
     written = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
-    call = shortened(f"{tool}({written})" if named else written)
-    words = [call, *([f"changed by {shortened(changed_by, 40)}"] if changed_by else [])]
+    call = one_line(f"{tool}({written})" if named else written)
+    words = [call, *([f"changed by {one_line(changed_by, 40)}"] if changed_by else [])]
     return summary(" · ".join(filter(None, [*words, *([_decided(decision)] if decision else [])])))
 
 
@@ -88,7 +87,7 @@ def _shown(value: JsonValue) -> str:
 
 def _decided(decision: Decision) -> str:
     edited = "edited and " if decision.arguments is not None else ""
-    who = shortened(decision.by, 40)
+    who = one_line(decision.by, 40)
     if decision.by_policy:
         return f"{VERDICTS[decision.verdict]} by {f'the policy of {who}' if who else 'its policy'}"
     by = f" by {who}" if who else ""
@@ -99,13 +98,14 @@ def turn_summary(
     turn: int, model: str, *, agent: str = "", summarise: bool = False, delta: Iterable[Message] = ()
 ) -> str:
     """`turn 3 · claude-sonnet-5`; without the model if nobody has said yet which one it is. `agent`: who is in charge,
-    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`. `delta`: what the model is told now. Tools
-    that failed are among it, whose activities are as green as the others: `turn 3 · gpt-5.5 · refund failed`."""
+    if the conversation was handed on: `turn 3 · billing · claude-sonnet-5`. `delta`: what the model is told now. The
+    line names the tools that failed, since the Web UI shows their activities as completed: `turn 3 · gpt-5.5 · refund
+    failed`."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
-    who = shortened(" · ".join(word for word in (what, shortened(agent, 40), name) if word))
+    who = one_line(" · ".join(word for word in (what, one_line(agent, 40), name) if word))
     failed = ", ".join(dict.fromkeys(_failed(delta)))
-    return summary(f"{who} · {shortened(failed, 40)} failed" if failed else who)
+    return summary(f"{who} · {one_line(failed, 40)} failed" if failed else who)
 
 
 def _failed(delta: Iterable[Message]) -> Iterator[str]:
@@ -121,7 +121,7 @@ def current_details(
     transcript."""
     blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_words(status.state)}", _facts(status, model)]
     if status.cause:
-        cause, cure = shortened(status.cause, CAUSE_CHARS), shortened(status.cure or "see the cause", CAUSE_CHARS)
+        cause, cure = one_line(status.cause, CAUSE_CHARS), one_line(status.cure or "see the cause", CAUSE_CHARS)
         blocks += [f"**Cause:** {inline(cause)}", f"**Cure:** {inline(cure)}"]
     if status.state in ("stalled", "paused"):
         blocks += _update("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
@@ -163,7 +163,7 @@ def _facts(status: Status, model: str) -> str:
 def _waiting(call: WaitingCall) -> Iterator[str]:
     until = f", until {call.expires_at}" if call.expires_at else ""
     why = call.why or f"for an {call.needs}"
-    yield f"### {code(shortened(call.tool))} waits{until}: {inline(shortened(why, CAUSE_CHARS))}"
+    yield f"### {code(one_line(call.tool))} waits{until}: {inline(one_line(why, CAUSE_CHARS))}"
     if call.arguments:
         yield block("json", _beginning(call.arguments))
     for why, name, payload in _decisions(call):
@@ -220,7 +220,7 @@ def lines(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def _said(who: str, text: str) -> str:
-    return f"**{inline(shortened(who))}:** {inline(shortened(text, MESSAGE_CHARS))}".rstrip()
+    return f"**{inline(one_line(who))}:** {inline(one_line(text, MESSAGE_CHARS))}".rstrip()
 
 
 def _words(state: str) -> str:

@@ -126,10 +126,8 @@ def test_an_answer_is_read_or_is_the_typed_error_that_it_should_be(name: str) ->
     assert type(outcome).model_validate_json(outcome.model_dump_json()) == outcome
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", [name for name in ASKED if name not in ALTERED])
 def test_a_recorded_history_is_written_as_it_was(name: str) -> None:
-    if name in ALTERED:
-        pytest.skip(ALTERED[name])
     one = ALL[name]
     read_all, write_all, field = READERS[one["protocol"]]
     given = one["request"]["body"][field]

@@ -19,7 +19,6 @@ from everturn.testing import record_history
 from tests.replay.kinds import KINDS, SUGGESTED_EVENTS
 
 HISTORIES = Path(__file__).parent / "histories"
-CHECKOUT = Path(__file__).parents[2]
 KIND_SECONDS = 60.0
 
 
@@ -38,8 +37,6 @@ async def record(kinds: list[str]) -> None:
                     if old.stem == name or old.stem.removeprefix(f"{name}-").isdigit():
                         old.unlink()
                 files = await record_history(client, conversation_id, HISTORIES / f"{name}.json")
-                for file in files:  # the frames of a failure's trace name the folder that they ran in
-                    file.write_text(file.read_text().replace(f"{CHECKOUT}/", ""))
                 print(f"{name}: {', '.join(f'{file.name} ({file.stat().st_size:,} bytes)' for file in files)}")
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,15 @@ from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import NotFound
 from everturn.storage.data_converter import data_converter
-from everturn.testing import Diverged, record_history, replay_history
+from everturn.testing import Diverged, fail, record_history, replay_history
+from everturn.testing.replay import read_histories
 from everturn.workflows.conversation import ConversationWorkflow
 from everturn.workflows.tool_calls import OpenCalls
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
 from tests.support import agreement
 from tests.support.agents import agent_on, hosting
+from tests.support.waiting import reaches
 from tests.support.watch import watched
 
 FILES = sorted(HISTORIES.glob("*.json"))
@@ -88,11 +90,53 @@ async def test_another_order_of_tool_calls_is_noticed(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_recording_names_no_machine_and_no_process(file: Path) -> None:
-    text = file.read_text()
     assert file.stat().st_size < 64_000
-    for data in re.findall(r'"data":\s*"([A-Za-z0-9+/=]+)"', text):
-        text += b64decode(data).decode(errors="replace")
-    assert not re.search(r"\b\d{2,7}@", text)
+    assert named_in(file.read_text()) == []
+
+
+PROCESS = r"\b\d{2,7}@"
+FOLDER = r"(?<![\w.\-/])/(?:home|Users|root|tmp|var|opt|usr|srv|mnt|work)/[^\s\"]*"
+SOURCE = r"(?<![\w.\-/])/[\w.\-/]+\.py\b"
+WINDOWS = r"\b[A-Z]:\\+\w[^\s\"]*"
+
+
+def named_in(recorded: str) -> list[str]:
+    """What a recorded history says about the machine that it comes from: processes and absolute paths."""
+    payloads = re.findall(r'"data":\s*"([A-Za-z0-9+/=]+)"', recorded)
+    text = "\n".join([recorded, *(b64decode(data).decode(errors="replace") for data in payloads)])
+    return re.findall("|".join((PROCESS, FOLDER, SOURCE, WINDOWS)), text)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["/home/ada/everturn/x.py", r"C:\Users\ada\x.py", "/Users/ada/everturn", "/srv2/everturn/x.py", "4711@ada"],
+)
+@pytest.mark.parametrize("place", ["a failure's message", "a stack trace", "a payload"])
+def test_a_path_or_a_process_anywhere_in_a_recording_is_found(planted: str, place: str) -> None:
+    history = json.loads((HISTORIES / "plain_reply.json").read_text())
+    frame = f'  File "{planted}", line 3, in charge\n'
+    match place:
+        case "a payload":
+            planted = b64encode(json.dumps({"seen": frame}).encode()).decode()
+            history["events"][-1]["planted"] = {"payloads": [{"data": planted}]}
+        case "a stack trace":
+            history["events"][-1]["planted"] = {"failure": {"cause": {"stackTrace": frame}}}
+        case _:
+            history["events"][-1]["planted"] = {"failure": {"message": f"no file {planted}"}}
+    assert len(named_in(json.dumps(history))) == 1
+
+
+async def test_a_recording_of_a_failure_has_no_stack_trace(client: Client, scripted: Any, tmp_path: Path) -> None:
+    agent = agent_on(scripted([fail(401, "no such key")]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi")
+        await reaches(conversation, "stalled")
+        (live,) = await read_histories(client, conversation.id)
+        (file,) = await record_history(client, conversation.id, tmp_path / "stalled.json")
+    assert "stackTrace" in live.to_json()
+    assert "no such key" in (recorded := file.read_text())
+    assert named_in(recorded) == []
+    assert await replay_history(file) == len(live.events)
 
 
 async def test_a_recorder_writes_what_the_replayer_reads(client: Client, scripted: Any, tmp_path: Path) -> None:

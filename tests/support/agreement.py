@@ -73,7 +73,7 @@ IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
 READ_OFF: dict[str, Callable[[State], Any]] = {
     "name": lambda state: state.name,
     "idle": lambda state: state.idle,
-    "told": lambda state: state.told,
+    "in events": lambda state: state.in_events,
     "answered": lambda state: state.answered and not state.ended,  # an outcome does not say what of it was
     "what is unanswered": lambda state: _shape([*state.unseen, *state.inbox]),
 }

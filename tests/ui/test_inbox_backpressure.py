@@ -97,14 +97,14 @@ async def test_what_waits_for_it_is_bounded_and_all_of_it_comes_when_it_reads_on
     most = outbox.MAX_QUEUED_CHARS + 2 * TEXT_CHARS
     async with served(client) as address, asking(address, long) as reader:
         await eventually(
-            lambda: streams and streams[0].waiting_chars >= outbox.MAX_QUEUED_CHARS, what="the outbox is full"
+            lambda: streams and streams[0]._outbox.chars >= outbox.MAX_QUEUED_CHARS, what="the outbox is full"
         )
         follower = streams[0]._watchers[1]
-        await eventually(lambda: not follower.done() and streams[0].waiting_chars <= most, what="and stays so")
+        await eventually(lambda: not follower.done() and streams[0]._outbox.chars <= most, what="and stays so")
         heard, seen = Heard(), 0
         while len(heard.digits) < MESSAGES:
             heard.feed(await reader.read(100_000))
-            seen = max(seen, streams[0].waiting_chars)
+            seen = max(seen, streams[0]._outbox.chars)
     assert heard.digits == ALL
     assert seen <= most
 
@@ -116,7 +116,7 @@ async def test_one_that_takes_nothing_for_long_is_let_go_and_goes_on_where_it_wa
     async with served(client, stuck_seconds=0.3) as address:
         async with asking(address, long) as reader:
             await eventually(lambda: streams and all(one.done() for one in streams[0]._watchers or [None]))
-            assert streams[0].waiting_chars == 0, "nothing is kept for it"
+            assert streams[0]._outbox.chars == 0, "nothing is kept for it"
             while data := await reader.read(100_000):  # the stream ends as soon as it reads on
                 heard.feed(data)
         assert heard.cursor

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.system.bounded_concurrency import at_once
+from everturn.system.bounded_concurrency import at_once, in_order
 
 
 async def numbers(count: int) -> AsyncIterator[int]:
@@ -48,3 +48,34 @@ async def test_a_failure_ends_it_all_and_leaves_nothing_running() -> None:
     with pytest.raises(ValueError, match="no"):
         [one async for one in at_once(numbers(9), fails, most=3)]
     assert sorted(begun) == sorted(ended) == [0, 1, 2]
+
+
+async def test_results_can_come_in_the_order_of_the_items() -> None:
+    first = asyncio.Event()
+
+    async def the_first_ends_last(number: int) -> int:
+        if number:
+            first.set()
+        else:
+            await first.wait()
+        return 2 * number
+
+    assert await in_order(numbers(5), the_first_ends_last, most=2) == [0, 2, 4, 6, 8]
+    assert await in_order(range(5), the_first_ends_last, most=2) == [0, 2, 4, 6, 8]
+
+
+async def test_an_item_is_not_taken_before_there_is_room_for_it() -> None:
+    taken: list[int] = []
+    goes_on = asyncio.Event()
+
+    async def many() -> AsyncIterator[int]:
+        async for number in numbers(9):
+            taken.append(number)
+            yield number
+
+    doing = asyncio.create_task(in_order(many(), lambda _: goes_on.wait(), most=3))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert taken == [0, 1, 2]
+    goes_on.set()
+    assert len(await doing) == 9

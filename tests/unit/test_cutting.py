@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import everturn
 from everturn.records import (
     Decision,
     Document,
@@ -22,7 +25,7 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.size_estimates import fits, how_many_fit, larger
-from everturn.sizes import LEAST_PART_BYTES, shortened, size_of
+from everturn.sizes import LEAST_PART_BYTES, clipped, shortened, shortened_line, size_of
 from everturn.truncation import cut, cut_part, without_content
 
 # Each of these is one character: of one byte as JSON, of two, three, four and six.
@@ -114,6 +117,26 @@ def test_a_text_is_cut_to_bytes_as_written(letter: str) -> None:
     assert text.startswith(letter * 40)
     assert text.endswith(" of 1,000 characters are shown. Ask for less.]")
     assert shortened(letter * 80, max_bytes=500) == letter * 80
+
+
+def test_a_line_for_a_model_says_how_much_of_it_is_shown() -> None:
+    assert shortened_line("abcdef", 6) == "abcdef"
+    assert shortened_line("x" * 5_000, 3) == "xxx [Cut: 3 of 5,000 characters are shown.]"
+
+
+@pytest.mark.parametrize(
+    ("line", "most", "shown"),
+    [("abcdef", 6, "abcdef"), ("abcdefg", 6, "abcde…"), ("ab", 1, "…"), ("ab", 0, "…"), ("ab", -3, "…")],
+)
+def test_a_line_for_people_ends_in_dots_that_count(line: str, most: int, shown: str) -> None:
+    assert clipped(line, most) == shown
+
+
+def test_no_module_but_sizes_cuts_a_line_by_itself() -> None:
+    by_hand = re.compile(r"\[[^\]]*:[^\]]*\](?:\}| \+ f?\")…")
+    package = Path(everturn.__file__).parent
+    found = {file.name for file in package.rglob("*.py") if by_hand.search(file.read_text())}
+    assert found == {"sizes.py"}
 
 
 def test_a_result_that_is_cut_keeps_who_decided() -> None:

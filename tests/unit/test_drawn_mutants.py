@@ -162,7 +162,7 @@ def test_a_model_that_cannot_be_is_refused_by_its_name(model: str, problem: str 
     [("ab" + " " * 12 + "cd", "ab cd"), ("a b c d e f", "a b c d e…"), ("ab" + " " * 30 + "cd", "ab…")],
 )
 def test_a_text_is_shortened_after_its_spaces(text: str, line: str) -> None:
-    assert web_ui.shortened(text, 10) == line
+    assert web_ui.one_line(text, 10) == line
 
 
 def test_a_message_with_an_id_is_taken_once() -> None:

@@ -18,7 +18,7 @@ from tests.support.source import MODULES, PACKAGE, Source, read, source_of
 ROOT = Path(__file__).parents[2]
 
 BOTTOM_UP = """
-    errors system names vendor_calls sizes text http validation
+    errors system names sizes vendor_calls text http validation
     logs settings temporal
     records size_estimates compressed_messages heartbeat_details vendors
     agent_settings models limits plans prices tracing policy carryover

@@ -159,3 +159,15 @@ def test_what_is_skipped_says_why() -> None:
         and not any(keyword.arg == "reason" for keyword in called.keywords)
     ]
     assert silent == []
+
+
+def test_no_whole_module_is_skipped_while_it_is_imported() -> None:
+    """With xdist, no report of it comes: nobody could say that CI skipped it (tests/support/skips.py)."""
+    assert [name for name, tree in trees() for one in ast.walk(tree) if skips_its_module(one)] == []
+
+
+def skips_its_module(node: ast.AST) -> bool:
+    if isinstance(node, ast.Module):
+        called = [one.value for one in node.body if isinstance(one, ast.Expr | ast.Assign)]
+        return any(isinstance(one, ast.Call) and ast.unparse(one.func) == "pytest.importorskip" for one in called)
+    return isinstance(node, ast.keyword) and node.arg == "allow_module_level"

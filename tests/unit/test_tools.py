@@ -362,6 +362,7 @@ def test_problems_are_bounded() -> None:
     lines = problems(one(list[int]), value=["z" * 10_000] * 500, **sent)
     assert len(lines) == 11
     assert sum(map(len, lines)) < 5_000
+    assert lines[0].endswith(" [Cut: 80 of 10,002 characters are shown.]"), "a model reads it"
     assert lines[-1] == "… and 491 more"
     assert problems(one(str), **sent, value="")[-1].endswith(" and 195 more: Unknown argument; the arguments are value")
 

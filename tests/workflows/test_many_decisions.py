@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from everturn import Agent, Client, Conversation, Message, tool
-from everturn.client.many_decisions import Many
+from everturn.client.many_decisions import AT_ONCE, Many, decide_all
 from everturn.errors import Refused
 from everturn.payloads import WaitingCall
 from everturn.testing import ScriptedModel, call
@@ -120,6 +120,31 @@ def test_what_may_have_run_or_was_edited_is_not_decided_on_with_others(reason: A
     many = Many.of("approve", tool=None, where={}, words=None, always=False, within=None)
     assert many._is_about(WaitingCall(call_id="a", tool="refund", reason="needs_approval"))
     assert not many._is_about(WaitingCall(call_id="a", tool="refund", reason=reason))
+
+
+async def test_a_conversation_is_read_from_the_list_when_there_is_room_for_it() -> None:
+    """A namespace may have a hundred thousand that wait."""
+    taken: list[int] = []
+    may_end = asyncio.Event()
+
+    async def listed() -> AsyncIterator[Any]:
+        for number in range(10 * AT_ONCE):
+            taken.append(number)
+            yield number
+
+    class Slow(Many):
+        async def decide(self, conversation: Any) -> Any:
+            await may_end.wait()
+            return [conversation]
+
+    deciding = asyncio.create_task(
+        decide_all(Slow.of("deny", tool=None, where={}, words=None, always=False, within=None), listed())
+    )
+    for _ in range(10 * AT_ONCE):
+        await asyncio.sleep(0)
+    assert taken == [*range(AT_ONCE)]
+    may_end.set()
+    assert await deciding == [*range(10 * AT_ONCE)]
 
 
 def test_conditions_that_are_none_are_refused() -> None:

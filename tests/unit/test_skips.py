@@ -1,0 +1,70 @@
+"""What CI does when a test is skipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.skips import ALLOWED, AllowedSkip, SkipWatch, missing
+
+ROOT = Path(__file__).parents[2]
+
+CONFTEST = """
+from tests.support.skips import watch_skips as pytest_configure
+"""
+
+
+def run(folder: Path, source: str, *options: str, ci: str = "true") -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(f"import pytest\n\n{source}")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, *options, str(folder)]
+    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize("options", [("-n0",), ("-n2",)], ids=["one process", "xdist"])
+def test_a_skip_that_is_not_in_the_list_fails_the_run_and_is_named(tmp_path: Path, options: tuple[str, ...]) -> None:
+    source = "def test_a():\n    pytest.skip('the oven is cold')\n\ndef test_b():\n    pass\n"
+    ran = run(tmp_path, source, *options)
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
+    assert "test_it.py::test_a: the oven is cold" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@pytest.mark.skipif(True, reason='no recordings here')\ndef test_a():\n    pass\n",
+        "@pytest.mark.xfail(reason='not yet')\ndef test_a():\n    assert False\n",
+    ],
+    ids=["allowed", "expected to fail"],
+)
+def test_an_allowed_skip_and_an_expected_failure_pass(tmp_path: Path, source: str) -> None:
+    ran = run(tmp_path, source)
+    assert ran.returncode == pytest.ExitCode.OK, ran.stdout + ran.stderr
+
+
+def test_only_ci_minds(tmp_path: Path) -> None:
+    assert run(tmp_path, "def test_a():\n    pytest.skip('the oven is cold')\n", ci="").returncode == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize(("program", "forbidden"), [("sh", 1), ("no-such-program", 0)])
+def test_not_installed_is_no_reason_once_it_is_installed(program: str, forbidden: int) -> None:
+    watch = SkipWatch([AllowedSkip("it is not installed", "", missing(program))])
+    report = pytest.TestReport("t", ("t", 1, "t"), {}, "skipped", ("t", 1, "Skipped: it is not installed"), "setup")
+    watch.pytest_runtest_logreport(report)
+    assert len(watch._forbidden) == forbidden
+
+
+def test_every_reason_in_the_list_is_one_that_a_test_gives() -> None:
+    sources = "\n".join(
+        file.read_text() for file in (ROOT / "tests").rglob("*.py") if file.name not in {"skips.py", "test_skips.py"}
+    )
+    sources = sources.replace("{CHROMIUM}", "/usr/bin/chromium")
+    assert [one.reason for one in ALLOWED if one.reason not in sources] == []
