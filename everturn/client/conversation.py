@@ -143,7 +143,8 @@ class Conversation(Forks):
         return await with_wait(status, described, self._temporal)
 
     async def transcript(self) -> tuple[Message, ...]:
-        """The messages so far, in order. Reads the history: needs no worker."""
+        """The messages so far, in order. Reads the history: needs no worker. The results of one reply's calls are one
+        message, which comes once the last of them has its result; `events()` has each at once."""
         by_history = await self.by_history()
         with self._explained():
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
