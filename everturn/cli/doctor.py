@@ -293,18 +293,21 @@ async def _search_attributes(client: Client, *, fix: bool) -> Finding:
 
 
 async def _workers(client: Client) -> Finding:
-    from everturn.client.pollers import RECENT_SECONDS, hosted_agents, polling
+    from everturn.client.pollers import RECENT_SECONDS, hosted_agents, polling, sorted_out
 
-    workers = [poller.identity for poller in await polling(client.temporal, client.task_queue)]
+    pollers = await polling(client.temporal, client.task_queue)
+    workers, gone = sorted_out(poller.identity for poller in pollers)
+    # If a worker is killed, the server still lists it for a while.
+    when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
+    killed = f"; gone from this machine since it polled: {', '.join(gone[:5])}" if gone else ""
     if workers:
-        # If a worker is killed, the server still lists it for a while.
-        when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
         named = ", ".join(workers[:5])
         agents = await hosted_agents(client.temporal, client.task_queue)
         host = f"; they host {', '.join(sorted(agents))}" if agents else ""
-        return Finding("workers", "ok", f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}{host}")
+        told = f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}{host}{killed}"
+        return Finding("workers", "ok", told)
     cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
-    return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}", cure)
+    return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}{killed}", cure)
 
 
 # ---------------------------------------------------------------- agents and keys
