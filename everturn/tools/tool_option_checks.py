@@ -103,9 +103,9 @@ def refuse_unbound(function: Any, given: Mapping[str, Any]) -> None:
     be for is not known there. `given`: the tool's options, for the cure."""
     target = unwrap(function) if inspect.isfunction(function) else None
     code = getattr(target, "__code__", None)
-    if target is None or not (
-        code and code.co_argcount and code.co_varnames[0] == "self" and "self" not in target.__annotations__
-    ):
+    if target is None or code is None or code.co_varnames[: code.co_argcount][:1] != ("self",):
+        return
+    if "self" in target.__annotations__:
         return
     owner, _, name = target.__qualname__.rpartition("<locals>.")[2].rpartition(".")
     written = ", ".join(f"{key}={_written(value)}" for key, value in given.items() if not key.startswith("_"))
