@@ -207,7 +207,7 @@ def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
     if not settings.agents:
         return [], [Finding("agents", "note", "EVERTURN_AGENTS is not set here; only workers need it")]
     try:
-        agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+        agents = load_agents(",".join(settings.agents))
     except EverturnError as error:
         return [], [wrong("agents", error)]
     told = ", ".join(f"{agent.name} ({agent.model.name}, {len(agent.tools)} tools)" for agent in agents)

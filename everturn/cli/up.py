@@ -87,4 +87,4 @@ async def _until_signal() -> None:
 def _load(specs: tuple[str, ...]) -> list[Agent]:
     from everturn.loading import load_agents
 
-    return [agent for spec in specs for agent in load_agents(spec)]
+    return load_agents(",".join(specs)) if specs else []
