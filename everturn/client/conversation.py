@@ -208,6 +208,9 @@ class Conversation(Forks):
     ) -> tuple[str, ...]:
         """Lets a call run, with your `arguments` instead of the model's if given. Returns the approved calls' ids.
 
+        Name the call. Without `call_id`, every call that waits for an approval is approved, also one whose outcome is
+        unknown (`reason` is `outcome_unknown`): it may have run already, and **runs again**.
+
         `expected`: the arguments that you saw; the decision is refused if the call has others now. `always=True`:
         decide the same for every later call of that tool in this conversation. `always={"cents": {"at_most":
         2000}}`: only for calls whose arguments fit; see Condition. `within`: after this time, by this machine's clock,

@@ -31,7 +31,7 @@ P = TypeVar("P", bound=Record)
 
 TOLD = {
     names.MESSAGE: 'Sends a message: {"text": "..."} or {"parts": [...]}.',
-    names.APPROVE: 'Approves a waiting call, which then runs: {"call_id": "..."}; "*" is every call.',
+    names.APPROVE: 'Approves a waiting call, which then runs: {"call_id": "..."}. "*" is all, also what may have run.',
     names.DENY: 'Denies a waiting call, which then does not run: {"call_id": "...", "reason": "..."}.',
     names.ANSWER: 'Gives a call\'s result instead of the tool: {"call_id": "...", "content": ...}.',
     names.PAUSE: "Pauses the conversation before its next turn.",
