@@ -21,6 +21,7 @@ from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachab
 from everturn.hooks import Hooks
 from everturn.limits import Budget, RateLimit
 from everturn.settings import Settings
+from everturn.sizes import shortened
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.heartbeat_profiles import ProfileName
 from everturn.temporal.namespace import require_namespace
@@ -264,5 +265,5 @@ class Worker:
 
 
 def _first_words(error: BaseException) -> str:
-    """Without the core's dump of the server's whole answer."""
-    return str(error).partition("\n")[0].partition(": Status {")[0][:300].rstrip(".")
+    """Without most of the core's dump of the server's whole answer."""
+    return shortened(" ".join(str(error).split()), max_bytes=200).rstrip(".")
