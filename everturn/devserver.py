@@ -98,6 +98,11 @@ class DevServer:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """Of a server that has ended by itself; -9 if SIGKILL ended it. None if it runs, or was stopped."""
+        return self._process.poll() if self._process else None
+
     async def start(self) -> Self:
         """Start the server and wait until it answers. Raises Unreachable or InvalidSetting, with the next step."""
         if self.running:

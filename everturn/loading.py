@@ -38,7 +38,17 @@ def load_agents(spec: str) -> list[Agent]:
     specs = [one.strip() for one in spec.split(",") if one.strip()]
     if not specs:
         raise InvalidFile("No agents are given.", cure="Write module:agent or the path of a Python file.")
-    return [agent for one in specs for agent in _load_agents(one)]
+    found: dict[str, tuple[Agent, str]] = {}
+    agents = [(agent, one) for one in specs for agent in _load_agents(one)]
+    for agent, place in agents:
+        first, elsewhere = found.setdefault(agent.full_name, (agent, place))
+        if first is not agent:
+            where = f"both in {place}" if place == elsewhere else f"in {elsewhere} and in {place}"
+            raise InvalidFile(
+                f"Two agents are called {agent.full_name!r}, {where}.",
+                cure="Give one of them another name, or another version.",
+            )
+    return [agent for agent, _ in agents]
 
 
 def _load_agents(spec: str) -> list[Agent]:

@@ -85,7 +85,8 @@ class ChildConversation(Generic[OutputT_co]):
     async def approve(
         self, call_id: str = names.EVERY_CALL, arguments: dict[str, JsonValue] | None = None, note: str | None = None
     ) -> None:
-        """Lets a call run, with `arguments` in place of the model's if given."""
+        """Lets a call run, with `arguments` in place of the model's if given. Name the call: without `call_id`, a call
+        that may have run already (`outcome_unknown`) runs again, too."""
         edited = {} if arguments is None else {"arguments": arguments}
         await self._say(names.APPROVE, {"call_id": call_id, "note": note, **edited})
 

@@ -319,7 +319,8 @@ def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> A
 
 def _lost(tool: Tool, times: int) -> Content:
     doubt = "" if tool.effect == "read" else " It may or may not have taken effect."
-    text = f"{tool.name} has no result: its worker was lost {times} times while it ran. It is not run again.{doubt}"
+    lost = f"its worker was lost {times} times while it ran, or could not reach Temporal"
+    text = f"{tool.name} has no result: {lost}. It is not run again.{doubt}"
     return (Text(text=text),)
 
 

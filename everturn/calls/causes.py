@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter
@@ -11,6 +11,10 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  
 
 from everturn import names
 from everturn.heartbeat_details import SeenReply, beaten_out
+
+LOST_OR_UNREACHED: Final = "its worker was lost, took too long, or could not reach Temporal"
+"""Of a time-out: the server has heard nothing in time. If it was away itself, it can't tell a dead worker from one that
+it could not hear."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def cause_of(error: BaseException) -> FailureCause:
     if isinstance(error, TimeoutError):
         kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
         said = beaten_out(error.last_heartbeat_details)
-        return FailureCause(cause=f"its worker was lost or took too long ({kind} timeout)", said=said)
+        return FailureCause(cause=f"{LOST_OR_UNREACHED} ({kind} timeout)", said=said)
     if not isinstance(error, ApplicationError):
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_v
 
 from everturn import names
 from everturn.policy import MAX_RULES, Condition, Policy, Rule, problem, said_by
-from everturn.records import Record, ResultPart, Text
+from everturn.records import Decision, Record, ResultPart, Text
 from everturn.sizes import MAX_INPUT_PARTS, flat
 
 VERDICTS: Final = {names.APPROVE: "approved", names.DENY: "denied", names.ANSWER: "answered"}
@@ -81,6 +81,12 @@ def policy_after(payload: dict[str, Any], known: Policy) -> Policy | None:
     said = SetPolicy.model_validate(payload)
     made = said_by(said.by, said.rules, known=known)
     return None if problem(made) else made
+
+
+def already_decided(call_id: str, earlier: Decision) -> str:
+    """The refusal of a second decision on a call."""
+    by = f" by {earlier.by}" if earlier.by else ""
+    return f"Call {call_id!r} was already decided: {earlier.verdict}{by} at {earlier.at}."
 
 
 def too_late(said: Approve | Deny | Answer, time: float) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -102,7 +103,12 @@ def approve(
     call: CallsArgument = None,
     arguments: Annotated[
         str | None,
-        typer.Option("--arguments", metavar="JSON", help="Run the call with these arguments instead of the model's."),
+        typer.Option(
+            "--arguments",
+            metavar="JSON",
+            help="Run the call with these arguments instead of the model's. They are checked when it is to run; if "
+            "they don't fit, the call waits again.",
+        ),
     ] = None,
     note: Annotated[str | None, typer.Option("--note", help="A note for the model.")] = None,
     every: EveryOption = False,
@@ -126,7 +132,7 @@ def approve(
     def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
         return client.approve_all(**asked, note=note, always=always, within=which.within)
 
-    _decide(which, one, many, said="approved", as_json=as_json)
+    _decide(which, one, many, said="approved", as_json=as_json, edited=edited is not None)
 
 
 def deny(
@@ -180,16 +186,20 @@ def _decide(
     *,
     said: str,
     as_json: bool,
+    edited: bool = False,
 ) -> None:
+    """`edited`: it is approved with other arguments, which its worker checks only when the call is to run."""
     if which.by_look and many:
         _tell_many(asyncio.run(_looked_up(which, many)), said=said, as_json=as_json)
         return
     assert which.id is not None
     call_ids = asyncio.run(_named(which, one))
     if as_json:
-        tell_json({"call_ids": call_ids})
-    else:
-        tell(f"{said}: {', '.join(call_ids)}")
+        tell_json({"call_ids": call_ids, **({"arguments_checked": False} if edited else {})})
+        return
+    unchecked = "with other arguments; they are checked before it runs: everturn watch"
+    later = f", {unchecked} {shlex.quote(which.id)}" if edited else ""
+    tell(f"{said}: {', '.join(call_ids)}{later}")
 
 
 async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tuple[str, ...]]]) -> tuple[str, ...]:

@@ -73,6 +73,7 @@ async def connect(
         return
     agent = make_agent(wanted)
     quiet_logs(screen)
+    from everturn.cli.server_watch import while_it_runs
     from everturn.client.client import Client
     from everturn.devserver import connect_or_start
     from everturn.worker.worker import Worker
@@ -80,6 +81,7 @@ async def connect(
     screen.busy("starting")
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(connect_or_start(db_filename=db))
+        await stack.enter_async_context(while_it_runs(endpoint.server))
         # A task queue of its own: other workers don't know this agent, and this worker doesn't know theirs.
         queue = f"{settings.task_queue}-{conversation_id}"
         client = await Client.connect(task_queue=queue, **endpoint.options)

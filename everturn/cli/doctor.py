@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from everturn.cli.doctor_finding import Finding
+from everturn.cli.doctor_finding import Finding, wrong
 from everturn.cli.doctor_queues import queue_findings
+from everturn.cli.doctor_temporal import TIMEOUT_SECONDS, temporal_findings
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 from everturn.errors import EverturnError
@@ -21,10 +22,7 @@ from everturn.system import extras
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
-    from everturn.client.client import Client
     from everturn.settings import Settings
-
-TIMEOUT_SECONDS = 10.0
 
 
 def doctor(
@@ -80,10 +78,10 @@ async def _examine(
     try:
         settings = _settings()
     except EverturnError as error:
-        return [*findings, _wrong("settings", error)]
+        return [*findings, wrong("settings", error)]
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
     findings.append(_encryption(settings))
-    findings += [finding async for finding in _temporal(fix=fix)]
+    findings += [finding async for finding in temporal_findings(fix=fix)]
     findings += await queue_findings()
     findings += [finding async for finding in _live(settings)]
     findings += [finding async for finding in _fairness(tries=fairness)]
@@ -110,7 +108,7 @@ async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
             part = f"MCP server {one.server.label}"
             yield Finding(part, "wrong" if one.problem else "note" if one.cut else "ok", told, one.cut)
     except EverturnError as error:
-        yield _wrong("MCP servers", error)
+        yield wrong("MCP servers", error)
 
 
 async def _deploy(against: list[str], sample: int | None) -> list[Finding]:
@@ -121,7 +119,7 @@ async def _deploy(against: list[str], sample: int | None) -> list[Finding]:
     try:
         return await deploy_findings(against, sample)
     except EverturnError as error:
-        return [_wrong("deploy", error)]
+        return [wrong("deploy", error)]
     except RPCError as error:
         return [Finding("deploy", "wrong", f"Temporal said no: {error.message}")]
 
@@ -142,7 +140,7 @@ def _encryption(settings: Settings) -> Finding:
     try:
         converter = configured()
     except EverturnError as error:
-        return _wrong("encryption", error)
+        return wrong("encryption", error)
     if found := encryption_of(converter):
         rest = f", {', '.join(map(repr, found.key_ids[1:]))} decrypt" if found.key_ids[1:] else ""
         return Finding("encryption", "ok", f"AES-GCM; key {found.key_id!r} encrypts{rest}")
@@ -154,41 +152,6 @@ def _encryption(settings: Settings) -> Finding:
 def _versions() -> Finding:
     packages = " · ".join(f"{name} {version(name)}" for name in ("everturn", "temporalio"))
     return Finding("versions", "ok", f"{packages} · Python {platform.python_version()}")
-
-
-# ---------------------------------------------------------------- Temporal
-
-
-async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
-    from temporalio.service import RPCError
-
-    from everturn.client.client import Client
-
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            client = await Client.connect()
-            yield await _server(client)
-    except EverturnError as error:
-        yield _wrong("Temporal", error)
-        return
-    except (RPCError, TimeoutError) as error:
-        yield Finding("Temporal", "wrong", f"it doesn't answer: {error or 'no reply in time'}")
-        return
-    for part, look in (
-        ("heartbeats", _heartbeats(client)),
-        ("namespace", _namespace(client)),
-        ("search attributes", _search_attributes(client, fix=fix)),
-        ("workers", _workers(client)),
-    ):
-        try:
-            async with asyncio.timeout(TIMEOUT_SECONDS * 2):
-                yield await look
-        except EverturnError as error:
-            yield _wrong(part, error)
-        except RPCError as error:
-            yield Finding(part, "wrong", f"Temporal said no: {error.message}")
-        except TimeoutError:
-            yield Finding(part, "wrong", "no answer in time")
 
 
 async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
@@ -208,32 +171,9 @@ async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
         async for finding in fairness_findings(client.temporal):
             yield finding
     except EverturnError as error:
-        yield _wrong("fairness", error)
+        yield wrong("fairness", error)
     except RPCError as error:
         yield Finding("fairness", "note", f"it could not be tested: {error.message}")
-
-
-async def _server(client: Client) -> Finding:
-    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
-
-    info = await client.temporal.workflow_service.get_system_info(GetSystemInfoRequest())
-    address = client.temporal.service_client.config.target_host
-    return Finding("Temporal", "ok", f"server {info.server_version or '(no version)'} at {address}")
-
-
-async def _heartbeats(client: Client) -> Finding:
-    """The heartbeat profile of a worker with these settings."""
-    from everturn.settings import Settings
-    from everturn.temporal.heartbeat_profiles import is_cloud, profile_for
-
-    settings, connection = Settings.load(), client.temporal.service_client.config
-    profile = profile_for(settings.heartbeats, connection)
-    why = "EVERTURN_HEARTBEATS" if settings.heartbeats else "on Temporal Cloud" if is_cloud(connection) else "by itself"
-    detail = f"{profile.name} ({why}): {profile.in_words}"
-    if is_cloud(connection) and profile.name == "quick":
-        cure = "Temporal Cloud bills each heartbeat as an action. EVERTURN_HEARTBEATS=thrifty sends fewer."
-        return Finding("heartbeats", "note", detail, cure)
-    return Finding("heartbeats", "ok", detail)
 
 
 async def _live(settings: Settings) -> AsyncIterator[Finding]:
@@ -255,56 +195,7 @@ async def _live(settings: Settings) -> AsyncIterator[Finding]:
         finally:
             await lane.close()
     except EverturnError as error:
-        yield _wrong("live text", error)
-
-
-async def _namespace(client: Client) -> Finding:
-    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-
-    from everturn.cli.render import count
-
-    name = client.temporal.namespace
-    described = await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
-    days = described.config.workflow_execution_retention_ttl.ToTimedelta().days
-    return Finding("namespace", "ok", f"{name!r}; ended conversations are kept for {count(days, 'day')}")
-
-
-async def _search_attributes(client: Client, *, fix: bool) -> Finding:
-    from everturn import names
-    from everturn.temporal.search_attribute_setup import lacking_search_attributes, register_search_attributes
-
-    lacking = await lacking_search_attributes(client.temporal)
-    beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE)
-    if (lacking or beside) and fix:
-        await register_search_attributes(client.temporal, [*lacking, *beside])
-        detail = f"registered: {', '.join([*lacking, *beside])}; running workers use them after a restart"
-        return Finding("search attributes", "ok", detail)
-    if lacking:
-        return Finding(
-            "search attributes",
-            "wrong",
-            f"the namespace lacks {', '.join(lacking)}: conversations run, but can't be listed by status",
-            "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
-        )
-    if beside:
-        detail = f"{', '.join(beside)} is missing: `start(searchable=[...])` needs it"
-        return Finding("search attributes", "note", detail, "To register it: everturn doctor --fix.")
-    return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES | names.SEARCHABLE)} are there")
-
-
-async def _workers(client: Client) -> Finding:
-    from everturn.client.pollers import RECENT_SECONDS, hosted_agents, polling
-
-    workers = [poller.identity for poller in await polling(client.temporal, client.task_queue)]
-    if workers:
-        # If a worker is killed, the server still lists it for a while.
-        when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
-        named = ", ".join(workers[:5])
-        agents = await hosted_agents(client.temporal, client.task_queue)
-        host = f"; they host {', '.join(sorted(agents))}" if agents else ""
-        return Finding("workers", "ok", f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}{host}")
-    cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
-    return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}", cure)
+        yield wrong("live text", error)
 
 
 # ---------------------------------------------------------------- agents and keys
@@ -316,9 +207,9 @@ def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
     if not settings.agents:
         return [], [Finding("agents", "note", "EVERTURN_AGENTS is not set here; only workers need it")]
     try:
-        agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+        agents = load_agents(",".join(settings.agents))
     except EverturnError as error:
-        return [], [_wrong("agents", error)]
+        return [], [wrong("agents", error)]
     told = ", ".join(f"{agent.name} ({agent.model.name}, {len(agent.tools)} tools)" for agent in agents)
     return agents, [Finding("agents", "ok", told), *_handoffs(agents)]
 
@@ -348,7 +239,7 @@ def _keys(agents: list[Agent]) -> list[Finding]:
             try:
                 resolve(model)
             except EverturnError as error:
-                findings.append(_wrong(f"model of {agent.name}", error))
+                findings.append(wrong(f"model of {agent.name}", error))
     return findings
 
 
@@ -363,10 +254,6 @@ def _costs(agents: list[Agent]) -> list[Finding]:
         if agent.limits.max_cost_usd is not None
         for name in unpriced([agent.model, *agent.fallback_models])
     ]
-
-
-def _wrong(part: str, error: EverturnError) -> Finding:
-    return Finding(part, "wrong", error.message, error.cure)
 
 
 # ---------------------------------------------------------------- how it looks

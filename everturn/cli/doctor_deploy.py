@@ -16,7 +16,7 @@ async def deploy_findings(against: list[str], sample: int | None) -> list[Findin
     from everturn.worker.deploy_check import conflicts, grouped
 
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # it logs each divergence, with a traceback
-    agents = [agent for spec in against for agent in load_agents(spec)]
+    agents = load_agents(",".join(against))
     client = await Client.connect()
     found = grouped([conflict async for conflict in conflicts(client, agents, sample=sample)])
     if not found:

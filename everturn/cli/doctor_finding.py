@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from everturn.errors import EverturnError
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -15,3 +17,7 @@ class Finding:
     cure: str = ""
     conversations: tuple[str, ...] = ()
     """The ids of all conversations that a finding of --against is about."""
+
+
+def wrong(part: str, error: EverturnError) -> Finding:
+    return Finding(part, "wrong", error.message, error.cure)

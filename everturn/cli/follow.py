@@ -21,6 +21,7 @@ from everturn.temporal import temporal_errors
 RETRY_GLANCE_SECONDS = 2.0
 
 LOST = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+LOST_IN_WORDS = "its worker was lost, or could not reach Temporal"
 
 Stop = events.Replied | events.Stalled | events.Switched | events.Done
 """The events at which the caller has to act: a final reply, a stall, a pause, the end."""
@@ -124,7 +125,7 @@ class Follower:
                     failure = pending.last_failure
                     lost = failure.timeout_failure_info.timeout_type == LOST
                     told = await read_cause(self._temporal.data_converter, failure) if failure.message else None
-                    why = "its worker was lost" if lost else folded(told.cause if told else "", 300)
+                    why = LOST_IN_WORDS if lost else folded(told.cause if told else "", 300)
                     line = f"{pending.activity_type.name}, try {pending.attempt}: {why}"
                     # Once for each cause, since there may be a retry each second. But every lost worker is shown.
                     once = line if lost else f"{pending.activity_id}: {why}"

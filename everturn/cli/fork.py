@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import Annotated
 
 import typer
@@ -25,12 +26,16 @@ def fork(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a new conversation from the first turns of another one, which stays as it is."""
+    """Start a new conversation from the first turns of another one, which stays as it is.
+
+    The fork goes on at once, unless that turn had the final reply: its model is asked, and tools run.
+    """
     forked = asyncio.run(_fork(id, at_turn, new_id, to_namespace))
     if as_json:
         tell_json({"id": forked, "forked_from": id, "at_turn": at_turn})
     else:
-        tell(f"forked: {forked}")
+        how = f"It goes on at once, unless turn {at_turn} had the final reply"
+        tell(f"forked: {forked}. {how}: everturn watch {shlex.quote(forked)}")
 
 
 async def _fork(conversation_id: str, at_turn: int, new_id: str | None, namespace: str | None) -> str:

@@ -50,7 +50,7 @@ async def _mcp(
     from everturn.web.server import listen
 
     settings = settings_with(agents, None)
-    loaded = [one for spec in settings.agents for one in load_agents(spec)]
+    loaded = load_agents(",".join(settings.agents)) if settings.agents else []
     served = {one.name: one.description for one in loaded} | dict.fromkeys(named, "")
     token = settings.mcp_token.get_secret_value() if settings.mcp_token else None
     if http:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from everturn import events, names
 from everturn.calls.decisions import VERDICTS
+from everturn.history.open_calls import IN_WORDS, OpenCall
 from everturn.payloads import WaitingCall
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
@@ -30,6 +31,7 @@ MARKS = {
     "waits": "◆",
     "trouble": "!",
     "end": "■",
+    "open": "…",
 }
 _STYLES = {
     "user": "bold cyan",
@@ -40,6 +42,7 @@ _STYLES = {
     "waits": "bold yellow",
     "trouble": "bold red",
     "end": "bold",
+    "open": "cyan",
 }
 STATE_STYLES = {
     "awaiting_approval": "bold yellow",
@@ -219,6 +222,19 @@ def transcript_lines(
         for result in message.tool_results:
             lines.append(_result_line(result, 0 if full else width))
             lines += [_whole(result)] if full else []
+    return lines
+
+
+def open_call_lines(calls: Iterable[OpenCall], *, width: int, full: bool = False) -> list[Text]:
+    """What has come of the calls of a reply that is not over."""
+    lines: list[Text] = []
+    for one in calls:
+        if one.result:
+            lines.append(_result_line(one.result, 0 if full else width))
+            lines += [_whole(one.result)] if full else []
+        else:
+            mark = "waits" if one.state == "waits" else "open"
+            lines.append(marked(mark, f"{folded(one.call.name, 40)} {IN_WORDS[one.state]}", indent=4))
     return lines
 
 

@@ -11,8 +11,11 @@ from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from everturn.cli.terminal import Screen
     from everturn.client.conversation import Conversation
+    from everturn.history.open_calls import OpenCall
     from everturn.payloads import Status
 
 
@@ -54,17 +57,19 @@ async def _show_prompt(conversation_id: str, turn: int, *, as_json: bool) -> Non
 
 async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
-    from everturn.cli.render import transcript_lines
+    from everturn.cli.render import open_call_lines, transcript_lines
     from everturn.cli.terminal import Screen
+    from everturn.client.so_far import read_so_far
 
     async with remote_client() as client:
         conversation = client.conversation(conversation_id)
-        messages = await conversation.transcript()
+        messages, calls = await read_so_far(client, conversation_id)
         status, why = await _status(conversation)
     if as_json:
         told = [message.model_dump(mode="json") for message in messages]
         state = status.as_json() if status else None
-        tell_json({"id": conversation_id, "status": state, "messages": told})
+        still_open = [_as_json(one) for one in calls]
+        tell_json({"id": conversation_id, "status": state, "messages": told, "open_calls": still_open})
         return
     screen = Screen(to_stdout=True)
     if status:
@@ -72,6 +77,12 @@ async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
     else:
         screen.line(f"! {why}", style="red")
     screen.lines(transcript_lines(messages, width=screen.width, full=full, markdown=screen.console.is_terminal))
+    screen.lines(open_call_lines(calls, width=screen.width, full=full))
+
+
+def _as_json(one: OpenCall) -> dict[str, JsonValue]:
+    result = one.result.model_dump(mode="json") if one.result else None
+    return {"call_id": one.call.call_id, "tool": one.call.name, "state": one.state, "result": result}
 
 
 async def _status(conversation: Conversation) -> tuple[Status | None, str]:

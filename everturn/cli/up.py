@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from everturn.cli.options import AgentsOption, settings_with
+from everturn.errors import Unreachable
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
@@ -28,6 +29,7 @@ def up(
 
 
 async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
+    from everturn.cli.server_watch import while_it_runs
     from everturn.cli.terminal import Screen
     from everturn.devserver import connect_or_start
     from everturn.worker.process import prepare
@@ -36,14 +38,28 @@ async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
     screen = Screen()
     agents = _load(settings.agents)
     screen.busy("starting Temporal")
-    async with connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint:
-        screen.idle()
-        to_use = f"elsewhere: export TEMPORAL_ADDRESS={endpoint.address}"
-        screen.line(f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})")
-        screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
-        screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
-        screen.line("Ctrl-C ends it.", style="dim")
-        await _work(agents, settings, endpoint.options)
+    said: list[Unreachable] = []
+
+    def say(error: Unreachable) -> None:
+        said.append(error)
+        screen.line(f"Error: {error}", style="red")
+
+    try:
+        async with (
+            connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint,
+            while_it_runs(endpoint.server, at_once=say),
+        ):
+            screen.idle()
+            to_use = f"elsewhere: export TEMPORAL_ADDRESS={endpoint.address}"
+            screen.line(f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})")
+            screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
+            screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
+            screen.line("Ctrl-C ends it.", style="dim")
+            await _work(agents, settings, endpoint.options)
+    except Unreachable as error:
+        if error in said:
+            raise typer.Exit(1) from None
+        raise
 
 
 async def _work(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:
@@ -71,4 +87,4 @@ async def _until_signal() -> None:
 def _load(specs: tuple[str, ...]) -> list[Agent]:
     from everturn.loading import load_agents
 
-    return [agent for spec in specs for agent in load_agents(spec)]
+    return load_agents(",".join(specs)) if specs else []

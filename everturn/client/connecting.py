@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from everturn.storage.data_converter import configured, stored
 from everturn.storage.encryption import Encryption
 from everturn.temporal.connect_options import connect_options
 from everturn.text.utf8 import check_utf8
+
+_PORT = re.compile(r":\d+/?$")
 
 
 async def connected(
@@ -40,6 +43,12 @@ async def connected(
     try:
         return await temporalio.client.Client.connect(**merged)
     except RuntimeError as error:
+        if not _PORT.search(host := merged["target_host"]):
+            place = "the address" if address else "TEMPORAL_ADDRESS"
+            raise Unreachable(
+                f"No Temporal server answers at {host!r}: the port is missing.",
+                cure=f"Write {host}:7233 in {place}, if it has the usual port.",
+            ) from error
         raise Unreachable(
             f"No Temporal server answers at {merged['target_host']}.",
             cure="Start one with `everturn up` (with TEMPORAL_ADDRESS unset), or set "

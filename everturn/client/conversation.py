@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionStatus
 
 from everturn import names
+from everturn.calls.decisions import already_decided
 from everturn.client import listing, updates
 from everturn.client.client_base import ClientBase
 from everturn.client.forks import Forks
@@ -24,7 +25,7 @@ from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
-from everturn.errors import Ended, InvalidSetting, Refused, Unreachable
+from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
 from everturn.history.endings import final_reply, final_status, stalled
 from everturn.history.event_reader import EventReader
@@ -143,7 +144,8 @@ class Conversation(Forks):
         return await with_wait(status, described, self._temporal)
 
     async def transcript(self) -> tuple[Message, ...]:
-        """The messages so far, in order. Reads the history: needs no worker."""
+        """The messages so far, in order. Reads the history: needs no worker. The results of one reply's calls are one
+        message, which comes once the last of them has its result; `events()` has each at once."""
         by_history = await self.by_history()
         with self._explained():
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
@@ -205,6 +207,9 @@ class Conversation(Forks):
         within: timedelta | None = None,
     ) -> tuple[str, ...]:
         """Lets a call run, with your `arguments` instead of the model's if given. Returns the approved calls' ids.
+
+        Name the call. Without `call_id`, every call that waits for an approval is approved, also one whose outcome is
+        unknown (`reason` is `outcome_unknown`): it may have run already, and **runs again**.
 
         `expected`: the arguments that you saw; the decision is refused if the call has others now. `always=True`:
         decide the same for every later call of that tool in this conversation. `always={"cents": {"at_most":
@@ -297,9 +302,22 @@ class Conversation(Forks):
     # ------------------------------------------------------------ underneath
 
     async def _decide(self, name: str, **payload: Any) -> tuple[str, ...]:
-        answer = await self._update(name, payload)
+        try:
+            answer = await self._update(name, payload)
+        except Ended as error:
+            before = await self._decided_before(payload["call_id"])
+            raise Ended(f"{error.message}{before}", cure=error.cure) from error
         what = f"The {name} was carried out. The answer of conversation {self.id!r} to it"
         return tuple(updates.readable(answer, what)["call_ids"])
+
+    async def _decided_before(self, call_id: str) -> str:
+        """What was decided on a call, and by whom, in a sentence; empty if that is not known."""
+        with suppress(EverturnError):
+            for message in reversed(await self.transcript()):
+                for result in message.tool_results:
+                    if result.call_id == call_id and result.decision:
+                        return f" {already_decided(call_id, result.decision)}"
+        return ""
 
     async def _update(self, name: str, payload: dict[str, Any]) -> Any:
         given = {key: value for key, value in payload.items() if value is not None or key == "content"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from everturn.client.process_identity import is_here
+from everturn.client.process_identity import died_here, is_here
 from everturn.client.worker_reports import AnnouncedWorker, announced
 from everturn.temporal import temporal_errors
 from everturn.temporal.worker_roles import ALL, Role
@@ -37,9 +37,17 @@ async def polling(temporal: Client, task_queue: str, *, activities: bool = False
 
 
 async def polling_here(temporal: Client, task_queue: str, *, activities: bool = False) -> bool:
-    """Whether a worker on this machine is among them."""
+    """Whether a worker that runs on this machine is among them."""
     pollers = await polling(temporal, task_queue, activities=activities)
-    return any(is_here(poller.identity) for poller in pollers)
+    return any(is_here(poller.identity) and not died_here(poller.identity) for poller in pollers)
+
+
+def sorted_out(identities: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The workers that may run, and those that are known to be gone: processes of this machine that were killed. The
+    server shows these for a minute or two."""
+    once = list(dict.fromkeys(identities))
+    gone = [one for one in once if died_here(one)]
+    return [one for one in once if one not in gone], gone
 
 
 async def roles_elsewhere(temporal: Client, task_queue: str) -> frozenset[Role]:

@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.client.client_base import ClientBase
-from everturn.client.pollers import polling, roles_elsewhere
+from everturn.client.pollers import polling, roles_elsewhere, sorted_out
 from everturn.errors import InvalidSetting, Refused
 from everturn.limits import QueueLimit
 from everturn.temporal.worker_roles import ROLES, Role, own_queue
@@ -121,7 +121,7 @@ class QueuesClient(ClientBase):
         return QueueStatus(
             name=name,
             roles=roles,
-            workers=tuple(worker.identity for worker in workers),
+            workers=tuple(sorted_out(worker.identity for worker in workers)[0]),
             waiting=sum(one.stats.approximate_backlog_count for one in described),
             waiting_activities=described[-1].stats.approximate_backlog_count,
             limit=_limit(config),

@@ -10,7 +10,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 
-from everturn.client.pollers import polling
+from everturn.client.pollers import polling, sorted_out
 from everturn.errors import EverturnError
 from everturn.temporal.worker_roles import Role, role_of
 
@@ -54,14 +54,18 @@ def _of_activity(pending: PendingActivityInfo, own: str) -> AwaitedQueue | None:
 
 
 async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str) -> Unattended | None:
-    """What is to be said if no worker polls the queue; None if one does, or if that is not known."""
+    """What is to be said if no worker polls the queue, or only some that were killed on this machine; None if one does,
+    or if that is not known."""
     with suppress(EverturnError):
-        if not await polling(temporal, queue.name, activities=queue.role is not None):
+        pollers = await polling(temporal, queue.name, activities=queue.role is not None)
+        running, gone = sorted_out(poller.identity for poller in pollers)
+        if not running:
             address = temporal.service_client.config.target_host
             what = f" for {queue.role}" if queue.role else ""
             roles = f" --roles {queue.role}" if queue.role and queue.name.endswith(f"-{queue.role}") else ""
+            lately = f" (gone from this machine: {', '.join(gone[:5])})" if gone else ""
             return Unattended(
-                f"No worker polls the task queue {queue.name!r}{what} at {address}: "
+                f"No worker polls the task queue {queue.name!r}{what} at {address}{lately}: "
                 f"conversation {conversation_id!r} waits for one.",
                 f"Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker{roles}.",
             )

@@ -12,12 +12,14 @@ from everturn.exporting.jsonl import to_jsonl
 from everturn.exporting.markdown import to_markdown
 from everturn.exporting.reading import CallTimes, Exported, MessageFacts, TurnFacts, read_conversation
 from everturn.exporting.sqlite import SCHEMA, write_sqlite
+from everturn.history.open_calls import OpenCall
 
 __all__ = [
     "SCHEMA",
     "CallTimes",
     "Exported",
     "MessageFacts",
+    "OpenCall",
     "TurnFacts",
     "read_conversation",
     "to_jsonl",

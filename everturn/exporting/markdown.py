@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from everturn.calls.decisions import VERDICTS
 from everturn.exporting.reading import Exported, MessageFacts
+from everturn.history.open_calls import IN_WORDS
 from everturn.records import (
     Decision,
     Document,
@@ -52,6 +53,11 @@ def _messages(it: Exported) -> Iterator[str]:
         yield f"## {_heading(message, it.facts.get(position))}"
         for part in message.parts:
             yield _part(part)
+    if it.open_calls:
+        yield "## Tools · not all have finished"
+    for call in it.open_calls:
+        place = f"**{inline(call.call.name)}** ({code(call.call.call_id)})"
+        yield _result(call.result) if call.result else f"{place} {IN_WORDS[call.state]}"
 
 
 def _heading(message: Message, facts: MessageFacts | None) -> str:

@@ -13,7 +13,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.carryover import CarryOver
 from everturn.client import listing
 from everturn.client.client import Client
+from everturn.client.so_far import read_so_far
 from everturn.history import steps
+from everturn.history.open_calls import OpenCall
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import ModelRequest
@@ -81,6 +83,8 @@ class Exported:
     """About messages, by their positions."""
     turns: list[TurnFacts] = field(default_factory=list)
     calls: dict[str, CallTimes] = field(default_factory=dict)
+    open_calls: tuple[OpenCall, ...] = ()
+    """The calls of the last reply, if the transcript does not have their results yet."""
 
     usage: Usage = field(default_factory=Usage)
     """Of all turns, as `status()` says it: with those whose histories are gone, those that a fork began with, and
@@ -91,9 +95,8 @@ class Exported:
 
 async def read_conversation(client: Client, conversation_id: str) -> Exported:
     """Reads a whole conversation. Raises NotFound, and Unreachable if Temporal does not answer."""
-    conversation = client.conversation(conversation_id)
-    messages = await conversation.transcript()
-    exported = Exported(conversation_id, messages=messages)
+    messages, calls = await read_so_far(client, conversation_id)
+    exported = Exported(conversation_id, messages=messages, open_calls=calls)
     reader = _Reader(exported)
     with temporal_errors.explained(client.temporal, conversation_id):
         for run_id in await _runs(client, conversation_id):

@@ -45,6 +45,13 @@ class CallsByHistory:
         self._results[result.call_id] = result
         return True
 
+    def result(self, call_id: str) -> ToolResult | None:
+        return self._results.get(call_id)
+
+    def begins_late(self, call_id: str) -> bool:
+        """Whether the history says when the call begins."""
+        return _begins_late(self.planned[call_id][1])
+
     @property
     def unsettled(self) -> list[tuple[ToolCall, PlannedCall]]:
         """Those without a result, with their plans."""

@@ -84,6 +84,9 @@ class _ForkPoint:
         """Whether the model wrote a summary in that turn. Such a turn does not count as one."""
         self._last = 0
         """The last turn that has a reply."""
+        self._replied: list[int] = []
+        """The turns before this one that have a reply, and not only a summary: the last one of earlier runs, and all of
+        this run."""
 
     def take(self, step: Step) -> None:
         match step:
@@ -91,6 +94,8 @@ class _ForkPoint:
                 self._last = request.turn
                 if request.turn == self._turn:
                     self._summary = request.summarise
+                elif request.turn < self._turn and not request.summarise:
+                    self._replied.append(request.turn)
                 if self.reply is None:
                     self.by_history.take(step)
                     return
@@ -104,6 +109,8 @@ class _ForkPoint:
                 self.by_history.take(step)
                 if isinstance(step, RunStarted):
                     self._last = self.state.turn
+                    carry = step.start.carry
+                    self._replied += [carry.called_in or carry.turn] if carry and carry.turn else []
             case _:
                 self.transcript.take(step)
 
@@ -151,9 +158,14 @@ class _ForkPoint:
 
     @property
     def cure(self) -> str:
+        is_open = self.reply is None and self.by_history.calls.planned  # the last reply's calls
+        works = self._replied[:-1] if is_open else self._replied
         if self.reply:
-            return f"Wait for turn {self._turn + 1}, or fork at turn {self._turn - 1}."
-        return f"Fork at one from 1 to {self._last}." if self._last else "Wait for the first reply."
+            earlier = f", or fork at turn {works[-1]}" if works else ""
+            return f"Wait for turn {self._turn + 1}{earlier}."
+        if works:
+            return f"Fork at turn {works[-1]}."
+        return f"Wait for turn {self._last + 1}." if self._last else "Wait for the first reply."
 
 
 async def _run_of(client: Client, latest: StoredInRun, turn: int) -> StoredInRun:

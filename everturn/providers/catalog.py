@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
@@ -195,10 +195,14 @@ class ModelEndpoint:
     key: SecretStr | None = field(default=None, repr=False)
     key_env: str = ""
     """The variable that holds the key, or should; empty if the provider takes none."""
+    base_url_from: str = ""
+    """Who gave the base URL: `base_url=`, or a variable; empty if it is the provider's own."""
 
     @property
-    def host(self) -> str:
-        return urlsplit(self.base_url).hostname or ""
+    def address(self) -> str:
+        """The base URL for people: without a user, a password and a query, in which a key may be."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     @property
     def secret(self) -> str:
@@ -232,12 +236,12 @@ def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEn
     Raises InvalidModel, InvalidSetting (no base URL, or one that is none), KeyMissing, KeyRefused (not a key).
     """
     row = row_of(model.provider)
-    base_url, replaced = _base_url(model, row, environ=environ)
+    base_url, given_by = _base_url(model, row, environ=environ)
     names = (model.key_env,) if model.key_env else row.keys
     name, key = next(((name, key) for name in names if (key := environ.get(name, "").strip())), ("", ""))
     if names and not key:
         # Somebody's own server often takes no key. One that does answers 401, which names the variable too.
-        if model.key_env or not (row.key_optional or (replaced and row.base_url)):
+        if model.key_env or not (row.key_optional or (given_by and row.base_url)):
             raise _key_missing(model, names)
         name = names[0]
     if not (key.isascii() and key.isprintable()):
@@ -253,6 +257,7 @@ def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEn
         base_url=base_url,
         key=SecretStr(key) if key else None,
         key_env=name,
+        base_url_from=given_by,
     )
 
 
@@ -261,23 +266,23 @@ def address_variable(provider: str) -> str:
     return _ADDRESS_OF.get(provider, f"{provider.upper().replace('-', '_')}_BASE_URL")
 
 
-def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """The base URL, and whether it differs from the provider's own."""
+def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The base URL, and who gave it: see ModelEndpoint."""
     variable = address_variable(model.provider)
-    also = _ADDRESS_ALSO.get(model.provider, variable)
-    given = model.base_url or environ.get(variable, "").strip() or environ.get(also, "").strip()
-    url = given or row.base_url
+    sources = {name: environ.get(name, "").strip() for name in (variable, _ADDRESS_ALSO.get(model.provider, variable))}
+    sources = {"base_url=": model.base_url or "", **sources}
+    given_by, url = next(((name, url) for name, url in sources.items() if url), ("", row.base_url))
     if not url:
         example = _ADDRESS_EXAMPLE.get(model.provider, "an address")
         raise InvalidSetting(
             f"{model.name!r} has no address.", cure=f"Set {variable} in the worker's environment ({example})."
         )
     if not _is_http(url):
-        source = "Model(base_url=)" if model.base_url else variable
+        source = "Model(base_url=)" if model.base_url else given_by
         raise InvalidSetting(
             f"{source} is not an HTTP address: {without_password(url)!r}.", cure="Write http://HOST or https://HOST."
         )
-    return _azure_url(url, model.model) if model.provider == "azure" else url, bool(given)
+    return _azure_url(url, model.model) if model.provider == "azure" else url, given_by
 
 
 def _azure_url(url: str, deployment: str) -> str:

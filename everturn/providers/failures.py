@@ -20,7 +20,7 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
-from everturn.providers.catalog import ModelEndpoint, address_variable
+from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
 from everturn.providers.rate_headers import retry_after
 from everturn.sizes import clipped
@@ -171,8 +171,8 @@ def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.Invalid
         what = "broke the connection"
     detail = _sentence(str(error), endpoint)
     return ConnectionFailed(
-        f"{endpoint.model}: {endpoint.host!r} {what} ({type(error).__name__}{f': {detail}' if detail else ''}).",
-        cure=f"Check the network, and {address_variable(endpoint.provider)} if it is set.",
+        f"{endpoint.model}: {_address(endpoint)} {what} ({type(error).__name__}{f': {detail}' if detail else ''}).",
+        cure=f"Check the network{f', and {endpoint.base_url_from}' if endpoint.base_url_from else ''}.",
         provider=endpoint.provider,
     )
 
@@ -182,9 +182,10 @@ def not_the_protocol(
 ) -> InvalidReply:
     """The error for an answer that can't be read. `what` says why; the beginning of `body` is quoted."""
     begins = _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]
+    given_by = endpoint.base_url_from or "the network"
     return InvalidReply(
         f"The reply of {endpoint.model!r} is unusable: {what}{f'; it begins {begins!r}' if begins else ''}.",
-        cure=f"If this goes on, check {address_variable(endpoint.provider)}: is it the address of a model API?",
+        cure=f"If this goes on, check {given_by}: is {_address(endpoint)} the address of a model API?",
         provider=endpoint.provider,
         status=status,
     )
@@ -220,12 +221,14 @@ def _message(endpoint: ModelEndpoint, status: int, said: _ErrorBody, request_id:
 
 
 def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> str:
-    variable, address = endpoint.key_env or "its key", address_variable(endpoint.provider)
+    variable, given_by = endpoint.key_env or "its key", endpoint.base_url_from
     if kind is RequestRefused and status < 400:
-        return f"It answered with a redirect: check {address}."
+        source = given_by or "a proxy on the way"
+        return f"It answered with a redirect: check {source}. It was asked at {_address(endpoint)}."
+    asked_at = f", and {given_by}: it was asked at {_address(endpoint)}" if given_by else ""
     return {
         KeyRefused: f"Check {variable} in the worker's environment, and whether the key may use this model.",
-        ModelNotFound: f"Check the model's name, whether the key may use it, and {address} if it is set.",
+        ModelNotFound: f"Check the model's name, and whether the key may use it{asked_at}.",
         QuotaExhausted: f"Top up the account behind {variable}, or use another model; then resume.",
         ContextTooLong: "Shorten the transcript, or use a model with a longer context.",
         RequestRefused: "Change what the provider rejects: the same request will fail again.",
@@ -312,6 +315,10 @@ def _sentence(text: str, endpoint: ModelEndpoint) -> str:
         "".join(char if char.isprintable() else " " for char in mend(text)[: 8 * MAX_SENTENCE_CHARS]).split()
     )
     return clipped(line, MAX_SENTENCE_CHARS)
+
+
+def _address(endpoint: ModelEndpoint) -> str:
+    return repr(_sentence(endpoint.address, endpoint))
 
 
 def _number(text: str) -> float | None:

@@ -11,9 +11,10 @@ from typing import Generic, ParamSpec, TypeVar
 from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.errors import Unreachable
 from everturn.logs import get_logger
 from everturn.temporal import temporal_errors
 from everturn.temporal.search_attribute_setup import lacking_search_attributes
@@ -132,3 +133,16 @@ class _CachedAnswer(Generic[T]):
                 say = _log.warning if first or temporal_errors.passes(error) else _log.debug
                 say("namespace.not_told", what=self._what, error=str(error), goes_on_with=self._value)
             return
+
+
+async def require_namespace(temporal: Client) -> None:
+    """Raises Unreachable if the server knows no such namespace. Whatever else goes wrong is for others to notice."""
+    name = temporal.namespace
+    try:
+        await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise Unreachable(
+                f"The Temporal server at {temporal.service_client.config.target_host} has no namespace {name!r}.",
+                cure=f"Check TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}.",
+            ) from None

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import runpy
 import signal
 import sys
 import threading
+from pathlib import Path
 
+from everturn.errors import InvalidFile
+from everturn.system.user_modules import load_file
 from everturn.testing import ScriptedModel
 
 
@@ -21,17 +23,32 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0, the default, takes any free port")
     arguments = parser.parse_args()
-    script = runpy.run_path(arguments.script).get("script")
+    try:
+        script = getattr(load_file(Path(arguments.script)), "script", None)
+    except InvalidFile as error:
+        return _fail(str(error), status=1)
     if script is None:
-        sys.stderr.write(f"{arguments.script} defines no `script`: give it a list of replies or a function.\n")
-        return 2
+        return _fail(f"{arguments.script} defines no `script`: give it a list of replies or a function.", status=2)
+    try:
+        model = ScriptedModel(script, host=arguments.host, port=arguments.port, keep=0).start()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        cure = "Choose another --port, or leave it out to take a free one."
+        return _fail(f"Port {arguments.port} at {arguments.host} can't be listened on: {why}. {cure}", status=1)
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    with ScriptedModel(script, host=arguments.host, port=arguments.port, keep=0) as model:
+    try:
         print(model.base_url, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             stopped.wait()
+    finally:
+        model.stop()
     return 0
+
+
+def _fail(why: str, *, status: int) -> int:
+    sys.stderr.write(f"{why}\n")
+    return status
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from everturn.tools.tool_option_checks import (
     check_local,
     check_name,
     own_name,
+    refuse_unbound,
 )
 from everturn.tools.user_activity import NexusOperation, UserActivity
 from everturn.tools.with_context import with_context
@@ -299,7 +300,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     refuse_unknown(_place(function), options, _OPTIONS, error=InvalidTool)
     # A tool belongs to the module that made it, wherever its function comes from.
     options.setdefault("_module", sys._getframe(1).f_globals.get("__name__", ""))
-    return partial(_make, **options) if function is None else _make(function, **options)
+    return partial(_checked, **options) if function is None else _checked(function, **options)
+
+
+def _checked(function: Callable[..., Any], **options: Any) -> Tool:
+    refuse_unbound(function, options)
+    return _make(function, **options)
 
 
 def _make(

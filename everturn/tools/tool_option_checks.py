@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 from everturn import names
 from everturn.errors import InvalidTool
 from everturn.tools.context import ToolContext
-from everturn.tools.signature import describe
+from everturn.tools.signature import describe, unwrap
 from everturn.tools.with_context import check_takes
 from everturn.validation import durations
 
@@ -94,3 +96,28 @@ def own_name(function: Callable[..., Any]) -> str:
     if name is None or name == "<lambda>":
         raise InvalidTool(f"{describe(function)} has no name of its own.", cure="Write tool(name='...')(it).")
     return str(name)
+
+
+def refuse_unbound(function: Any, given: Mapping[str, Any]) -> None:
+    """Raises InvalidTool for a method without its object, as a decorator in a class gets it: which object a call would
+    be for is not known there. `given`: the tool's options, for the cure."""
+    target = unwrap(function) if inspect.isfunction(function) else None
+    code = getattr(target, "__code__", None)
+    if target is None or code is None or code.co_varnames[: code.co_argcount][:1] != ("self",):
+        return
+    if "self" in target.__annotations__:
+        return
+    owner, _, name = target.__qualname__.rpartition("<locals>.")[2].rpartition(".")
+    written = ", ".join(f"{key}={_written(value)}" for key, value in given.items() if not key.startswith("_"))
+    made = f"tool({written})({owner or 'Shop'}().{name})" if written else f"tool({owner or 'Shop'}().{name})"
+    raise InvalidTool(
+        f"Tool {describe(function)} can't take the parameter 'self': this is a method without its object.",
+        cure=f"Leave the method as it is, without @tool, and make the tool of a bound one: {made}.",
+    )
+
+
+def _written(value: object) -> str:
+    """The value as in code."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return getattr(value, "__name__", "") or repr(value).replace("datetime.", "", 1)

@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 from temporalio.client import Client
 from temporalio.common import MetricMeter
 
-from everturn.client.pollers import polling
-from everturn.client.process_identity import died_here
+from everturn.client.pollers import polling, sorted_out
 from everturn.errors import Unreachable
 from everturn.logs import get_logger
 from everturn.providers import rate_limit_queue
@@ -88,5 +87,5 @@ async def sharing(client: Client, task_queue: str, *, activities: bool = False) 
     """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
     killed again and again would be counted many times, and the others would hold back for it. Those of this machine
     (or container) are known to be gone. Raises Unreachable."""
-    identities = {poller.identity for poller in await polling(client, task_queue, activities=activities)}
-    return sum(not died_here(identity) for identity in identities)
+    pollers = await polling(client, task_queue, activities=activities)
+    return len(sorted_out(poller.identity for poller in pollers)[0])

@@ -57,7 +57,7 @@ async def serve(settings: Settings) -> None:
         from everturn.loading import load_agents
         from everturn.worker.worker import Worker
 
-    agents = [agent for spec in settings.agents for agent in load_agents(spec)]
+    agents = load_agents(",".join(settings.agents))
     client = await _reached(Client.connect)
     gc.freeze()  # what is imported by now stays: looking through it again and again costs 3 % of a turn's CPU
     roles = checked_roles(settings.roles)

@@ -21,8 +21,10 @@ from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachab
 from everturn.hooks import Hooks
 from everturn.limits import Budget, RateLimit
 from everturn.settings import Settings
+from everturn.sizes import shortened
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.heartbeat_profiles import ProfileName
+from everturn.temporal.namespace import require_namespace
 from everturn.temporal.worker_roles import Role
 from everturn.validation.spelling import known_options
 from everturn.worker.deployment import Deployment, of_settings, options
@@ -185,6 +187,7 @@ class Worker:
         """Starts the worker; it works until `stop`. Raises Unreachable if Temporal does not accept it."""
         if self._running is not None:
             raise InvalidSetting("The worker was already started.", cure="Make a new Worker for each start.")
+        await require_namespace(self._client.temporal)
         worker = temporalio.worker.Worker(self._client.temporal, plugins=[self._plugin], **self._options)
         self._worker, self._running = worker, asyncio.create_task(worker.run(), name="everturn worker")
         try:
@@ -220,7 +223,7 @@ class Worker:
             raise error
         if error:
             raise Unreachable(
-                f"Temporal rejects this worker: {error}.", cure="`everturn doctor` checks the connection."
+                f"Temporal rejects this worker: {_first_words(error)}.", cure="`everturn doctor` checks the connection."
             ) from error
 
     async def __aenter__(self) -> Self:
@@ -259,3 +262,8 @@ class Worker:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+def _first_words(error: BaseException) -> str:
+    """Without most of the core's dump of the server's whole answer."""
+    return shortened(" ".join(str(error).split()), max_bytes=200).rstrip(".")

@@ -10,6 +10,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from everturn import names
+from everturn.calls.decisions import already_decided
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import PersonsAnswer
@@ -164,10 +165,10 @@ class PendingApprovals:
         pending = self.undecided.get(call_id)
         if pending is None:
             if earlier := self._decisions.get(call_id):
-                by = f" by {earlier.by}" if earlier.by else ""
                 if call_id in self._checked:
+                    by = f" by {earlier.by}" if earlier.by else ""
                     return f"Call {call_id!r}: the decision{by} is being checked. Decide again in a moment."
-                return f"Call {call_id!r} was already decided: {earlier.verdict}{by} at {earlier.at}."
+                return already_decided(call_id, earlier)
             return f"No call {call_id!r} waits{self._who_waits()}"
         if approving and pending.needs == "answer":
             why = "asks a question" if pending.tool_asks else "runs outside"

@@ -47,8 +47,8 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 class ConversationWorkflow:
     message, approve, deny = map(message_dispatch.signal, (names.MESSAGE, names.APPROVE, names.DENY))
     answer, pause, resume = map(message_dispatch.signal, (names.ANSWER, names.PAUSE, names.RESUME))
-    cancel_turn, close = map(message_dispatch.signal, (names.CANCEL_TURN, names.CLOSE))
-    withdraw, set_policy = map(message_dispatch.signal, (names.WITHDRAW, names.SET_POLICY))
+    cancel_turn, close, withdraw = map(message_dispatch.signal, (names.CANCEL_TURN, names.CLOSE, names.WITHDRAW))
+    set_policy, unknown_signal = message_dispatch.signal(names.SET_POLICY), message_dispatch.unknown_signal
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:

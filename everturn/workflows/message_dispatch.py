@@ -7,16 +7,18 @@ nothing; one that only comes too early may be held until it can. Neither can fai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.logs import workflow_log
 from everturn.payloads import Withdrawal
 from everturn.records import Record
+from everturn.sizes import MAX_NAME_CHARS
 from everturn.storage.data_converter import NoValue
 from everturn.validation.explaining import explain
 
@@ -31,7 +33,7 @@ P = TypeVar("P", bound=Record)
 
 TOLD = {
     names.MESSAGE: 'Sends a message: {"text": "..."} or {"parts": [...]}.',
-    names.APPROVE: 'Approves a waiting call, which then runs: {"call_id": "..."}; "*" is every call.',
+    names.APPROVE: 'Approves a waiting call, which then runs: {"call_id": "..."}. "*" is all, also what may have run.',
     names.DENY: 'Denies a waiting call, which then does not run: {"call_id": "...", "reason": "..."}.',
     names.ANSWER: 'Gives a call\'s result instead of the tool: {"call_id": "...", "content": ...}.',
     names.PAUSE: "Pauses the conversation before its next turn.",
@@ -108,7 +110,11 @@ class Handlers:
         workflow.set_update_handler(name, on_update, validator=check)
 
     def signalled(self, name: str, inputs: tuple[Any, ...]) -> None:
-        self._by_name[name](*inputs)
+        if on_signal := self._by_name.get(name):
+            on_signal(*inputs)
+        else:
+            known = ", ".join(sorted(self._by_name))
+            self._ignore(name[:MAX_NAME_CHARS], f"there is no such signal; there are {known}")
 
     def _lost(self, inputs: tuple[Any, ...]) -> str:
         """Why this worker can't get at a signal's input; empty if it can, or if no worker could. Each replay has the
@@ -155,6 +161,13 @@ def signal(name: str) -> Callable[..., None]:
         self.signalled(name, inputs)
 
     return handler
+
+
+@workflow.signal(dynamic=True, description="Logs a signal of another name, and does nothing.")
+def unknown_signal(self, name: str, _: Sequence[RawValue]) -> None:  # type: ignore[no-untyped-def]
+    """Without it, a misspelt signal would wait in the SDK's memory, and nobody would know. It runs no command, so that
+    histories from before it replay."""
+    self.signalled(name, ())
 
 
 def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:

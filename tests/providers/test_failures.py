@@ -303,7 +303,32 @@ def test_a_connection_that_failed_names_the_host(error: httpx.HTTPError, words: 
     assert isinstance(found, ConnectionFailed)
     assert found.retry
     assert words in found.message
-    assert "'api.openai.com'" in found.message
+    assert "'https://api.openai.com/v1'" in found.message
+    assert found.cure == "Check the network."
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "source"),
+    [
+        ("http://ann:pw@localhost:9/v2?key=pw", "http://b", "base_url="),
+        (None, "http://localhost:9/v2", "OPENAI_BASE_URL"),
+    ],
+)
+def test_an_address_that_somebody_gave_is_named_with_its_source_and_without_its_password(
+    given: str | None, variable: str, source: str
+) -> None:
+    model = Model("openai-chat:x", base_url=given)
+    endpoint = resolve(model, environ={"OPENAI_BASE_URL": variable})
+    lost = failures.of_exception(endpoint, httpx.ConnectError("refused"))
+    assert "'http://localhost:9/v2' can't be reached" in lost.message
+    assert lost.cure == f"Check the network, and {source}."
+    unknown = failures.of_response(endpoint, status=404, headers={}, body=b"")
+    assert unknown.cure.endswith(f", and {source}: it was asked at 'http://localhost:9/v2'.")
+    redirect = failures.of_response(endpoint, status=302, headers={}, body=b"")
+    garbage = failures.not_the_protocol(endpoint, "it is no JSON")
+    for error in (lost, unknown, redirect, garbage):
+        assert source in error.cure
+        assert "pw" not in str(error)
 
 
 def every_lower_error(kind: type[httpx.HTTPError] = httpx.HTTPError) -> list[type[httpx.HTTPError]]:

@@ -207,7 +207,7 @@ async def test_an_error_without_end_is_still_that_error(bounds: Bounds) -> None:
 async def test_nobody_there_names_the_host() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1.*OPENAI_BASE_URL"):
+        with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1.*base_url="):
             await ask(request(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
 
 

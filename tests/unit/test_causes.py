@@ -27,6 +27,9 @@ def timed_out(kind: TimeoutType | None, last: BaseException | None = None) -> Fa
     return caused(TimeoutError("activity timeout", type=kind, last_heartbeat_details=[]), last)
 
 
+SILENT = "its worker was lost, took too long, or could not reach Temporal"
+
+
 def no_key() -> FailureError:
     inner = ApplicationError("key 'x' is missing", type="KeyError")
     details = {"cure": "Set one.", "fallback": "groq:x", "too_long": True}
@@ -42,11 +45,16 @@ def not_hosted() -> FailureError:
     [
         (no_key(), "No key for 'openai:x'.", "KeyMissing", "Set one."),
         (not_hosted(), "No worker has the agent.", names.NOT_HOSTED, ""),
-        (timed_out(TimeoutType.HEARTBEAT), "its worker was lost or took too long (heartbeat timeout)", "", ""),
+        (
+            timed_out(TimeoutType.HEARTBEAT),
+            f"{SILENT} (heartbeat timeout)",
+            "",
+            "",
+        ),
         (
             # A worker had it after the one that handed it back: whether the tool ran is not known.
             timed_out(TimeoutType.SCHEDULE_TO_CLOSE, not_hosted()),
-            "its worker was lost or took too long (schedule to close timeout)",
+            f"{SILENT} (schedule to close timeout)",
             "",
             "",
         ),

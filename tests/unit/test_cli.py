@@ -126,6 +126,15 @@ def test_a_failure_is_one_line_and_exit_1(
     assert [words for words in said if words not in line] == []
 
 
+def test_an_address_without_a_port_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1")
+    status, line = status_and_line(capsys, "list")
+    assert status == 1
+    assert "at '127.0.0.1': the port is missing. Write 127.0.0.1:7233 in TEMPORAL_ADDRESS" in line
+
+
 def test_a_disk_that_is_full_is_one_line_and_exit_1() -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "everturn", "models"]

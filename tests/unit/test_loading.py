@@ -208,3 +208,14 @@ def test_what_names_no_agent_is_refused_with_a_cure(spec: str, said: str) -> Non
         load_agents(spec)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_two_agents_of_one_name_are_refused_with_their_files() -> None:
+    for file in ("a.py", "b.py"):
+        write(file, "from everturn import Agent\n\nclerk = Agent('clerk', model='scripted:x')\n")
+    write("both.py", "from everturn import Agent\n\na, b = (Agent('clerk', model='scripted:x') for _ in 'ab')\n")
+    with pytest.raises(InvalidFile, match=r"Two agents are called 'clerk', in a\.py and in b\.py\."):
+        load_agents("a.py,b.py")
+    with pytest.raises(InvalidFile, match=r"Two agents are called 'clerk', both in both\.py\."):
+        load_agents("both.py")
+    assert len(load_agents("a.py,a.py:clerk")) == 2  # one and the same

@@ -229,3 +229,24 @@ def test_a_file_without_a_script_says_so(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "defines no `script`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere.py"], "There is no file nowhere.py. Check the path: everturn looked for "),
+        (["broken.py"], "broken.py, line 1: "),
+        (["script.py", "--port", "{taken}"], "Port {taken} at 127.0.0.1 can't be listened on: Address already in use."),
+        (["script.py", "--port", "70000"], "Port 70000 at 127.0.0.1 can't be listened on: "),
+        (["script.py", "--host", "192.0.2.1"], "Port 0 at 192.0.2.1 can't be listened on: "),
+    ],
+)
+def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, arguments: list[str], told: str) -> None:
+    (tmp_path / "script.py").write_text("script = []\n")
+    (tmp_path / "broken.py").write_text("script = [\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        command = [sys.executable, "-m", "everturn.testing", *(one.format(taken=taken) for one in arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(told.format(taken=taken))

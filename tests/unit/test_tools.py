@@ -386,6 +386,23 @@ def test_a_validator_of_the_users_own_speaks_in_its_own_words() -> None:
     assert problems(take, number=101) == ["KeyError: 'too large'"]
 
 
+def test_a_decorator_on_a_method_names_what_works_instead() -> None:
+    def refund(self, order_id: str) -> str:  # type: ignore[no-untyped-def]
+        return f"refunded {order_id}"
+
+    refund.__qualname__ = "test.<locals>.Shop.refund"
+    with pytest.raises(InvalidTool, match=r"'Shop.refund' .* 'self': this is a method without its object") as caught:
+        tool(effect="once", timeout=timedelta(seconds=5))(refund)
+    works = 'tool(effect="once", timeout=timedelta(seconds=5))(Shop().refund)'
+    assert caught.value.cure.endswith(f"make the tool of a bound one: {works}.")
+    with pytest.raises(InvalidTool) as caught:
+        tool(refund)
+    assert caught.value.cure.endswith(": tool(Shop().refund).")
+
+    shop = type("Shop", (), {"refund": refund})
+    assert eval(works, {"tool": tool, "timedelta": timedelta, "Shop": shop}).effect == "once"
+
+
 def test_broken_text_is_mended_not_refused() -> None:
     assert tool(one(str)).check({"value": "half \ud83d"}) == {"value": "half ?"}
 

@@ -84,7 +84,10 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
     assert "No call 'call_9_9' waits; these do: 'call_0_0'." in refused.stderr
 
     approved = shell.run("approve", name, "call_0_0", "--arguments", '{"order": "81", "cents": 4}', "--note", "less")
-    assert (approved.returncode, approved.stdout) == (0, "approved: call_0_0\n")
+    assert (approved.returncode, approved.stdout) == (
+        0,
+        "approved: call_0_0, with other arguments; they are checked before it runs: everturn watch " + f"{name}\n",
+    )
     out, err = waiting_run.communicate(timeout=60)
     assert (waiting_run.returncode, out) == (0, "It is done.\n")
     assert f"everturn approve {name} call_0_0" in err

@@ -210,6 +210,8 @@ async def test_a_running_conversation_is_forked_and_runs_on(client: Client, scri
             match=r"at turn 2: not all of its calls have results yet \('l'\)\. Wait for turn 3, or fork at turn 1",
         ):
             await conversation.fork(at_turn=2)
+        with pytest.raises(Refused, match=r"its last reply is that of turn 2\. Fork at turn 1\.$"):
+            await conversation.fork(at_turn=3)
         fork = await conversation.fork(at_turn=1)
         may_end.set()
         assert await conversation.reply() == await fork.reply() == "Done."
@@ -225,6 +227,10 @@ async def test_calls_that_were_cut_short_have_results_too(client: Client, script
     async with hosting(client, agent):
         conversation = await client.start(agent, "Refund", limits=Limits(max_turns=1, conclude=False))
         await waiting(conversation)
+        for turn in (1, 5):  # nothing is offered that would be refused, such as turn 0
+            with pytest.raises(Refused) as refused:
+                await conversation.fork(at_turn=turn)
+            assert refused.value.cure == "Wait for turn 2."
         await conversation.close()
         await conversation.outcome()
         _, told = await forked_at(conversation, 1)
@@ -238,7 +244,7 @@ async def test_calls_that_were_cut_short_have_results_too(client: Client, script
     [
         (0, "has no turn 0. Turns count from 1"),
         (-3, "has no turn -3"),
-        (2, "can't be forked at turn 2: its last reply is that of turn 1. Fork at one from 1 to 1."),
+        (2, "can't be forked at turn 2: its last reply is that of turn 1. Fork at turn 1."),
         (10**9, "its last reply is that of turn 1"),
     ],
 )

@@ -23,7 +23,7 @@ from everturn import Client, ToolContext, Worker, names, tool
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.journal import Journal
 from everturn.activities.streaming import ReplyStream
-from everturn.cli.doctor import _heartbeats
+from everturn.cli.doctor_temporal import heartbeats_finding
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.providers import Delta
@@ -84,7 +84,7 @@ async def test_doctor_says_which_one_a_worker_has(
     client: Client, monkeypatch: pytest.MonkeyPatch, setting: str, said: str
 ) -> None:
     monkeypatch.setenv("EVERTURN_HEARTBEATS", setting)
-    found = await _heartbeats(client)
+    found = await heartbeats_finding(client)
     assert (found.state, found.detail.partition(":")[0]) == ("ok", said)
 
 

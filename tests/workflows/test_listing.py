@@ -13,7 +13,8 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.service import RPCError
 
 from everturn import Client, tool
-from everturn.cli.doctor import Finding, _search_attributes
+from everturn.cli.doctor_finding import Finding
+from everturn.cli.doctor_temporal import search_attributes_finding
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
@@ -139,8 +140,8 @@ async def test_a_namespace_without_search_attributes_is_left_without_until_docto
         with pytest.raises(ConversationError, match="doctor --fix"):
             await bare.count(agent=name)
 
-    assert (await _search_attributes(bare, fix=False)).state == "wrong"
-    assert (await _search_attributes(bare, fix=True)).state == "ok"
+    assert (await search_attributes_finding(bare, fix=False)).state == "wrong"
+    assert (await search_attributes_finding(bare, fix=True)).state == "ok"
     again = await Client.connect(server.address, namespace=bare.temporal.namespace, task_queue=bare.task_queue)
     await eventually(lambda: _is_registered(again), what="the attributes are registered")
     async with hosting(again, agent):
@@ -155,7 +156,7 @@ async def _counts(client: Client, expected: dict[str, int]) -> bool:
 
 
 async def _is_registered(client: Client) -> bool:
-    found: Finding = await _search_attributes(client, fix=False)
+    found: Finding = await search_attributes_finding(client, fix=False)
     return found.state == "ok"
 
 

@@ -1,0 +1,51 @@
+"""The calls of a reply that is not over: which have finished, which run, which wait. The transcript gets their results
+together, once the last one is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from everturn.history.state_by_history import StateByHistory
+from everturn.records import ToolCall, ToolResult
+
+CallState = Literal["finished", "settled", "waits", "runs", "not_begun", "open"]
+
+IN_WORDS: dict[CallState, str] = {
+    "finished": "has finished",
+    "settled": "does not run: somebody decided or it was refused, and its result comes with the reply's last one",
+    "waits": "waits for a decision",
+    "runs": "is running",
+    "not_begun": "has not begun",
+    "open": "has no result yet",
+}
+
+
+@dataclass(frozen=True)
+class OpenCall:
+    """A call of the last reply. The transcript has no result of it yet."""
+
+    call: ToolCall
+    state: CallState
+    """`settled`: it does not run, because it was denied, answered or refused. `open`: the history says nothing about it
+    before it ends."""
+    result: ToolResult | None = None
+    """Only of a call that has `finished`."""
+
+
+def open_calls(by_history: StateByHistory) -> tuple[OpenCall, ...]:
+    """Empty if the transcript has all results."""
+    return tuple(_open_call(call, by_history) for call, _ in by_history.calls.planned.values())
+
+
+def _open_call(call: ToolCall, by_history: StateByHistory) -> OpenCall:
+    calls, call_id = by_history.calls, call.call_id
+    if result := calls.result(call_id):
+        # Without an event of its own, an empty result stands for one that is written when the model is told.
+        is_known = result.content or call_id in calls.recorded or call_id in calls.told
+        return OpenCall(call, "finished", result) if is_known else OpenCall(call, "settled")
+    if call_id in by_history.state.pending or call_id in by_history.decisions.checked:
+        return OpenCall(call, "waits")
+    if call_id in calls.running:
+        return OpenCall(call, "runs")
+    return OpenCall(call, "not_begun" if calls.begins_late(call_id) else "open")
