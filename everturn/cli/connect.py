@@ -113,12 +113,16 @@ async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[A
 async def require_namespace(client: Client) -> None:
     """Raises Unreachable if Temporal does not know the namespace or denies us access: no worker could run there."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-    from temporalio.service import RPCError
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from everturn.temporal.namespace import unknown_namespace
 
     name = client.temporal.namespace
     try:
         await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
     except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise unknown_namespace(client.temporal) from error
         raise Unreachable(
             f"Temporal refuses access to the namespace {name!r}: {error.message.rstrip('.')}.",
             cure="Check TEMPORAL_NAMESPACE, and TEMPORAL_API_KEY if it needs one. `everturn doctor` tests both.",

@@ -137,12 +137,16 @@ class _CachedAnswer(Generic[T]):
 
 async def require_namespace(temporal: Client) -> None:
     """Raises Unreachable if the server knows no such namespace. Whatever else goes wrong is for others to notice."""
-    name = temporal.namespace
     try:
-        await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+        await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=temporal.namespace))
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            raise Unreachable(
-                f"The Temporal server at {temporal.service_client.config.target_host} has no namespace {name!r}.",
-                cure=f"Check TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}.",
-            ) from None
+            raise unknown_namespace(temporal) from None
+
+
+def unknown_namespace(temporal: Client) -> Unreachable:
+    name, address = temporal.namespace, temporal.service_client.config.target_host
+    return Unreachable(
+        f"The Temporal server at {address} has no namespace {name!r}.",
+        cure=f"Check TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}.",
+    )

@@ -161,7 +161,7 @@ def test_a_namespace_that_is_not_there_is_one_line(
     shell.environment |= {"TEMPORAL_NAMESPACE": "nowhere", "EVERTURN_LOG_LEVEL": "error"}
     done = shell.run(*command)
     assert done.returncode == 1
-    assert "everturn doctor" in done.stderr.splitlines()[-1]
+    assert "has no namespace 'nowhere'. Check TEMPORAL_NAMESPACE, or make it: " in done.stderr.splitlines()[-1]
 
 
 @pytest.fixture
