@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as Protobuf
-from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
 from temporalio.api.history.v1 import HistoryEvent
@@ -22,6 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import StoredInRun
+from everturn.client.fork_lines import forks_by_ancestor
 from everturn.client.listing import quoted
 from everturn.errors import InvalidSetting, Refused
 from everturn.history.reader import read_steps
@@ -64,7 +64,7 @@ class Belongings:
     asked_by: str = ""
     """The conversation whose call this one answers, if it still exists."""
     kept: list[str] = field(default_factory=list)
-    """With `keep_forks`: the forks that stay."""
+    """With `keep_forks`: the forks that stay, and those of forks."""
     bound: list[str] = field(default_factory=list)
     """The kept forks that can't be read without a history of `conversations`, which has their beginning."""
 
@@ -73,7 +73,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
     found = Belongings(conversation_id)
     todo = [Belonging(conversation_id)]
-    forks = await _forks(client)
+    forks = await forks_by_ancestor(client)
     while todo:
         one = todo.pop(0)
         if one.id in found.conversations:
@@ -94,9 +94,10 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         }
         todo += [Belonging(child, "asked", one.id) for child in asked]
         if not keep_forks:
-            todo += [Belonging(fork, "fork", one.id) for fork in forks.get(one.id, ())]
+            todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in forks.get(one.id, ())]
     if keep_forks:
-        found.kept = [fork for one in found.conversations for fork in forks.get(one, ())]
+        kept = [fork.id for one in found.conversations for fork in forks.get(one, ())]
+        found.kept = [one for one in dict.fromkeys(kept) if one not in found.conversations]
         found.bound = [fork for fork in found.kept if await _needs(client, fork, found.conversations)]
     return found
 
@@ -193,18 +194,6 @@ async def _parent(client: Client, event: HistoryEvent) -> str:
     described = await describe(client, asked.workflow_id, asked.run_id)
     ours = described is not None and described.workflow_execution_info.type.name == names.CONVERSATION
     return asked.workflow_id if ours else ""
-
-
-async def _forks(client: Client) -> dict[str, list[str]]:
-    """All forks, by the id of the conversation they were forked from. Reads the memo of every conversation: no search
-    attribute has it."""
-    found: dict[str, list[str]] = {}
-    async for one in client.list_workflows(f"WorkflowType = {quoted(names.CONVERSATION)}"):
-        if memo := one.raw_info.memo.fields.get(names.FORKED_FROM):
-            forks = found.setdefault(from_json(memo.data), [])
-            if one.id not in forks:
-                forks.append(one.id)
-    return found
 
 
 async def _needs(client: Client, conversation_id: str, ids: Collection[str]) -> bool:

@@ -228,9 +228,10 @@ def _in_charge(start: Start) -> str:
 def _memo(start: Start) -> dict[str, Any] | None:
     """What can be known about a conversation without reading its history."""
     memo = start.labels
-    if start.carry and start.carry.origin and (origin := start.carry.origin.conversation_id):
-        # A finished payload, which no codec encrypts: ids are no secret, and erasing has to find forks without a key.
-        memo[names.FORKED_FROM] = JSONPlainPayloadConverter().to_payload(origin)
+    if line := start.forked_from:
+        # Finished payloads, which no codec encrypts: ids are no secret, and erasing has to find forks without a key.
+        plain = JSONPlainPayloadConverter()
+        memo |= {names.FORKED_FROM: plain.to_payload(line[0]), names.FORK_LINE: plain.to_payload(line)}
     return memo or None
 
 
