@@ -10,7 +10,8 @@ from typing import Final
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from everturn.client.belongings import children_of, events_of, runs_of
+from everturn.client.belongings import children_of
+from everturn.client.runs import events_of, runs_of
 from everturn.errors import NotFound
 from everturn.history.billed_actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader

@@ -22,9 +22,10 @@ from temporalio.converter import StorageDriverClaim
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.belongings import Belonging, Belongings, Was, describe, find_belongings
+from everturn.client.belongings import Belonging, Belongings, Was, find_belongings
 from everturn.client.client_base import ClientBase
 from everturn.client.listing import quoted
+from everturn.client.runs import describe
 from everturn.errors import InvalidSetting, Refused
 from everturn.logs import get_logger
 from everturn.settings import Settings
@@ -75,7 +76,8 @@ class Erased:
     left: tuple[str, ...] = ()
     """What could not be erased, in words."""
     elsewhere: tuple[str, ...] = ()
-    """What is known to be kept where everturn can't delete it, in words."""
+    """What is known to be kept where everturn can't delete it, in words: by workflows of the application that asked,
+    say. Who they were is read from the histories: an `erase` after this one no longer knows."""
     refused: str = ""
     """With `dry_run`: why it would be refused, and the cure."""
 
@@ -160,7 +162,7 @@ async def _would_erase(
     return Erased(
         conversations=tuple(filter(None, listed)),
         kept=tuple(found.kept),
-        elsewhere=await _elsewhere(client),
+        elsewhere=(*found.outside, *await _elsewhere(client)),
         refused=str(refusal or ""),
     )
 
@@ -186,7 +188,7 @@ async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None)
         kept=tuple(found.kept),
         under_way=under_way,
         left=tuple(left),
-        elsewhere=await _elsewhere(client),
+        elsewhere=(*found.outside, *await _elsewhere(client)),
     )
     # The ids stay out of the log: it outlives what is erased.
     _log.info("conversation.erased", conversations=len(done.conversations), runs=done.runs, artifacts=done.artifacts)
