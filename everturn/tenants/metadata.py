@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, JsonValue, field_validator
 
 from everturn.records import Record
-from everturn.sizes import MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
+from everturn.sizes import MAX_KEYWORD_BYTES, MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
 from everturn.temporal.ids import keyword
 
 MAX_SEARCHABLE = 10
@@ -63,3 +63,17 @@ def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:
     """Those of the start's labels that are there, as the search attribute holds them."""
     known = {TENANT: start.tenant, **start.metadata}
     return [searched(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]
+
+
+def keywords(labels: list[str], *, tenant: str | None = None) -> list[str]:
+    """All that the search attribute holds, as far as there is room. `labels`: what was asked for, from `in_index`; it
+    comes first. `tenant`: what is there by itself."""
+    found = list(labels)
+    more = [searched(TENANT, tenant)] if tenant else []
+    found += [one for one in more if one not in found and fit([*found, one])]
+    return found
+
+
+def fit(found: list[str]) -> bool:
+    """Whether Temporal takes these in one search attribute."""
+    return len(json.dumps(found)) <= MAX_KEYWORD_BYTES
