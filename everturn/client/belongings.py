@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from everturn import names
 from everturn.carryover import StoredInRun
-from everturn.client.fork_lines import forks_by_ancestor
+from everturn.client.fork_lines import Forks
 from everturn.client.listing import quoted
 from everturn.client.outside_workflows import Outside, named_in, still_there
 from everturn.client.runs import describe, events_of, latest_run, runs_of
@@ -75,7 +75,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
     found, outside = Belongings(conversation_id), list[Outside]()
     todo = [Belonging(conversation_id)]
-    forks = await forks_by_ancestor(client)
+    forks = Forks(client)
     while todo:
         one = todo.pop(0)
         if one.id in found.conversations:
@@ -96,10 +96,10 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         }
         todo += [Belonging(child, "asked", one.id) for child in asked]
         if not keep_forks:
-            todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in forks.get(one.id, ())]
+            todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in await forks.of(one.id)]
     found.outside = await still_there(client, outside)
     if keep_forks:
-        kept = [fork.id for one in found.conversations for fork in forks.get(one, ())]
+        kept = [fork.id for one in found.conversations for fork in await forks.of(one)]
         found.kept = [one for one in dict.fromkeys(kept) if one not in found.conversations]
         found.bound = [fork for fork in found.kept if await _needs(client, fork, found.conversations)]
     return found

@@ -144,7 +144,8 @@ class ClientBase:
         if not await self.namespace.searchable():
             return _attributes(start, agent, [])
         named = in_index(start, start.searchable)
-        return _attributes(start, agent, keywords(named, tenant=self._indexed_tenant(start)))
+        found = keywords(named, tenant=self._indexed_tenant(start), forked_from=start.forked_from)
+        return _attributes(start, agent, found)
 
     def _indexed_tenant(self, start: Start) -> str | None:
         """The tenant, if it is found by that without being asked: its name may be in the index as plain text."""

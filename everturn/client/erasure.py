@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.client.belongings import Belonging, Belongings, Was, find_belongings
 from everturn.client.client_base import ClientBase
+from everturn.client.fork_lines import Forks
 from everturn.client.listing import quoted
 from everturn.client.runs import describe
 from everturn.errors import InvalidSetting, Refused
@@ -183,6 +184,7 @@ async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None)
         taken = [run for run in one.runs if await _delete_run(client, one.id, run)]
         erased[one.id] = replace(erased[one.id], runs=len(taken))
     under_way = await _still_there(client, list(found.conversations.values()))
+    left += await _late_forks(client, found)
     done = Erased(
         conversations=tuple(filter(None, reversed(erased.values()))),
         kept=tuple(found.kept),
@@ -193,6 +195,13 @@ async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None)
     # The ids stay out of the log: it outlives what is erased.
     _log.info("conversation.erased", conversations=len(done.conversations), runs=done.runs, artifacts=done.artifacts)
     return done
+
+
+async def _late_forks(client: Client, found: Belongings) -> list[str]:
+    """Forks that the index did not show yet when it was asked first: they were started a moment before."""
+    forks, known = Forks(client), {*found.conversations, *found.kept}
+    late = {fork.id: None for one in found.conversations for fork in await forks.of(one) if fork.id not in known}
+    return [f"{one}: a fork of it that was started just before. Repeat the erasure" for one in late]
 
 
 def _listed(one: Belonging) -> ErasedConversation:

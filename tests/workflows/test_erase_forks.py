@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
+from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Client, Conversation
+from everturn.client import fork_lines
 from everturn.client.belongings import Belongings, find_belongings
+from everturn.client.fork_lines import Fork, Forks
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.history import fork_start
 from everturn.sizes import MAX_FORK_LINE_BYTES, size_of
+from everturn.temporal.namespace import Namespace
+from everturn.tenants.metadata import keywords
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -136,6 +143,89 @@ async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Cl
     erased = await keeper.erase(first.id)
     assert [(one.id, one.of) for one in erased.conversations] == [(first.id, ""), (last.id, middle.id)]
     await gone(keeper, last.id)
+
+
+async def listed_by(monkeypatch: pytest.MonkeyPatch, client: Client) -> list[str]:
+    """The ids of all workflows whose memos are read from now on."""
+    seen: list[str] = []
+    read = fork_lines._line
+
+    def reading(execution: WorkflowExecution) -> tuple[str, ...]:
+        seen.append(execution.id)
+        return read(execution)
+
+    monkeypatch.setattr(fork_lines, "_line", reading)
+    return seen
+
+
+async def test_forks_are_found_by_the_index_without_a_look_at_other_conversations(
+    keeper: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But those that were started without the search attribute."""
+    agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
+    long = f"{'a' * 300}-{uuid4().hex}"  # longer than what the index takes
+    async with hosting(keeper, agent):
+        for conversation in (await keeper.start(agent, "Hi."), await keeper.start(agent, "Hi.", id=long)):
+            await conversation.outcome()
+            other = await keeper.start(agent, "Hi.")
+            await other.outcome()
+            near = await _forked(conversation)
+            with monkeypatch.context() as patched:
+                patched.setattr(Namespace, "searchable", _no)
+                without = await _forked(near)
+            for one in (near, without):
+                await one.close()
+                await one.outcome()
+            await eventually(partial(_has, conversation, 2))
+            await eventually(partial(_is_listed, keeper, other))
+            with monkeypatch.context() as patched:
+                seen = await listed_by(patched, keeper)
+                erased = await keeper.erase(conversation.id)
+            assert {one.id for one in erased.conversations} == {conversation.id, near.id, without.id}
+            assert without.id in seen
+            assert other.id not in seen
+
+
+async def test_a_fork_that_the_index_does_not_show_yet_is_said_to_be_left(
+    keeper: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
+    async with hosting(keeper, agent):
+        conversation = await keeper.start(agent, "Hi.")
+        await conversation.outcome()
+        fork = await _forked(conversation)
+        await fork.close()
+        await fork.outcome()
+    await eventually(lambda: _has(conversation, 1))
+    asked: list[str] = []
+    real = Forks.of
+
+    async def lagging(self: Forks, conversation_id: str) -> list[Fork]:
+        asked.append(conversation_id)
+        return [] if len(asked) == 1 else await real(self, conversation_id)
+
+    monkeypatch.setattr(Forks, "of", lagging)
+    [left] = (await keeper.erase(conversation.id)).left
+    assert left.startswith(f"{fork.id}: a fork of it that was started just before")
+    assert [one.id for one in (await keeper.erase(conversation.id)).conversations] == [fork.id]
+
+
+async def _no(_: Namespace) -> bool:
+    return False
+
+
+async def _is_listed(client: Client, conversation: Conversation) -> bool:
+    return conversation.id in [one.id async for one in client.conversations()]
+
+
+def test_a_line_of_forks_that_there_is_no_room_for_in_the_index_is_marked() -> None:
+    assert keywords([]) == ["fork-of="]
+    assert keywords([], forked_from=["b", "a"]) == ["fork-of=b", "fork-of=a"]
+    ids = [f"{number}-{'x' * 200}" for number in range(30)]
+    found = keywords(["user=u"], tenant="acme", forked_from=ids)
+    assert found[:3] == ["user=u", "tenant=acme", f"fork-of={ids[0]}"]
+    assert found[-1] == "fork-of-more"
+    assert len(json.dumps(found)) <= 2_048
 
 
 def test_a_line_of_forks_that_is_too_long_keeps_the_nearest() -> None:
