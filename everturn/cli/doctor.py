@@ -162,6 +162,7 @@ def _versions() -> Finding:
 async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
     from temporalio.service import RPCError
 
+    from everturn.cli.doctor_task_timeout import task_timeout_finding
     from everturn.client.client import Client
 
     try:
@@ -179,10 +180,12 @@ async def _temporal(*, fix: bool) -> AsyncIterator[Finding]:
         ("namespace", _namespace(client)),
         ("search attributes", _search_attributes(client, fix=fix)),
         ("workers", _workers(client)),
+        ("task timeout", task_timeout_finding(client.temporal)),
     ):
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS * 2):
-                yield await look
+                if finding := await look:
+                    yield finding
         except EverturnError as error:
             yield _wrong(part, error)
         except RPCError as error:

@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from everturn import names
 from everturn.carryover import StoredInRun
-from everturn.client.fork_lines import Forks
+from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
 from everturn.client.outside_workflows import Outside, named_in, still_there
 from everturn.client.runs import describe, events_of, latest_run, runs_of
@@ -75,7 +75,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
     found, outside = Belongings(conversation_id), list[Outside]()
     todo = [Belonging(conversation_id)]
-    forks = Forks(client)
+    forks = ForkLines(client)
     while todo:
         one = todo.pop(0)
         if one.id in found.conversations:

@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.client.belongings import Belonging, Belongings, Was, find_belongings
 from everturn.client.client_base import ClientBase
-from everturn.client.fork_lines import Forks
+from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
 from everturn.client.runs import describe
 from everturn.errors import InvalidSetting, Refused
@@ -199,7 +199,7 @@ async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None)
 
 async def _late_forks(client: Client, found: Belongings) -> list[str]:
     """Forks that the index did not show yet when it was asked first: they were started a moment before."""
-    forks, known = Forks(client), {*found.conversations, *found.kept}
+    forks, known = ForkLines(client), {*found.conversations, *found.kept}
     late = {fork.id: None for one in found.conversations for fork in await forks.of(one) if fork.id not in known}
     return [f"{one}: a fork of it that was started just before. Repeat the erasure" for one in late]
 

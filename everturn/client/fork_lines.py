@@ -32,7 +32,7 @@ class Fork:
     """The conversations that it shares its beginning with, the nearest first."""
 
 
-class Forks:
+class ForkLines:
     """The index lags: a fork may take a second to be found."""
 
     def __init__(self, client: Client) -> None:

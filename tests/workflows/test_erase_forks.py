@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import Client, Conversation
 from everturn.client import fork_lines
 from everturn.client.belongings import Belongings, find_belongings
-from everturn.client.fork_lines import Fork, Forks
+from everturn.client.fork_lines import Fork, ForkLines
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.history import fork_start
@@ -198,13 +198,13 @@ async def test_a_fork_that_the_index_does_not_show_yet_is_said_to_be_left(
         await fork.outcome()
     await eventually(lambda: _has(conversation, 1))
     asked: list[str] = []
-    real = Forks.of
+    real = ForkLines.of
 
-    async def lagging(self: Forks, conversation_id: str) -> list[Fork]:
+    async def lagging(self: ForkLines, conversation_id: str) -> list[Fork]:
         asked.append(conversation_id)
         return [] if len(asked) == 1 else await real(self, conversation_id)
 
-    monkeypatch.setattr(Forks, "of", lagging)
+    monkeypatch.setattr(ForkLines, "of", lagging)
     [left] = (await keeper.erase(conversation.id)).left
     assert left.startswith(f"{fork.id}: a fork of it that was started just before")
     assert [one.id for one in (await keeper.erase(conversation.id)).conversations] == [fork.id]
