@@ -31,6 +31,8 @@ class WorkerFacts(Record):
     """The agent's Limits, if they differ from the defaults."""
     indexed: bool = False
     """The namespace has everturn's search attributes."""
+    tenants_indexed: bool = False
+    """The namespace has the search attribute for tenants, and the tenant's name may be there."""
     retention: float | None = None
     """Seconds for which the namespace keeps the history of a run that is over; None if that is not known."""
 

@@ -217,6 +217,9 @@ WORKERS_LOST: Final = "everturn_workers_lost"
 FORKED_FROM: Final = "forked_from"
 """In a fork's memo: the id of the conversation that it shares its beginning with."""
 
+FORK_LINE: Final = "fork_line"
+"""In a fork's memo: the ids of all conversations that it shares its beginning with, the nearest first."""
+
 SEARCH_ATTRIBUTES: Final = {
     EVERTURN_STATUS: "Keyword",
     EVERTURN_AGENT: "Keyword",

@@ -78,6 +78,9 @@ class Start(Labelled):
     """Rules that decide on calls in advance."""
     searchable: tuple[str, ...] = Field(default=(), max_length=MAX_SEARCHABLE)
     """The keys of the metadata, and `tenant`, that the conversation can be found by."""
+    forked_from: tuple[str, ...] = ()
+    """The conversations that this one shares its beginning with: the one that it is a fork of, the one that that is a
+    fork of, and so on."""
     carry: CarryOver | None = None
 
     _flat = field_validator("message", mode="before")(flat)

@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     tenant_budgets: str = ""
     """What tenants may use, such as `acme=tokens:1000000+usd:50,*=conversations:20`: tokens and dollars a day, and
     conversations at work at once; `*` is for those that are not named. It holds until somebody sets another one."""
+    index_tenants: bool = True
+    """Whether conversations are found by their tenant: its name is then plain text in Temporal's index. Without effect
+    if payloads are encoded, or with `visibility` minimal: then no name goes there."""
     tenants_in_metrics: Annotated[int, Field(ge=0, le=1000)] = 0
     """How many tenants have a label of their own in a worker's metrics: the first ones that it meets. The others share
     `other`."""

@@ -246,6 +246,9 @@ of the prefix, and costs the next model turn a look into the history."""
 MAX_PACKED_AT_START_BYTES = MAX_PAYLOAD_BYTES // 5
 """The transcript in such a start: a new message, the inbox and what no model has seen come beside it."""
 
+MAX_FORK_LINE_BYTES = 32 * THOUSANDTH_BYTES
+"""The ids of the conversations that a fork shares its beginning with, in such a start and in its memo."""
+
 MAX_PACKED_ALONE_BYTES = MAX_PAYLOAD_BYTES - MARGIN_BYTES
 """A transcript that is a payload by itself."""
 

@@ -35,8 +35,9 @@ from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
 from everturn.activities.turn_request import instructions_of, turn_request_of
+from everturn.activities.worker_facts import Facts
 from everturn.agent import Agent
-from everturn.carryover import View, WorkerFacts, mark_of
+from everturn.carryover import View
 from everturn.errors import (
     FAULTS,
     ConfigError,
@@ -61,8 +62,6 @@ from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.namespace import Namespace
 
-MAX_HALF_TOLD = 10_000
-
 _log = get_logger("everturn.turn")
 
 
@@ -79,6 +78,7 @@ class ModelTurns:
         toolsets: Toolsets | None = None,
         contexts: Contexts | None = None,
         times: ToolTimes | None = None,
+        index_tenants: bool = False,
     ) -> None:
         self._agents = agents
         self._times = times or ToolTimes()
@@ -89,9 +89,7 @@ class ModelTurns:
         self._heartbeats = heartbeats
         self._streaming = streaming
         self._specs: WeakKeyDictionary[Agent, tuple[ToolSpec, ...]] = WeakKeyDictionary()
-        self._namespace = namespace
-        self._half_told: dict[str, None] = {}
-        """Conversations that were told the namespace's facts before all of these were known."""
+        self._facts = Facts(namespace, index_tenants=index_tenants)
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
@@ -137,7 +135,7 @@ class ModelTurns:
             view=view,
             summary_due=summary_due,
             hooks=tuple(hooks.actions),
-            facts=await self._facts(agent, request, met=met or takes_over(delta)),
+            facts=await self._facts.of(agent, request, met=met or takes_over(delta)),
         )
         _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
         return turn
@@ -194,23 +192,6 @@ class ModelTurns:
             request, prefix, delta = await self._messages(request)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
-
-    async def _facts(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
-        """What a conversation is told if this worker meets it, if it was not told all yet, if it is to stay with a
-        version, or if its agent has other limits now. After a handoff, it keeps the limits of its first agent."""
-        version = agent.full_name if "@" in agent.full_name else ""
-        limits = agent.limits.model_dump(mode="json", exclude_defaults=True)
-        others = mark_of(limits) != request.limits_mark and not request.signed
-        conversation = activity.info().workflow_id or ""
-        if not (met or others or (version and version != request.agent) or conversation in self._half_told):
-            return None
-        indexed, retention = await self._namespace.indexed(), await self._namespace.retention()
-        self._half_told.pop(conversation, None)
-        if not self._namespace.known:
-            self._half_told[conversation] = None
-            while len(self._half_told) > MAX_HALF_TOLD:
-                self._half_told.pop(next(iter(self._half_told)))
-        return WorkerFacts(agent=version, model=agent.model.name, limits=limits, indexed=indexed, retention=retention)
 
     def _reply_stream(self, beat: Heartbeat, agent: Agent, request: ModelRequest) -> ReplyStream | None:
         """The stream of the reply; None if a hook is to see the reply before anybody else does."""

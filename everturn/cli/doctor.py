@@ -52,7 +52,9 @@ def doctor(
     fairness: Annotated[
         bool,
         typer.Option(
-            "--fairness", help="Test whether the server respects priorities and fairness keys. Takes a few seconds."
+            "--fairness",
+            help="Test by some workflows whether the server respects priorities and fairness keys, and how long it waits "
+            "for a worker that was killed in a workflow task. Takes a few seconds.",
         ),
     ] = False,
     mcp: Annotated[
@@ -165,11 +167,14 @@ async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
         yield Finding("fairness", "note", "not tested: the server doesn't say whether it respects fairness keys", cure)
         return
     from everturn.cli.doctor_fairness import fairness_findings
+    from everturn.cli.doctor_task_timeout import task_timeout_finding
 
     try:
         client = await Client.connect()
         async for finding in fairness_findings(client.temporal):
             yield finding
+        if late := await task_timeout_finding(client.temporal):
+            yield late
     except EverturnError as error:
         yield wrong("fairness", error)
     except RPCError as error:

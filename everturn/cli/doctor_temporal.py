@@ -106,7 +106,7 @@ async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
             "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
         )
     if beside:
-        detail = f"{', '.join(beside)} is missing: `start(searchable=[...])` needs it"
+        detail = f"{', '.join(beside)} is missing: to find conversations by tenant or metadata, and forks at once"
         return Finding("search attributes", "note", detail, "To register it: everturn doctor --fix.")
     return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES | names.SEARCHABLE)} are there")
 

@@ -34,7 +34,7 @@ def list_(
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option("--tenant", help="Only conversations of this tenant, if they were started searchable by tenant."),
+        typer.Option("--tenant", help="Only conversations of this tenant."),
     ] = None,
     metadata: Annotated[
         list[str] | None,
@@ -54,7 +54,7 @@ def list_(
     if as_json:
         tell_json({"counts": counts, "conversations": [_as_json(one) for one in listed]})
     else:
-        _print_table(counts, listed)
+        _print_table(counts, listed, searched=_searched(status=status, agent=agent, tenant=tenant, metadata=metadata))
 
 
 def _status(given: str) -> str:
@@ -87,7 +87,22 @@ def _as_json(one: ListedConversation) -> dict[str, Any]:
     }
 
 
-def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> None:
+def _searched(*, metadata: list[str] | None, **wanted: str | None) -> str:
+    """What was asked for, in words: `tenant acme, metadata user=jane`; and how it is found."""
+    asked = [f"{name} {value}" for name, value in wanted.items() if value is not None]
+    asked += [f"metadata {one}" for one in metadata or ()]
+    said = f" Searched for: {', '.join(asked)}." if asked else ""
+    if wanted["tenant"] is not None:
+        said += (
+            " A tenant is in the index, unless EVERTURN_VISIBILITY is minimal; with encoded payloads or "
+            'EVERTURN_INDEX_TENANTS=false, only if start(searchable=["tenant"]) named it.'
+        )
+    if metadata:
+        said += " Metadata is in the index only if start(searchable=[...]) named it."
+    return said
+
+
+def _print_table(counts: dict[str, int], listed: list[ListedConversation], *, searched: str) -> None:
     from rich.text import Text
 
     from everturn.cli.render import STATE_STYLES, columns, folded, marked
@@ -98,7 +113,7 @@ def _print_table(counts: dict[str, int], listed: list[ListedConversation]) -> No
     if counts:
         screen.line(_in_words(counts), style="bold")
     if not listed:
-        Screen().line("No conversation matches.")
+        Screen().line(f"No conversation matches.{searched}")
         return
     rows = [
         (

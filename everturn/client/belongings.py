@@ -5,25 +5,25 @@ All of this is read from Temporal's histories and index. It needs no key, and ch
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as Protobuf
-from pydantic_core import from_json
-from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import StoredInRun
+from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
-from everturn.errors import InvalidSetting, Refused
+from everturn.client.outside_workflows import Outside, named_in, still_there
+from everturn.client.runs import describe, events_of, latest_run, runs_of
+from everturn.errors import InvalidSetting
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 
@@ -64,16 +64,18 @@ class Belongings:
     asked_by: str = ""
     """The conversation whose call this one answers, if it still exists."""
     kept: list[str] = field(default_factory=list)
-    """With `keep_forks`: the forks that stay."""
+    """With `keep_forks`: the forks that stay, and those of forks."""
     bound: list[str] = field(default_factory=list)
     """The kept forks that can't be read without a history of `conversations`, which has their beginning."""
+    outside: list[str] = field(default_factory=list)
+    """What is no conversation and has a part of what was said, in words."""
 
 
 async def find_belongings(client: Client, conversation_id: str, *, keep_forks: bool = False) -> Belongings:
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
-    found = Belongings(conversation_id)
+    found, outside = Belongings(conversation_id), list[Outside]()
     todo = [Belonging(conversation_id)]
-    forks = await _forks(client)
+    forks = ForkLines(client)
     while todo:
         one = todo.pop(0)
         if one.id in found.conversations:
@@ -82,7 +84,7 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         if not one.runs and one.was != "named":
             continue
         found.conversations[one.id] = one
-        asked, asked_by = await _read(client, one)
+        asked, asked_by = await _read(client, one, outside)
         if one.was == "named":
             found.asked_by = asked_by
         # If retention has removed an earlier run, the index still has the conversations that it asked.
@@ -94,85 +96,30 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         }
         todo += [Belonging(child, "asked", one.id) for child in asked]
         if not keep_forks:
-            todo += [Belonging(fork, "fork", one.id) for fork in forks.get(one.id, ())]
+            todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in await forks.of(one.id)]
+    found.outside = await still_there(client, outside)
     if keep_forks:
-        found.kept = [fork for one in found.conversations for fork in forks.get(one, ())]
+        kept = [fork.id for one in found.conversations for fork in await forks.of(one)]
+        found.kept = [one for one in dict.fromkeys(kept) if one not in found.conversations]
         found.bound = [fork for fork in found.kept if await _needs(client, fork, found.conversations)]
     return found
 
 
-async def _read(client: Client, one: Belonging) -> tuple[dict[str, None], str]:
-    """Reads its histories. Returns the ids of the conversations that it asked, in order, and of its asker."""
+async def _read(client: Client, one: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:
+    """Reads its histories, and adds what they name `outside`. Returns the ids of the conversations that it asked, in
+    order, and of its asker."""
     asked: dict[str, None] = {}
     asked_by = ""
     for run in one.runs:
         async for event in events_of(client, one.id, run):
             asked |= dict.fromkeys(children_of(event))
             _note_claims(event, one.claims)
+            outside += named_in(event, of=one.id)
             if event.event_id == 1:
                 asked_by = await _parent(client, event) or asked_by
         described = await describe(client, one.id, run)
         one.running |= described is not None and described.workflow_execution_info.status == _RUNNING
     return asked, asked_by
-
-
-# ---------------------------------------------------------------- runs
-
-
-async def runs_of(client: Client, conversation_id: str) -> list[str]:
-    """The ids of all its runs, the latest last, including those before a revival or a reset."""
-    query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
-    runs = [one.run_id async for one in client.list_workflows(query)]
-    runs.reverse()
-    # The index lags. So the newest run is asked for directly, and each run says which one came before it.
-    run = await _latest(client, conversation_id)
-    chain: list[str] = []
-    while run and run not in chain:
-        chain.insert(0, run)
-        run = await _run_before(client, conversation_id, run)
-    return [one for one in runs if one not in chain] + chain
-
-
-async def _latest(client: Client, conversation_id: str) -> str:
-    described = await describe(client, conversation_id, "")
-    if described is None:
-        return ""
-    if (kind := described.workflow_execution_info.type.name) != names.CONVERSATION:
-        raise Refused(f"{conversation_id!r} is no conversation, but a workflow of type {kind!r}.", cure="Check the id.")
-    return str(described.workflow_execution_info.execution.run_id)
-
-
-async def _run_before(client: Client, conversation_id: str, run: str) -> str:
-    async for event in events_of(client, conversation_id, run, page_size=1):
-        began = event.workflow_execution_started_event_attributes
-        reset_from = began.original_execution_run_id
-        return began.continued_execution_run_id or (reset_from if reset_from != run else "")
-    return ""
-
-
-async def describe(client: Client, conversation_id: str, run: str) -> Any:
-    """None if there is no such run."""
-    execution = WorkflowExecution(workflow_id=conversation_id, run_id=run)
-    request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)
-    try:
-        return await client.workflow_service.describe_workflow_execution(request)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return None
-
-
-async def events_of(
-    client: Client, conversation_id: str, run: str, *, page_size: int | None = None
-) -> AsyncIterator[HistoryEvent]:
-    """The events of a run; none if the run is gone."""
-    handle = client.get_workflow_handle(conversation_id, run_id=run)
-    try:
-        async for event in handle.fetch_history_events(page_size=page_size):
-            yield event
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
 
 
 # ---------------------------------------------------------------- what is around
@@ -195,18 +142,6 @@ async def _parent(client: Client, event: HistoryEvent) -> str:
     return asked.workflow_id if ours else ""
 
 
-async def _forks(client: Client) -> dict[str, list[str]]:
-    """All forks, by the id of the conversation they were forked from. Reads the memo of every conversation: no search
-    attribute has it."""
-    found: dict[str, list[str]] = {}
-    async for one in client.list_workflows(f"WorkflowType = {quoted(names.CONVERSATION)}"):
-        if memo := one.raw_info.memo.fields.get(names.FORKED_FROM):
-            forks = found.setdefault(from_json(memo.data), [])
-            if one.id not in forks:
-                forks.append(one.id)
-    return found
-
-
 async def _needs(client: Client, conversation_id: str, ids: Collection[str]) -> bool:
     """Whether a part of its transcript is in a history of these; True if it can't be read."""
     try:
@@ -216,7 +151,7 @@ async def _needs(client: Client, conversation_id: str, ids: Collection[str]) -> 
 
 
 async def _leads_to(client: Client, conversation_id: str, ids: Collection[str]) -> bool:
-    run, seen = await _latest(client, conversation_id), set[tuple[str, str]]()
+    run, seen = await latest_run(client, conversation_id), set[tuple[str, str]]()
     while run and (conversation_id, run) not in seen:
         seen.add((conversation_id, run))
         transcript = Transcript()

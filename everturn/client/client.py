@@ -116,9 +116,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         as JSON of at most 4,096 bytes. Tools, predicates, approvers and instructions get both, and so do agents that
         are called as tools; no model sees them. Both are kept in the workflow's memo, and shown with the conversation.
         `policy`: rules that decide on its calls from the first turn on, as in `Conversation.set_policy`.
-        `searchable`: keys of the metadata, and "tenant", by which `conversations(metadata=, tenant=)` finds it. They
-        are plain text in Temporal's index, even with encryption. Raises Refused if the namespace lacks the search
-        attribute.
+        `conversations(tenant=)` finds it by its tenant, unless payloads are encoded or a setting keeps it out.
+        `searchable`: keys of the metadata by which `conversations(metadata=)` finds it, and "tenant", to be found by
+        that in any case. They are plain text in Temporal's index, even with encryption. Raises Refused if the namespace
+        lacks the search attribute.
 
         `transcript`: earlier messages, which the model sees before `message`: Messages, or messages in the form of
         OpenAI Chat, Responses, Anthropic or Gemini: at most 400 KB when compressed. Raises Refused if it can't be
@@ -250,9 +251,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     ) -> AsyncIterator[ListedConversation]:
         """All conversations, newest first. `status`: a state such as 'awaiting_approval', or 'stuck' for a
         conversation that no worker can continue; its `trouble` says why. Temporal's index lags: a change may take a
-        second to show. `tenant`, `metadata`: only conversations that were started with these and made `searchable`
-        by them. `search`: only those whose id, agent or model (`provider:name`) begins with this. `started_after`,
-        `started_before`: when their latest run began. `ended`: True: only those that are over; False: only the others.
+        second to show. `tenant`: only this tenant's, as far as tenants are in the index (EVERTURN_INDEX_TENANTS).
+        `metadata`: only conversations that were started with it and made `searchable` by it. `search`: only those whose
+        id, agent or model (`provider:name`) begins with this. `started_after`, `started_before`: when their latest run
+        began. `ended`: True: only those that are over; False: only the others.
         Raises ConversationError if the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")

@@ -30,12 +30,12 @@ from everturn.live.lane import Lane
 from everturn.live.lanes import lane_of
 from everturn.payloads import Start
 from everturn.settings import Settings
-from everturn.sizes import MAX_ID_BYTES, clipped
+from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped
 from everturn.temporal import temporal_errors
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.tenants.metadata import TENANT, in_index, in_words
+from everturn.tenants.metadata import TENANT, fit, in_index, in_words, keywords
 from everturn.tenants.priorities import priority_of, read_weights, weighted, without_name
 from everturn.text.markdown import code, first_line, inline
 from everturn.text.utf8 import check_utf8
@@ -125,12 +125,32 @@ class ClientBase:
         if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
             has = ", ".join(start.metadata) or "nothing"
             raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has {has}.", cure="Add it.")
+        if not fit(in_index(start, start.searchable)):
+            raise Refused(
+                f"What searchable= names is too long: Temporal's index takes {MAX_KEYWORD_BYTES:,} bytes of it.",
+                cure="Name fewer keys, or shorter values.",
+            )
         if not (await self.indexed() and await self.namespace.searchable()):
             raise Refused(
                 f"The namespace {self.temporal.namespace!r} lacks the search attribute "
                 f"{names.EVERTURN_METADATA}, or another one that everturn needs.",
                 cure="`everturn doctor --fix` registers them; running clients notice within a minute.",
             )
+
+    async def _first_attributes(self, start: Start, agent: Agent | str) -> TypedSearchAttributes | None:
+        """None if the namespace lacks them."""
+        if not await self.indexed():
+            return None
+        if not await self.namespace.searchable():
+            return _attributes(start, agent, [])
+        named = in_index(start, start.searchable)
+        found = keywords(named, tenant=self._indexed_tenant(start), forked_from=start.forked_from)
+        return _attributes(start, agent, found)
+
+    def _indexed_tenant(self, start: Start) -> str | None:
+        """The tenant, if it is found by that without being asked: its name may be in the index as plain text."""
+        hidden = start.visibility == "minimal" or self.temporal.data_converter.payload_codec
+        return None if hidden or not self._settings.index_tenants else start.tenant
 
     async def _check_hosted(self, agent: str) -> None:
         """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. An agent that had a worker
@@ -201,7 +221,7 @@ class ClientBase:
                 task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=reuse,
-                search_attributes=_first_attributes(start, agent) if await self.indexed() else None,
+                search_attributes=await self._first_attributes(start, agent),
                 static_summary=None if minimal else first_line(message or _origin(start) or _in_charge(start)),
                 static_details=None if minimal else _details(start, agent),
                 memo=_memo(start),
@@ -228,9 +248,10 @@ def _in_charge(start: Start) -> str:
 def _memo(start: Start) -> dict[str, Any] | None:
     """What can be known about a conversation without reading its history."""
     memo = start.labels
-    if start.carry and start.carry.origin and (origin := start.carry.origin.conversation_id):
-        # A finished payload, which no codec encrypts: ids are no secret, and erasing has to find forks without a key.
-        memo[names.FORKED_FROM] = JSONPlainPayloadConverter().to_payload(origin)
+    if line := start.forked_from:
+        # Finished payloads, which no codec encrypts: ids are no secret, and erasing has to find forks without a key.
+        plain = JSONPlainPayloadConverter()
+        memo |= {names.FORKED_FROM: plain.to_payload(line[0]), names.FORK_LINE: plain.to_payload(line)}
     return memo or None
 
 
@@ -242,7 +263,8 @@ def _origin(start: Start) -> str:
     return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
 
 
-def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes:
+def _attributes(start: Start, agent: Agent | str, found: list[str]) -> TypedSearchAttributes:
+    """`found`: what the one for tenants, metadata and forks holds."""
     first = {names.EVERTURN_STATUS: "running"}
     if start.visibility == "full":
         first[names.EVERTURN_AGENT] = _in_charge(start)
@@ -251,7 +273,7 @@ def _first_attributes(start: Start, agent: Agent | str) -> TypedSearchAttributes
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()
     ]
-    if found := in_index(start, start.searchable):
+    if found:
         pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list(names.EVERTURN_METADATA), found))
     return TypedSearchAttributes(pairs)
 

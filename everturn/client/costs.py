@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from everturn.client.belongings import children_of, events_of, runs_of
+from everturn.client.belongings import children_of
+from everturn.client.runs import events_of, runs_of
 from everturn.errors import NotFound
 from everturn.history.billed_actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader
@@ -21,10 +23,13 @@ from everturn.temporal.temporal_prices import TemporalPrices
 
 BYTES_PER_GB: Final = 1_000_000_000
 
+EventKey = tuple[int, int]
+
 
 @dataclass
 class ConversationCost:
-    """The cost of one conversation over all its runs, without the agents that it asked."""
+    """The cost of one conversation over all its runs, without the agents that it asked. A run that a reset made begins
+    with a copy of the run before: that is not counted again, but in `bytes`, since both are stored."""
 
     id: str
     runs: int = 0
@@ -67,9 +72,9 @@ async def costs_of(client: Client, conversation_id: str) -> list[ConversationCos
         one = todo.pop(0)
         if one in found:
             continue
-        cost = ConversationCost(one)
+        cost, counted = ConversationCost(one), set[EventKey]()
         for run_id in await runs_of(client, one):
-            todo += await _add_run(client, cost, run_id)
+            todo += await _add_run(client, cost, run_id, counted)
         if cost.runs:
             found[one] = cost
     if conversation_id not in found:
@@ -79,27 +84,36 @@ async def costs_of(client: Client, conversation_id: str) -> list[ConversationCos
     return list(found.values())
 
 
-async def _add_run(client: Client, cost: ConversationCost, run_id: str) -> list[str]:
-    """Adds a run's cost. Returns the ids of the agents' conversations that the run started."""
+def _key(event: HistoryEvent) -> EventKey:
+    """The same for an event and its copies, which resets make."""
+    return event.event_id, event.event_time.ToNanoseconds()
+
+
+async def _add_run(client: Client, cost: ConversationCost, run_id: str, counted: set[EventKey]) -> list[str]:
+    """Adds a run's cost, without events that are counted already. Returns the ids of the agents' conversations that the
+    run started."""
     reader = HistoryReader(own(strict(client.data_converter)))
     events = [event async for event in events_of(client, cost.id, run_id)]
     if not events:
         return []
+    new = [event for event in events if _key(event) not in counted]
+    counted |= {_key(event) for event in new}
+    old = events[: len(events) - len(new)]
     for event in events:
         match await reader.read(event):
-            case TurnCompleted(reply=reply):
+            case TurnCompleted(reply=reply) if event.event_id > len(old):
                 cost.turns += 1
                 cost.usage += reply.usage
                 cost.model_usd = cost_with(cost.model_usd, reply.cost_usd)
             case _:
                 pass
-    cost.actions += actions_of(events)
-    cost.actions += Counter(heartbeats=ordinary_heartbeats(events))
+    cost.actions += actions_of(new)
+    cost.actions += Counter(heartbeats=ordinary_heartbeats(events) - ordinary_heartbeats(old))
     described = await client.get_workflow_handle(cost.id, run_id=run_id).describe()
     size = described.raw_description.workflow_execution_info.history_size_bytes
     until = described.close_time or datetime.now(UTC)
     cost.runs += 1
-    cost.events += len(events)
+    cost.events += len(new)
     cost.bytes += size
     cost.open_byte_hours += size * (until - described.start_time).total_seconds() / 3600
     return [child for event in events for child in children_of(event)]

@@ -22,9 +22,11 @@ from temporalio.converter import StorageDriverClaim
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.belongings import Belonging, Belongings, Was, describe, find_belongings
+from everturn.client.belongings import Belonging, Belongings, Was, find_belongings
 from everturn.client.client_base import ClientBase
+from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
+from everturn.client.runs import describe
 from everturn.errors import InvalidSetting, Refused
 from everturn.logs import get_logger
 from everturn.settings import Settings
@@ -75,7 +77,8 @@ class Erased:
     left: tuple[str, ...] = ()
     """What could not be erased, in words."""
     elsewhere: tuple[str, ...] = ()
-    """What is known to be kept where everturn can't delete it, in words."""
+    """What is known to be kept where everturn can't delete it, in words: by workflows of the application that asked,
+    say. Who they were is read from the histories: an `erase` after this one no longer knows."""
     refused: str = ""
     """With `dry_run`: why it would be refused, and the cure."""
 
@@ -160,7 +163,7 @@ async def _would_erase(
     return Erased(
         conversations=tuple(filter(None, listed)),
         kept=tuple(found.kept),
-        elsewhere=await _elsewhere(client),
+        elsewhere=(*found.outside, *await _elsewhere(client)),
         refused=str(refusal or ""),
     )
 
@@ -181,16 +184,24 @@ async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None)
         taken = [run for run in one.runs if await _delete_run(client, one.id, run)]
         erased[one.id] = replace(erased[one.id], runs=len(taken))
     under_way = await _still_there(client, list(found.conversations.values()))
+    left += await _late_forks(client, found)
     done = Erased(
         conversations=tuple(filter(None, reversed(erased.values()))),
         kept=tuple(found.kept),
         under_way=under_way,
         left=tuple(left),
-        elsewhere=await _elsewhere(client),
+        elsewhere=(*found.outside, *await _elsewhere(client)),
     )
     # The ids stay out of the log: it outlives what is erased.
     _log.info("conversation.erased", conversations=len(done.conversations), runs=done.runs, artifacts=done.artifacts)
     return done
+
+
+async def _late_forks(client: Client, found: Belongings) -> list[str]:
+    """Forks that the index did not show yet when it was asked first: they were started a moment before."""
+    forks, known = ForkLines(client), {*found.conversations, *found.kept}
+    late = {fork.id: None for one in found.conversations for fork in await forks.of(one) if fork.id not in known}
+    return [f"{one}: a fork of it that was started just before. Repeat the erasure" for one in late]
 
 
 def _listed(one: Belonging) -> ErasedConversation:

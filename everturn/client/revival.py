@@ -26,7 +26,8 @@ async def revived(
     if it did not exist; without it, the agent and `keep_open` stay as they were."""
     state, told = before.state, before.state.start
     transcript = await read_transcript(temporal, conversation_id, before.transcript)
-    kept = {name: getattr(told, name) for name in (*told.labels, "model", "limits", "visibility", "searchable")}
+    names = (*told.labels, "model", "limits", "visibility", "searchable", "forked_from")
+    kept = {name: getattr(told, name) for name in names}
     if stream is None:
         kept["stream"] = told.stream
     if anew is None:

@@ -14,6 +14,7 @@ from typing import Final
 from temporalio.api.history.v1 import HistoryEvent
 
 from everturn.history import event_types
+from everturn.history.resets import RESET
 from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY
 
 ACTIONS: Final = {
@@ -35,12 +36,21 @@ VERSIONS: Final = "TemporalChangeVersion"
 
 def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
     """Actions by kind, without heartbeats. Each try of an activity counts; an activity that no worker began has
-    none."""
+    none. Of a run that a reset made, `events` are those after what the reset copied."""
     found: Counter[str] = Counter()
     marked: set[int] = set()
     """Workflow tasks with markers. All the markers of one workflow task are one action."""
+    brought = False
+    """A reset puts the signals that came after its point into the new run once more, before that begins to work."""
     for event in events:
         match event.event_type:
+            case event_types.WORKFLOW_TASK_FAILED:
+                brought = event.workflow_task_failed_event_attributes.cause == RESET
+                found["resets"] += brought
+            case event_types.WORKFLOW_TASK_SCHEDULED:
+                brought = False
+            case event_types.WORKFLOW_EXECUTION_SIGNALED if brought:
+                pass
             case event_types.ACTIVITY_TASK_STARTED:
                 found["activities"] += event.activity_task_started_event_attributes.attempt
             case event_types.MARKER_RECORDED:

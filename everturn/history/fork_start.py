@@ -20,7 +20,7 @@ from everturn.history.steps import RunStarted, Step, ToolCompleted, TranscriptKe
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Outcome, Part, ResultPart, ToolResult, results_in
-from everturn.sizes import MAX_PACKED_AT_START_BYTES
+from everturn.sizes import MAX_FORK_LINE_BYTES, MAX_PACKED_AT_START_BYTES, size_of
 from everturn.state import State
 
 IDLE_SECONDS = 7 * 24 * 3600.0
@@ -261,4 +261,16 @@ async def _start(
     waits = final and start.keep_open is None and changes.message is None
     idle = IDLE_SECONDS if waits else start.keep_open
     silent = {"message": (), "message_id": None, "provider": ""}
-    return start.model_copy(update={**silent, **_said(changes), "keep_open": idle, "carry": handed})
+    # An id says nothing in another namespace, where it may be another conversation's.
+    line = () if there else _line(origin.conversation_id, *start.forked_from)
+    return start.model_copy(
+        update={**silent, **_said(changes), "keep_open": idle, "forked_from": line, "carry": handed}
+    )
+
+
+def _line(*ids: str) -> tuple[str, ...]:
+    """The farthest are left out if there are too many to be carried along."""
+    line = tuple(dict.fromkeys(ids))
+    while size_of(line) > MAX_FORK_LINE_BYTES:
+        line = line[: len(line) // 2]
+    return line

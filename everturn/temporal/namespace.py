@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Generic, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -34,6 +34,8 @@ a minute with Elasticsearch. Until then, some servers turn down what names them.
 
 LOOK_SECONDS = 0.5
 
+_ALL: Final = (*names.SEARCH_ATTRIBUTES, *names.SEARCHABLE)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -49,8 +51,8 @@ class Namespace:
     ) -> None:
         self._temporal = temporal
         pauses = (pause_seconds, again_seconds)
-        self._indexed = _CachedAnswer("search attributes", self._ask_indexed, without=False, pauses=pauses)
-        self._searchable = _CachedAnswer("search attributes", self._ask_searchable, without=False, pauses=pauses)
+        everything = frozenset(_ALL)
+        self._lacking = _CachedAnswer("search attributes", self._ask_lacking, without=everything, pauses=pauses)
         self._retention = _CachedAnswer[float | None](
             "retention", self._ask_retention, without=SHORTEST_RETENTION, pauses=pauses
         )
@@ -58,15 +60,15 @@ class Namespace:
     @property
     def known(self) -> bool:
         """Whether all was answered."""
-        return self._indexed.known and self._retention.known
+        return self._lacking.known and self._retention.known
 
     async def indexed(self) -> bool:
         """Whether it has all of everturn's search attributes; False as long as the server does not say."""
-        return await self._indexed.get()
+        return not await self._lacking.get() & names.SEARCH_ATTRIBUTES.keys()
 
     async def searchable(self) -> bool:
-        """Whether it has the search attribute for metadata; False as long as the server does not say."""
-        return await self._searchable.get()
+        """Whether it has the one for tenants and metadata, too; False as long as the server does not say."""
+        return not await self._lacking.get()
 
     async def retention(self) -> float | None:
         """Seconds for which it keeps the history of a run that is over; None if it keeps them for ever."""
@@ -87,11 +89,8 @@ class Namespace:
                 )
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _ask_indexed(self) -> bool:
-        return not await lacking_search_attributes(self._temporal)
-
-    async def _ask_searchable(self) -> bool:
-        return not await lacking_search_attributes(self._temporal, wanted=names.SEARCHABLE)
+    async def _ask_lacking(self) -> frozenset[str]:
+        return frozenset(await lacking_search_attributes(self._temporal, wanted=_ALL))
 
     async def _ask_retention(self) -> float | None:
         config = await _config(self._temporal)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, JsonValue, field_validator
 
 from everturn.records import Record
-from everturn.sizes import MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
+from everturn.sizes import MAX_KEYWORD_BYTES, MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
 from everturn.temporal.ids import keyword
 
 MAX_SEARCHABLE = 10
 """Keys that one conversation can be found by."""
 
 TENANT = "tenant"
+
+FORK_OF = "fork-of"
+
+MORE_FORKS_OF = "fork-of-more"
+"""Of a fork that shares its beginning with more conversations than there is room for: its memo has them all."""
 
 
 class Labelled(Record):
@@ -63,3 +68,22 @@ def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:
     """Those of the start's labels that are there, as the search attribute holds them."""
     known = {TENANT: start.tenant, **start.metadata}
     return [searched(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]
+
+
+def keywords(labels: list[str], *, tenant: str | None = None, forked_from: Sequence[str] = ()) -> list[str]:
+    """All that the search attribute holds, as far as there is room. `labels`: what was asked for, from `in_index`; it
+    comes first. `tenant`: what is there by itself. `forked_from`: the conversations that a fork shares its beginning
+    with. Each conversation has one of these, if only to say that it is no fork: else, all that have none would have to
+    be looked at to find forks that were started before the namespace had the attribute."""
+    found = list(labels)
+    if tenant and (one := searched(TENANT, tenant)) not in found and fit([*found, one]):
+        found.append(one)
+    line = [searched(FORK_OF, one) for one in forked_from or [""]]
+    while line and fit([*found, line[0]]):
+        found.append(line.pop(0))
+    return [*found, MORE_FORKS_OF] if line else found
+
+
+def fit(found: list[str]) -> bool:
+    """Whether Temporal takes these in one search attribute."""
+    return len(json.dumps(found)) <= MAX_KEYWORD_BYTES  # Temporal takes more: MORE_FORKS_OF still fits in

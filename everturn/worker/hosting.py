@@ -174,6 +174,7 @@ class Hosting(Interceptor):
             toolsets=self._toolsets,
             contexts=self._contexts,
             times=times,
+            index_tenants=hosted.settings.index_tenants and not self._client.data_converter.payload_codec,
         )
         calls = ToolCalls(
             agents,

@@ -16,6 +16,7 @@ from everturn.payloads import Status
 from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
 from everturn.temporal.ids import keyword
+from everturn.tenants.metadata import keywords
 from everturn.workflows import web_ui
 from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.recent_messages import RecentMessages
@@ -24,6 +25,7 @@ STATUS = SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)
 AGENT = SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)
 MODEL = SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)
 TOKENS = SearchAttributeKey.for_int(names.EVERTURN_TOKENS)
+METADATA = SearchAttributeKey.for_keyword_list(names.EVERTURN_METADATA)
 COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
@@ -38,6 +40,8 @@ class Visibility:
         first = workflow.info().typed_search_attributes
         self._indexed_state = first.get(STATUS) or ""
         self._indexed_agent = first.get(AGENT) or keyword(self._state.agent)
+        self._indexed_tenant = first.get(METADATA) is not None
+        """Whether it is in the index, or whoever started the conversation has left it out."""
         self._expected_model = first.get(MODEL) or ""
         """The model that the client expects, if it knows one."""
         self._own_loop = OwnLoop()
@@ -73,8 +77,16 @@ class Visibility:
             self._indexed_state, self._indexed_agent = name, agent
             status = STATUS.value_set(name)
             workflow.upsert_search_attributes(
-                [status] if self._minimal else [status, *_attributes(self._state, self.model)]
+                [status] if self._minimal else [status, *_attributes(self._state, self.model), *self._tenant()]
             )
+
+    def _tenant(self) -> list[SearchAttributeUpdate[Any]]:
+        """For conversations that others than Python's client have started: agents that are asked, too."""
+        state = self._state
+        if self._indexed_tenant or not state.start.tenant or not (state.facts and state.facts.tenants_indexed):
+            return []
+        self._indexed_tenant = True
+        return [METADATA.value_set(keywords([], tenant=state.start.tenant))]
 
     @property
     def _indexed(self) -> bool:

@@ -9,8 +9,9 @@ from tests.support.source import FUNCTIONS, Source, Use
 
 _CONSTANT = """
     ConfigDict ContextVar Field NewType ParamSpec RetryPolicy SearchAttributeKey.for_float SearchAttributeKey.for_int
-    SearchAttributeKey.for_keyword TypeAdapter TypeVar frozenset json.JSONEncoder re.compile str.maketrans timedelta
-    tuple
+    SearchAttributeKey.for_keyword SearchAttributeKey.for_keyword_list TypeAdapter TypeVar frozenset
+    json.JSONEncoder re.compile
+    str.maketrans timedelta tuple
 """
 CONSTANT = _CONSTANT.split()
 """What makes values that nobody can change, or that no conversation sees another's of (ContextVar)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +21,8 @@ from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY, HeartbeatProfil
 from everturn.temporal.temporal_prices import TemporalPrices
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
+from tests.support.operators import delete, reset_to, reset_to_the_last_workflow_task
+from tests.support.waiting import eventually, reaches
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -67,6 +70,44 @@ async def test_the_agents_that_a_conversation_asked_are_counted_beside_it(
     assert await asyncio.to_thread(run_command, ["cost", conversation.id]) == 0
     shown = capsys.readouterr().out
     assert [word for word in (own.id, asked.id, "docs.temporal.io/cloud/pricing") if word not in shown] == []
+
+
+async def test_what_a_reset_copies_is_not_counted_again(client: Client, scripted: Scripted) -> None:
+    """The reset is an action by itself; a signal that it brings along is not one again."""
+    model = scripted(lambda _: say("Yes.", usage=SPOKEN))
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go.", keep_open=timedelta(minutes=5))
+        await conversation.reply()
+        for text in ("One.", "Two."):
+            await conversation.send(text)
+            await conversation.reply()
+        await reaches(conversation, "idle")
+        [before] = await costs_of(client.temporal, conversation.id)
+        first = await conversation.latest_run()
+        await reset_to_the_last_workflow_task(client, conversation)
+        await reaches(conversation, "idle")
+        [after] = await costs_of(client.temporal, conversation.id)
+        assert (before.turns, before.usage.total_tokens, before.runs) == (3, 330, 1)
+        assert (after.turns, after.usage.total_tokens, after.runs) == (3, 330, 2)
+        assert after.actions - before.actions == +Counter(
+            {"resets": 1, "search attributes": 1, "timers": 1}  # its last step was made again
+        )
+        assert after.bytes > 1.5 * before.bytes, "what is copied is stored twice"
+
+        # All of it again: a turn is really asked, with the messages that are brought along.
+        await reset_to(client, conversation, task=0)
+        await eventually(lambda: len(model.requests) > 3)
+        await reaches(conversation, "idle")
+        [again] = await costs_of(client.temporal, conversation.id)
+        assert (again.turns, again.runs) == (len(model.requests), 3)
+        assert (again.actions["resets"], again.actions["signals"], again.actions["starts"]) == (2, 2, 1)
+
+        # Once what was left is gone, what it counted is counted where the copy is.
+        await delete(client, conversation, first)
+        [left] = await costs_of(client.temporal, conversation.id)
+        assert (left.turns, left.runs, left.actions["starts"]) == (again.turns, 2, 1)
+        await conversation.close()
 
 
 async def test_a_conversation_that_there_is_not_is_said(

@@ -175,87 +175,6 @@ async def test_the_conversation_of_an_agent_goes_with_the_one_that_asked(keeper:
     assert await keeper.erase(child) == Erased()
 
 
-async def test_a_fork_that_needs_the_history_is_named_and_one_with_a_copy_stays(
-    keeper: Client, scripted: Scripted
-) -> None:
-    agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
-    async with hosting(keeper, agent):
-        conversation = await keeper.start(agent, "Hi. " * 10, keep_open=timedelta(minutes=5))
-        await conversation.reply()
-        await conversation.close()
-        await conversation.outcome()
-    fork = await _forked(conversation)
-    await eventually(lambda: _has(conversation, 1))
-    assert (await belongings(conversation, keep_forks=True)).bound == []  # it is small: the fork has a copy
-    assert (await keeper.erase(conversation.id, keep_forks=True)).kept == (fork.id,)
-    async with hosting(keeper, agent):
-        assert [message.text for message in await fork.transcript()] == ["Hi. " * 10, "Reply 1."]
-        await fork.send("And?")
-        assert await fork.reply() == "Reply 3."
-        await fork.close()
-        await fork.outcome()
-
-
-async def test_a_fork_whose_beginning_is_in_the_history_is_refused_until_it_has_it(
-    keeper: Client, scripted: Scripted, bounds: Bounds
-) -> None:
-    bounds(begun_with_bytes=10)  # as if the transcript were too long to travel
-    agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
-    async with hosting(keeper, agent):
-        conversation = await keeper.start(agent, "Hi.", keep_open=timedelta(minutes=5))
-        await conversation.reply()
-        await conversation.close()
-        await conversation.outcome()
-    fork, second = await _forked(conversation), await _forked(conversation)
-    await eventually(lambda: _has(conversation, 2))
-    with pytest.raises(Refused, match=rf"{fork.id}.*can't be read without the history of"):
-        await keeper.erase(conversation.id, keep_forks=True)
-    async with hosting(keeper, agent):
-        for one in (fork, second):
-            await one.send("And?")
-            await one.reply()
-        await eventually(lambda: _none_needs(conversation))
-    erased = await keeper.erase(conversation.id, keep_forks=True)
-    assert [one.id for one in erased.conversations] == [conversation.id]
-    async with hosting(keeper, agent):
-        assert [message.text for message in await fork.transcript()][:2] == ["Hi.", "Reply 1."]
-        for one in (fork, second):
-            await one.close()
-            await one.outcome()
-
-
-async def test_forks_go_too_and_those_of_forks(keeper: Client, scripted: Scripted, bounds: Bounds) -> None:
-    bounds(gone_seconds=1.0)  # of those that were just terminated, the histories stay for a while
-    agent = agent_on(scripted(lambda messages: f"Reply {len(messages)}."))
-    async with hosting(keeper, agent):
-        conversation = await keeper.start(agent, "Hi.")
-        await conversation.outcome()
-        fork = await _forked(conversation)
-        of_fork = await _forked(fork)
-    await eventually(lambda: _has(conversation, 2))
-    with pytest.raises(Refused, match="still runs"):
-        await keeper.erase(conversation.id)
-    erased = await keeper.erase(conversation.id, force=True)
-    assert {one.id: one.was for one in erased.conversations} == {
-        conversation.id: "named",
-        fork.id: "fork",
-        of_fork.id: "fork",
-    }
-    assert erased.under_way > 0
-
-
-async def _forked(conversation: Conversation) -> Conversation:
-    return await conversation.fork(at_turn=1)
-
-
-async def _has(conversation: Conversation, forks: int) -> bool:
-    return len((await belongings(conversation, keep_forks=True)).kept) == forks
-
-
-async def _none_needs(conversation: Conversation) -> bool:
-    return not (await belongings(conversation, keep_forks=True)).bound
-
-
 async def test_the_command_asks_first_and_says_what_it_deleted(
     keeper: Client, scripted: Scripted, tmp_path: Path, shell: Shell
 ) -> None:
@@ -373,6 +292,10 @@ async def test_no_file_has_a_word_of_an_erased_conversation(
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert containing(tmp_path, WORD) == set()
     assert containing(tmp_path, "Wombat") == {"database", "stored", "artifacts"}
+
+
+async def _has(conversation: Conversation, forks: int) -> bool:
+    return len((await belongings(conversation, keep_forks=True)).kept) == forks
 
 
 async def _nothing_is_left(client: Client, *ids: str) -> bool:

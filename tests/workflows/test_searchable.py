@@ -12,12 +12,15 @@ from uuid import uuid4
 
 import pytest
 
-from everturn import Client
+from everturn import Client, Encryption
+from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
 from everturn.temporal.namespace import Namespace
-from everturn.testing import ScriptedModel
+from everturn.tenants.metadata import keywords
+from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.histories import replay_all
 from tests.support.shell import Shell
 from tests.support.waiting import eventually
 
@@ -65,6 +68,66 @@ async def test_a_conversation_is_found_by_what_it_was_asked_to_be_found_by(
     assert row == (tenant, "hidden", order)
 
 
+async def test_a_conversation_is_found_by_its_tenant_without_being_asked(
+    client: Client, scripted: Scripted, shell: Shell
+) -> None:
+    """So are those of agents that it asks, and those that other programs start."""
+    tenant = f"acme {uuid4().hex}"
+    helper = agent_on(scripted(["Here."]), name=f"helper-{uuid4().hex[:8]}")
+    agent = agent_on(scripted([call(helper.name, {"message": "?"}, id="c1"), "Hello."]), tools=[helper])
+    other = agent_on(scripted(["Hello."]), name="other")
+    async with hosting(client, agent, helper, other):
+        conversation = await client.start(agent, "Hi", tenant=tenant)
+        await eventually(lambda: found(client, tenant=tenant))
+        await conversation.outcome()
+        given = {"agent": "other", "message": "Hi", "tenant": tenant}
+        wire = await client.temporal.start_workflow(
+            "Conversation", given, id=f"wire-{client.task_queue}", task_queue=client.task_queue
+        )
+        await wire.result()
+
+        async def all_of_them() -> bool:
+            return {*await found(client, tenant=tenant)} == {conversation.id, f"{conversation.id}.c1", wire.id}
+
+        await eventually(all_of_them)
+    done = await asyncio.to_thread(shell.run, "list", "--tenant", tenant)
+    assert conversation.id in done.stdout
+    none = await asyncio.to_thread(shell.run, "list", "--tenant", "nobody", "--agent", "clerk")
+    assert "No conversation matches. Searched for: agent clerk, tenant nobody." in none.stderr.replace("\n", " ")
+    assert "EVERTURN_INDEX_TENANTS" in none.stderr
+
+
+@pytest.mark.parametrize("setting", ["off", "encryption", "minimal"])
+async def test_a_tenant_that_must_not_be_plain_text_is_not_put_into_the_index(
+    server: DevServer, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    if setting == "off":
+        monkeypatch.setenv("EVERTURN_INDEX_TENANTS", "false")
+    elif setting == "minimal":
+        monkeypatch.setenv("EVERTURN_VISIBILITY", "minimal")
+    encryption = Encryption({"k": b"k" * 32}) if setting == "encryption" else None
+    client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}", encryption=encryption)
+    tenant = f"acme-{uuid4().hex}"
+    helper = agent_on(scripted(["Here."]), name="helper")
+    agent = agent_on(scripted([call("helper", {"message": "?"}, id="c1"), "Hello."]), tools=[helper])
+    async with hosting(client, agent, helper):
+        conversation = await client.start(agent, "Hi", tenant=tenant)
+        await conversation.outcome()
+        for one in (conversation.id, f"{conversation.id}.c1"):
+            described = await client.temporal.get_workflow_handle(one).describe()
+            assert tenant not in str(described.typed_search_attributes)
+    if not encryption:
+        await replay_all(client)
+
+
+def test_what_there_is_no_room_for_is_left_out_of_the_index() -> None:
+    """Temporal would turn down the start."""
+    labels = [f"{number}={'x' * 240}" for number in range(7)]  # 1,722 bytes of 2,000
+    assert keywords(labels, tenant="acme") == [*labels, "tenant=acme", "fork-of="]
+    assert keywords(["tenant=acme"], tenant="acme") == ["tenant=acme", "fork-of="]
+    assert "tenant" not in str(keywords([*labels, "8=" + "x" * 240], tenant="acme" * 20))
+
+
 async def _two(look: Callable[[], object]) -> bool:
     return len(await look()) == 2  # type: ignore[misc, arg-type]
 
@@ -75,6 +138,7 @@ async def _two(look: Callable[[], object]) -> bool:
         ({"searchable": ["ordr"], "metadata": {"order": "81"}}, "searchable= names 'ordr'"),
         ({"searchable": ["a"]}, "the metadata has nothing"),
         ({"searchable": [str(one) for one in range(11)]}, "searchable"),
+        ({"searchable": [*"abcdefghi"], "metadata": dict.fromkeys("abcdefghi", "x" * 240)}, "too long"),
     ],
 )
 async def test_what_makes_no_sense_to_be_found_by_is_refused(

@@ -1,0 +1,76 @@
+"""What is no conversation, and has a part of what was said in one: the application's own workflows, schedules and Nexus
+operations. Erasing a conversation does not reach it, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import PayloadConverter
+
+from everturn import names
+from everturn.client.runs import describe
+from everturn.history import event_types
+
+_SCHEDULED_BY: Final = "TemporalScheduledById"
+
+_OURS: Final = (names.CONVERSATION, names.TENANT_BUDGET)
+"""Conversations are found by themselves. A budget has no word of what is said."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    words: str
+    """What it is, and what it has."""
+    workflow: str = ""
+    """Its id, if it is a workflow of this namespace."""
+    run: str = ""
+    """Empty: the latest."""
+
+
+def named_in(event: HistoryEvent, *, of: str) -> Iterator[Outside]:
+    """What this event of the conversation `of` names."""
+    match event.event_type:
+        case event_types.WORKFLOW_EXECUTION_STARTED:
+            began = event.workflow_execution_started_event_attributes
+            yield from _workflow(began.parent_workflow_execution, f"asked {of}: it has the message and the answer")
+            if (by := began.search_attributes.indexed_fields.get(_SCHEDULED_BY)) is not None:
+                schedule = PayloadConverter.default.from_payload(by)
+                yield Outside(f"schedule {schedule}, which started {of}: it has the message.")
+        case event_types.WORKFLOW_EXECUTION_SIGNALED:
+            sender = event.workflow_execution_signaled_event_attributes.external_workflow_execution
+            yield from _workflow(sender, f"sent signals to {of}: it has what they said")
+        case event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
+            told = event.signal_external_workflow_execution_initiated_event_attributes.workflow_execution
+            yield from _workflow(told, f"was told when calls of {of} waited: it has their arguments")
+        case event_types.NEXUS_OPERATION_SCHEDULED:
+            called = event.nexus_operation_scheduled_event_attributes
+            operation = f"{called.service}.{called.operation} at the endpoint {called.endpoint}"
+            yield Outside(f"Nexus operation {operation}, which {of} called: it was given the call's arguments.")
+
+
+def _workflow(execution: WorkflowExecution, did: str) -> Iterator[Outside]:
+    if execution.workflow_id:
+        words = f"workflow {execution.workflow_id}, which {did}."
+        yield Outside(words, execution.workflow_id, execution.run_id)
+
+
+async def still_there(client: Client, named: Iterable[Outside]) -> list[str]:
+    """In words, each once, without workflows that the server has no longer, and without everturn's own."""
+    found: dict[str, str] = {}
+    for one in dict.fromkeys(named):
+        name = one.workflow or one.words
+        if name not in found and await _is_there(client, one):
+            found[name] = one.words
+    return list(found.values())
+
+
+async def _is_there(client: Client, one: Outside) -> bool:
+    if not one.workflow:
+        return True
+    described = await describe(client, one.workflow, one.run)
+    return described is not None and described.workflow_execution_info.type.name not in _OURS
