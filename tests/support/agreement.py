@@ -38,7 +38,7 @@ FIELDS = (
     *("base", "position", "digest", "view", "summary_due", "turn", "reply_awaited", "tool_calls", "usage", "cost_usd"),
     *("last_text", "output", "output_problem", "repairs", "model", "facts", "answering", "final", "stall", "paused"),
     *("cancelled", "closing", "abandoned", "ended", "idle", "answered", "message_ids", "name", "started_at", "policy"),
-    *("agent", "limit", "limits", "keep_by", "ids_forgotten", "told", "recorded"),
+    *("agent", "limit", "limits", "keep_by", "budget", "told", "recorded"),
 )
 
 
@@ -46,6 +46,7 @@ def facts(state: State) -> dict[str, Any]:
     """All that both sides know."""
     return {name: getattr(state, name) for name in FIELDS} | {
         "prompts": state.prompts.asked,
+        "ids forgotten": state.has_taken(["an id that no message had"]),
         "earlier": state.earlier is not None,  # what is too large to hand on, the conversation knows by its place
         "handoffs": (state.in_charge.handoffs, state.in_charge.views),
         "what is unanswered": _shape([*state.unseen, *state.inbox]),  # an outcome has both in one

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from everturn import compressed_messages, state
+from everturn import carryover, compressed_messages
 from everturn.activities import (
     agent_lookup,
     heartbeat,
@@ -73,7 +73,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
     "silence": (missing_worker, "FIRST_LOOK_SECONDS"),
     # What it takes in.
-    "remembered_ids": (state, "REMEMBERED_IDS"),
+    "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (commands, "MOST_REFUSED_EDITS"),
