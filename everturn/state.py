@@ -264,7 +264,7 @@ class State:
 
     def stalls(self, cause: str, cure: str | None) -> None:
         self.stall = Stall(cause, cure)
-        self.budget = self.budget and self.budget.model_copy(update={"asked_until": 0.0})
+        self.budget = self.budget and self.budget.given_back()
 
     def begin_fallbacks_anew(self) -> None:
         """After a stall, `resume` starts again with the first model and all fallbacks."""
@@ -295,6 +295,7 @@ class State:
         """The code that runs the turn ends the answer."""
         self.take_seen(control.seen)
         by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
+        self.budget = self.budget and self.budget.given_back()
         self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.stall = False, None
 

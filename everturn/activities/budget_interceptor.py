@@ -6,6 +6,7 @@ in a history.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
@@ -17,6 +18,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import names
 from everturn.activities import budget_moves
 from everturn.activities.budget_calls import BudgetCalls
+from everturn.activities.heartbeat import is_unwanted
 from everturn.activities.tenant_spending import TenantSpending
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.tenants.budgets import BudgetNote, Terms
@@ -76,10 +78,15 @@ class _Budgeted(ActivityInboundInterceptor):
         conversation, asked = activity.info().workflow_id or "", request.asked
         budget = self._budgets.of(request.tenant)
         note = await budget.ask(conversation, request.budget or BudgetNote(), asked=asked)
-        reply = await self.next.execute_activity(input)
+        try:
+            reply = await self.next.execute_activity(input)
+        except asyncio.CancelledError:
+            if is_unwanted():
+                budget.leave(conversation, note)
+            raise
         if not isinstance(reply, ModelReply):
             return reply
-        # A summary comes in the middle of an answer, however final it looks.
-        done = reply.ends_answer and not request.summarise
+        # A summary comes in the middle of an answer, however final it looks. A reply that was cut short ends it.
+        done = (reply.ends_answer or reply.message.cut_short) and not request.summarise
         note_after = await budget.tell(conversation, note, request.turn, reply, asked=asked, done=done)
         return reply.model_copy(update={"budget": note_after})

@@ -126,7 +126,13 @@ class TenantSpending:
             place = answer is not None and answer.places and not asked
             # With its final reply it gave its place back, and asks for one next time.
             return None if answer is None or (done and place) else _told(answer, place=place)
-        return note.model_copy(update={"asked_until": 0.0})
+        return note.given_back()
+
+    def leave(self, conversation: str, note: BudgetNote) -> None:
+        """The conversation's turn was cancelled, and with it the answer: it gives its place back. Nobody waits for
+        that."""
+        if self._none_until <= time.monotonic():
+            self._say(Spending(conversation=conversation, untold=note.untold or _nothing(), done=True))
 
     async def close(self) -> None:
         for task in filter(None, (self._speaking, self._late)):
@@ -218,3 +224,8 @@ def _told(answer: SpendingAnswer, *, place: bool) -> BudgetNote:
 
 def _run() -> str:
     return (activity.info().workflow_run_id or "")[:8]
+
+
+def _nothing() -> Untold:
+    """An older worker that keeps the budget counts a turn without tokens."""
+    return Untold(since=0, run=_run())

@@ -75,6 +75,10 @@ class BudgetNote(Record):
     """Its turns need not ask until then, in seconds since 1970. 0: the next one does."""
     untold: Untold | None = None
 
+    def given_back(self) -> BudgetNote:
+        """Without its place: the next turn asks."""
+        return self.model_copy(update={"asked_until": 0.0})
+
 
 class Spending(Record):
     """What a worker reports about a conversation."""

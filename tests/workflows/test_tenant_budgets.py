@@ -89,6 +89,33 @@ async def test_only_so_many_are_at_work_at_once_and_the_next_goes_on_by_itself(
         await first.close()
 
 
+@pytest.mark.parametrize("said", ["", "Wait a moment, please: I look for it. "])
+async def test_a_cancelled_turn_gives_its_place_back(
+    client: Client, scripted: Scripted, tenant: str, said: str
+) -> None:
+    never = threading.Event()
+    model = scripted([slow([said, "Never."] if said else "Never.", until=never), "Done."], order="arrival")
+    agent = agent_on(model)
+    await client.set_budget(tenant, Budget(conversations=1))
+    try:
+        async with hosting(client, agent):
+            first = await client.start(agent, "Hi", tenant=tenant, keep_open=timedelta(hours=1))
+            await eventually(lambda: model.requests)
+            assert await at_work(client, tenant) == 1
+            await first.cancel_turn()
+
+            async def free() -> bool:
+                return await at_work(client, tenant) == 0
+
+            await eventually(free)
+            never.set()
+            await first.send("Again")
+            assert await first.reply() == "Done."
+            await first.close()
+    finally:
+        never.set()
+
+
 async def at_work(client: Client, tenant: str) -> int:
     return (await spent(client, tenant)).at_work
 
