@@ -229,10 +229,10 @@ async def _start(
     transcript = [*await read_transcript(client, origin.conversation_id, point.transcript)]
     transcript[state.position : end] = _changed(transcript[state.position : end], changes.results)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
-    new: dict[str, Any] = {"owed": not final, "inbox": (), "message_ids": (), "budget": None}
+    new: dict[str, Any] = {"owed": not final, "inbox": (), "message_ids": ()}
     if changes.model:
         new["model"] = changes.model
-    handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
+    handed = next_life(state, transcript[:end], origin=origin).model_copy(update={**new, "budget": None})
     if there:
         packed = Packed(data=pack(transcript[: handed.length]))
         if len(packed.data) > MAX_PACKED_AT_START_BYTES and there.external_storage is None:

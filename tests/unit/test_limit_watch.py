@@ -15,6 +15,7 @@ from everturn.providers import rate_limit_queue
 from everturn.providers.rate_limit_queue import limit_of
 from everturn.worker import limit_watch
 from everturn.worker.limit_watch import FIRST_SHARE, watch_limits
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 RPM = 120
@@ -33,10 +34,10 @@ class Workers:
 
 
 @pytest.fixture
-async def workers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workers]:
+async def workers(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workers]:
     found = Workers()
     monkeypatch.setattr(limit_watch, "sharing", found.sharing)
-    monkeypatch.setattr(limit_watch, "LOOK_SECONDS", 0.05)
+    bounds(limit_look_seconds=0.05)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     watch = asyncio.create_task(watch_limits(cast("Any", None), "q", {"openai": RateLimit(rpm=RPM)}, None))
     yield found
@@ -55,13 +56,13 @@ async def test_a_worker_begins_with_a_part_of_a_known_limit_until_it_has_counted
 
 
 async def test_workers_that_come_a_moment_later_are_counted_though_no_turn_waits(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
+    workers: Workers, bounds: Bounds
 ) -> None:
     limiter = limit_of(Model("openai:m")).limiter
     await eventually(lambda: workers.asked == 3)
     workers.count = 5
     await eventually(lambda: limiter.workers == 5)
-    monkeypatch.setattr(limit_watch, "OFTEN_SECONDS", 0.1)
+    bounds(limit_often_seconds=0.1)
     await asyncio.sleep(0.3)
     asked = workers.asked
     await asyncio.sleep(0.3)

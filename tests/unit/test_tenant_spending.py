@@ -12,13 +12,13 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from everturn import Budget
-from everturn.activities import tenant_spending
 from everturn.activities.budget_calls import NoAnswer
 from everturn.activities.tenant_spending import TenantSpending
 from everturn.payloads import ModelReply
 from everturn.records import Message, Usage
 from everturn.tenants.budget_ledger import UNTOLD_TURNS, Ledger
 from everturn.tenants.budgets import BudgetNote, BudgetStart, SpendingAnswer, SpendingBatch, Terms
+from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
 MANY = 1_000_000
@@ -80,10 +80,8 @@ class Tenant:
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenant_spending, "PACE_SECONDS", 0.0)
-    monkeypatch.setattr(tenant_spending, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(tenant_spending, "ANSWER_SECONDS", 0.2)
+def _at_once(bounds: Bounds) -> None:
+    bounds(budget_pace_seconds=0.0, budget_again_seconds=0.01, budget_answer_seconds=0.2)
 
 
 async def test_a_place_that_one_worker_gave_back_is_asked_for_again_by_every_other() -> None:
@@ -186,10 +184,8 @@ async def test_a_budget_that_does_not_answer_is_told_later_and_once() -> None:
     assert tenant.told == (3, 30)
 
 
-async def test_a_conversation_that_takes_no_turn_any_more_is_told_late_and_keeps_no_place(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tenant_spending, "LATE_SECONDS", 0.05)
+async def test_a_conversation_that_takes_no_turn_any_more_is_told_late_and_keeps_no_place(bounds: Bounds) -> None:
+    bounds(budget_late_seconds=0.05)
     tenant = Tenant(tokens_per_day=MANY, conversations=1)
     worker = tenant.worker()
     await tenant.turn(worker)
