@@ -15,17 +15,20 @@ from benchmarks.measures import (
     Measured,
     Plan,
     actions,
+    deploy_checks,
     events,
     features,
     history,
     imports,
     latency,
+    long_tool,
     parallel,
     reading,
     replay,
     resume,
     slow_turns,
     startup,
+    task_kill,
     throughput,
     watchers,
 )
@@ -39,14 +42,17 @@ MEASURES = {
     "history": history,
     "actions": actions,
     "slow_turns": slow_turns,
+    "long_tool": long_tool,
     "features": features,
     "throughput": throughput,
     "startup": startup,
     "imports": imports,
     "resume": resume,
+    "task_kill": task_kill,
     "replay": replay,
     "reading": reading,
     "watchers": watchers,
+    "deploy_checks": deploy_checks,
 }
 PLOTS = ROOT / "benchmarks" / "plots"
 LIMITS = "limits"
@@ -77,7 +83,15 @@ async def main(arguments: argparse.Namespace) -> None:
     contestants = [one for one in ALL if one.name in {*wanted, FLOOR.name}]
     if any(one.python == peers.PYTHON for one in contestants) or not arguments.only:
         peers.make()
-    plan = Plan(contestants, arguments.rounds, arguments.turns, to_death=arguments.to_death, whole=arguments.whole)
+    plan = Plan(
+        contestants,
+        arguments.rounds,
+        arguments.turns,
+        to_death=arguments.to_death,
+        whole=arguments.whole,
+        tool_seconds=arguments.tool_seconds,
+        conversations=arguments.conversations,
+    )
     facts = report.machine(await find_binary())
     longest = LONGEST_MEASURE_SECONDS * (10 if plan.to_death or plan.whole else 1)
     every: dict[str, Measured] = {}
@@ -130,6 +144,8 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--whole", action="store_true", help="throughput: no window (20 minutes)")
     parser.add_argument("--seconds", type=float, default=60.0, help="scale: of each point (60)")
     parser.add_argument("--at-once", type=int, default=60, help="scale: conversations at a time (60)")
+    parser.add_argument("--tool-seconds", type=float, default=60.0, help="long_tool: how long the tool takes (60)")
+    parser.add_argument("--conversations", type=int, default=200, help="deploy_checks: how many there are (200)")
     parser.add_argument(
         "--record",
         action="store_true",

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks import peers
+from benchmarks import aims, peers
 from benchmarks.contestants import ALL, EVERTURN, EVERTURN_LOCAL, FLOOR, FLOOR_HTTP, NAIVE
 from benchmarks.measures import Column, Measured, Rows
 from benchmarks.rig import RESULTS, ROOT
@@ -73,7 +73,7 @@ def goals(every: dict[str, Measured], *, name: str = EVERTURN.name) -> str:
     beside = (FLOOR_HTTP.name, FLOOR.name, NAIVE.name)
     libraries = {one.name for one in ALL if one.python == peers.PYTHON}
     heads = ["", *(f"/ {one}" for one in beside), "goal, / floor_http", "ahead of both libraries"]
-    lines = ["### What was asked for", "", _line(heads), _line(["---", *["---:"] * 5])]
+    lines = ["### The first goals", "", _line(heads), _line(["---", *["---:"] * 5])]
     for goal in GOALS:
         rows = every[goal.measure].rows if goal.measure in every else {}
         values = {one: row[goal.key] for one, row in rows.items() if row.get(goal.key)}
@@ -106,6 +106,8 @@ def record(kind: str, facts: dict[str, str], *sections: str, path: Path = RECORD
     about = "\n".join(_line(cells) for cells in (["", ""], ["---", "---"], *([*fact] for fact in facts.items())))
     body = "\n\n".join([begin, about, *sections, end])
     path.write_text(f"{before.rstrip()}\n\n{body}\n{after.rstrip()}".rstrip() + "\n")
+    if aims.BEGIN in before + after:
+        aims.write(path)
 
 
 def _head(column: Column) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,11 +106,14 @@ async def rig(
     model_log: Path | None = None,
     model_holds: int = 0,
     model_takes: float = 0.0,
+    dynamic_config: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Rig]:
     """`model_log`, `model_holds`, `model_takes`: as script.py says."""
     RESULTS.mkdir(exist_ok=True)
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(DevServer(db_filename=db_filename, metrics_port=0))
+        server = await stack.enter_async_context(
+            DevServer(db_filename=db_filename, metrics_port=0, dynamic_config=dynamic_config)
+        )
         more = {"MODEL_LOG": str(model_log)} if model_log else {}
         more |= {"MODEL_HOLDS": str(model_holds)} if model_holds else {}
         more |= {"MODEL_TAKES": str(model_takes)} if model_takes else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, Literal
 
@@ -14,6 +14,8 @@ from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage
+from everturn.temporal.ids import known_id
+from everturn.tenants.budgets import BudgetNote
 from everturn.tracing import CarriedTrace
 
 REMEMBERED_IDS = 1000
@@ -196,3 +198,31 @@ class CarryOver(Record):
     views: dict[str, View] = Field(default_factory=dict)
     """How the transcript was shown last to the agents that were in charge before, by their names."""
     trace: CarriedTrace | None = None
+    budget: BudgetNote | None = None
+
+
+class TakenIds:
+    """The ids of the messages that a conversation has taken, so that it takes none twice. The next run is told them."""
+
+    def __init__(self, earlier: Sequence[str]) -> None:
+        self._ids = dict.fromkeys(map(known_id, earlier))
+        self.forgotten = len(earlier) >= REMEMBERED_IDS
+        """Earlier runs had more messages than this run remembers the ids of."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def take(self, message_id: str | None) -> bool:
+        """False if a message with this id came before. One without an id is always new."""
+        if message_id is None:
+            return True
+        if (known := known_id(message_id)) in self._ids:
+            return False
+        self._ids[known] = None
+        if len(self._ids) > REMEMBERED_IDS:
+            self._ids.pop(next(iter(self._ids)))
+        return True
+
+    def have_all(self, message_ids: Iterable[str]) -> bool:
+        """Whether all messages with these ids were taken, as far as is remembered."""
+        return self.forgotten or all(known_id(one) in self._ids for one in message_ids)

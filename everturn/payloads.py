@@ -29,6 +29,7 @@ from everturn.sizes import (
     MAX_NAME_CHARS,
     flat,
 )
+from everturn.tenants.budgets import BudgetNote
 from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
 from everturn.tracing import Trace, TraceContext, or_none
 
@@ -275,6 +276,8 @@ class ModelRequest(Labelled):
     """The conversation was handed over: the reply is to say which agent wrote it."""
     asked: bool = False
     """Another conversation called this one: for the tenant's budget, this one counts as a part of that one."""
+    budget: BudgetNote | None = None
+    """What the last reply handed on."""
     prompts: tuple[str, ...] = ()
     """The digests of the prompts that the run's history holds."""
     prompt_room: int | None = None
@@ -313,6 +316,8 @@ class ModelReply(Record):
     """Sent when a worker first gets the conversation; None if the facts sent before still hold."""
     hooks: tuple[HookAction, ...] = ()
     """What hooks did to the turn, to the reply and to its calls."""
+    budget: BudgetNote | None = None
+    """For the next turn; None if its tenant has no budget."""
     traced: Literal["sampled", "dropped"] | None = None
     """Set if its worker traces. `sampled`: it has exported the spans handed to it; `dropped`: it drops this trace."""
 

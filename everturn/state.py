@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from everturn.agent_in_charge import InCharge
 from everturn.calls.causes import Stall
 from everturn.calls.pending_calls import PendingCall
-from everturn.carryover import REMEMBERED_IDS, CarryOver, Earlier, OpenReply, StoredInRun, WorkerFacts
+from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun, TakenIds, WorkerFacts
 from everturn.heartbeat_details import SeenReply, longer
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
@@ -21,7 +21,6 @@ from everturn.policy import Policy
 from everturn.prompts import KnownPrompts
 from everturn.records import Message, ToolResult, Usage, cost_with, results_in
 from everturn.sizes import MAX_LAST_TEXT_BYTES, MAX_NAME_CHARS, shortened
-from everturn.temporal.ids import known_id
 from everturn.truncation import shortened_reason
 
 MAX_REPAIRS = 2
@@ -69,9 +68,7 @@ class State:
         """Messages that no turn has taken yet."""
         self.late: list[Message] = []
         """Messages that came after the conversation was closed."""
-        self._message_ids = dict.fromkeys(map(known_id, carry.message_ids))
-        self.ids_forgotten = len(carry.message_ids) >= REMEMBERED_IDS
-        """Earlier runs had more messages than this run remembers the ids of."""
+        self._taken = TakenIds(carry.message_ids)
 
         self.turn = carry.turn
         """The number of the last turn that was begun."""
@@ -80,6 +77,8 @@ class State:
         """The last turn has no reply yet."""
         self.tool_calls = carry.tool_calls
         self.usage, self.cost_usd = carry.usage, carry.cost_usd
+        self.budget = carry.budget
+        """What the last turn hands on about its tenant's budget."""
         self.last_text = carry.last_text
         """The text of the model's last reply."""
         self.output: JsonValue = None
@@ -127,11 +126,11 @@ class State:
     @property
     def message_ids(self) -> tuple[str, ...]:
         """The ids of accepted messages, as many as are remembered."""
-        return tuple(self._message_ids)
+        return tuple(self._taken)
 
     def has_taken(self, message_ids: Iterable[str]) -> bool:
         """Whether all messages with these ids were accepted, as far as is remembered."""
-        return self.ids_forgotten or all(known_id(one) in self._message_ids for one in message_ids)
+        return self._taken.have_all(message_ids)
 
     def message_problem(self, said: MessageIn, size: int) -> str | None:
         """Why a message of `size` bytes of JSON can't be accepted; None if it can."""
@@ -140,12 +139,8 @@ class State:
     def receive(self, message: Message, message_id: str | None = None) -> bool:
         """Puts a message into the inbox; False if one with this id came before. While the conversation closes, the
         message is for the run that continues it."""
-        if message_id is not None:
-            if (known := known_id(message_id)) in self._message_ids:
-                return False
-            self._message_ids[known] = None
-            if len(self._message_ids) > REMEMBERED_IDS:
-                self._message_ids.pop(next(iter(self._message_ids)))
+        if not self._taken.take(message_id):
+            return False
         (self.late if self.closing else self.inbox).append(message)
         return True
 
@@ -197,7 +192,7 @@ class State:
 
     def take_summary(self, reply: ModelReply) -> None:
         """It comes after what the model has seen, and before what it has not."""
-        self.summary_due, self.reply_awaited = False, False
+        self.summary_due, self.reply_awaited, self.budget = False, False, reply.budget
         if reply.message.parts:
             self._extend_prefix([reply.message], digest=reply.digest)
             self._count(reply)
@@ -254,7 +249,7 @@ class State:
         return True
 
     def _count(self, reply: ModelReply) -> None:
-        self.view = reply.view or self.view
+        self.view, self.budget = reply.view or self.view, reply.budget
         self.prompts.take(reply.prompt)
         self.spend(reply.usage, reply.cost_usd)
         if reply.facts:
@@ -269,6 +264,7 @@ class State:
 
     def stalls(self, cause: str, cure: str | None) -> None:
         self.stall = Stall(cause, cure)
+        self.budget = self.budget and self.budget.given_back()
 
     def begin_fallbacks_anew(self) -> None:
         """After a stall, `resume` starts again with the first model and all fallbacks."""
@@ -299,6 +295,7 @@ class State:
         """The code that runs the turn ends the answer."""
         self.take_seen(control.seen)
         by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
+        self.budget = self.budget and self.budget.given_back()
         self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
         self.paused, self.stall = False, None
 
@@ -397,4 +394,5 @@ class State:
             repairs=self.repairs,
             view=self.view,
             summary_due=self.summary_due,
+            budget=self.budget,
         )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from datetime import timedelta
 
 from benchmarks import work
 from everturn import Agent, Limits, tool
 from everturn.settings import Settings
 from everturn.worker.process import serve as serve_agents
 
+TAKES = float(os.environ.get("TOOL_TAKES", "0"))
+"""Seconds of a call."""
 
-@tool(effect="read")
+
+@tool(effect="read", timeout=timedelta(hours=1) if TAKES else None)
 async def lookup(number: int) -> str:
     """Look up a number."""
+    if TAKES:
+        await asyncio.sleep(TAKES)
     return work.looked_up(number)
 
 

@@ -22,6 +22,10 @@ class Plan:
     to_death: bool = False
     whole: bool = False
     """Throughput: until all conversations are done, not for a window of time."""
+    tool_seconds: float = 60.0
+    """long_tool: how long the tool takes."""
+    conversations: int = 200
+    """deploy_checks: how many are looked through."""
 
     def shuffled(self, number: int) -> list[Contestant]:
         """The contestants, in another order in each round: each one leaves the server something to do for the next."""

@@ -68,7 +68,7 @@ async def within_limit(
             if own.alone(limit.limiter.answered_at):
                 came = asyncio.get_running_loop().time()  # those that the provider would take go first
             continue
-        limit.limiter.used(reply.usage)
+        limit.used(reply.usage)
         return reply
 
 

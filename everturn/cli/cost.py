@@ -106,7 +106,8 @@ def _print(total: ConversationCost, found: list[ConversationCost], prices: Tempo
     screen.line(
         f"Temporal: {prices.per_million_actions:g} dollars for a million actions, {prices.active_gb_hour:g} and "
         f"{prices.retained_gb_hour:g} for a GB-hour of open and closed histories, kept {prices.retention_days:g} days "
-        f"({prices.source}). Queries and plans are not in it; on a server of your own, none of it is billed.",
+        f"({prices.source}). Queries, plans and the budgets of tenants are not in it; on a server of your own, "
+        "none of it is billed.",
         style="dim",
     )
 

@@ -244,7 +244,7 @@ async def _start(
     new: dict[str, Any] = {"owed": not final, "inbox": (), "message_ids": ()}
     if changes.model:
         new["model"] = changes.model
-    handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
+    handed = next_life(state, transcript[:end], origin=origin).model_copy(update={**new, "budget": None})
     if there:
         packed = Packed(data=pack(transcript[: handed.length]))
         if len(packed.data) > MAX_PACKED_AT_START_BYTES and there.external_storage is None:

@@ -25,7 +25,7 @@ from everturn.providers.event_loops import of_this_loop
 from everturn.providers.rate_headers import allowances
 from everturn.providers.rate_limiter import RateLimiter
 from everturn.providers.rate_permits import Permit
-from everturn.records import Reply
+from everturn.records import Reply, Usage
 from everturn.validation.spelling import nearest
 
 PRESUMED_SECONDS: Final = 1.0
@@ -115,6 +115,11 @@ class Limit:
 
     def over(self, permit: Permit) -> None:
         self.limiter.over(permit, _now())
+        self.wake()
+
+    def used(self, usage: Usage) -> None:
+        """One call used these tokens."""
+        self.limiter.used(usage)
         self.wake()
 
     def heard(self, headers: Mapping[str, str]) -> None:
@@ -239,7 +244,7 @@ async def asked_within(model: Model, ask: Callable[[], Awaitable[Reply]]) -> Rep
     limit = limit_of(model)
     async with going(limit, await limit.permit_if_felt()):
         reply = await ask()
-    limit.limiter.used(reply.usage)
+    limit.used(reply.usage)
     return reply
 
 

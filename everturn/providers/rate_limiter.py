@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
-from everturn.providers import worker_share
+from everturn.providers import rate_cuts, worker_share
 from everturn.providers.rate_permits import Allowance, Permit
 from everturn.providers.tokens_of_calls import TokensOfCalls
 from everturn.providers.undone_cuts import UndoneCuts
@@ -53,21 +53,6 @@ QUIET_SECONDS: Final = 25.0
 """After this long without a 429 the growth doubles; it goes on with the square of the time."""
 LONGEST_STEP_SECONDS: Final = 2.0
 
-MARGIN, MARGIN_SHARED = 0.9, 0.7
-"""The share of the accepted calls, alone and shared, to start from: the provider's bucket was full at first."""
-CUT: Final = 0.15
-LEAST_CUT_AT_FIRST: Final = 0.3
-MOST_CUT_AT_FIRST: Final = 0.6
-MOST_CUT: Final = 0.4
-MEASURED_SECONDS: Final = 25.0
-FAR_ABOVE: Final = 4.0
-"""If most calls are refused, a rate so many times what was accepted is no measure to cut from."""
-MANY_REFUSALS: Final = 3
-MANY_CUT: Final = 0.3
-"""So many 429s, with hardly an accepted call between them: the rate of workers that share a limit is far too high."""
-FEW_AT_FIRST: Final = 4
-FEW_CALLS: Final = 5
-"""Fewer accepted calls than this do not show a rate."""
 LEAST_RATE, MOST_RATE = 0.01, 1e6
 
 FIRST_LOOK: Final = 0.1
@@ -115,6 +100,8 @@ class RateLimiter:
     _window: int = FIRST_WINDOW
     _unanswered: int = 0
     _next: float = 0.0
+    _last: float = 0.0
+    """When the last call was due."""
     _look: float | None = None
     _looking: Permit | None = None
     _part: float = field(default_factory=lambda: FIRST_LOOK)
@@ -139,6 +126,7 @@ class RateLimiter:
         if self.phase == "feeling" and self._held_long:
             self._rate = max(self._rate * self.workers / workers, LEAST_RATE)
         self.workers = workers
+        self._keep_pace()
 
     @property
     def rate(self) -> float | None:
@@ -169,7 +157,8 @@ class RateLimiter:
             return permit
         self._grow(now)
         if rate := self.rate:
-            self._next = max(now, self._next + 1 / rate) if self._next > now - 1 / rate else now + 1 / rate
+            self._last = self._next if self._next > now - 1 / rate else now
+            self._next = max(now, self._last + 1 / rate)
         return permit
 
     # ------------------------------------------------------------ what came of it
@@ -186,7 +175,7 @@ class RateLimiter:
         self.refusing_since, self._own_hold = None, OWN_HOLD_SECONDS
         self._undone.accepted()
         self._taken.append(now)
-        self._forget_before(now - MEASURED_SECONDS)
+        self._forget_before(now - rate_cuts.MEASURED_SECONDS)
         if self.phase == "open":
             self._window += 1
             self._felt_since = self._taken[0]
@@ -237,6 +226,7 @@ class RateLimiter:
     def used(self, usage: Usage) -> None:
         """One call used these tokens."""
         self.tokens.add(usage)
+        self._keep_pace()
 
     def told(self, allowances: Sequence[Allowance], now: float) -> None:
         """Takes in the headers of an answer; those of a refusal count too."""
@@ -258,6 +248,11 @@ class RateLimiter:
             self._window = max(self._window, int(min(rooms) / 2 / self.workers))
 
     # ------------------------------------------------------------ underneath
+
+    def _keep_pace(self) -> None:
+        """The time of the next call, by the rate as it is now: after one that was far too low, it is far too late."""
+        if self.phase == "open" and (rate := self.rate):
+            self._next = min(self._next, self._last + 1 / rate)
 
     def _known_rate(self) -> float | None:
         rates = [self.rpm] if self.rpm else []
@@ -331,21 +326,21 @@ class RateLimiter:
 
     def _cut(self, now: float, *, held: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
-        self._forget_before(now - MEASURED_SECONDS)
-        span = min(now - self._felt_since, MEASURED_SECONDS)
-        if self.workers > 1 and self._refused_in_a_row >= MANY_REFUSALS and self.phase != "open":
-            self._rate *= 1 - MANY_CUT
+        self._forget_before(now - rate_cuts.MEASURED_SECONDS)
+        span = min(now - self._felt_since, rate_cuts.MEASURED_SECONDS)
+        if self.workers > 1 and self._refused_in_a_row >= rate_cuts.MANY_REFUSALS and self.phase != "open":
+            self._rate *= 1 - rate_cuts.MANY_CUT
             self._refused_in_a_row = 1
             if self._own:
-                self._own.rate = max(self._own.rate * (1 - MANY_CUT), LEAST_RATE)
+                self._own.rate = max(self._own.rate * (1 - rate_cuts.MANY_CUT), LEAST_RATE)
         elif self._takes_care:
             self._cut_with_care(now)
         elif self.phase != "open":
             self._cut_to_what_was_taken(now)
         elif (known := self._known_rate()) is not None:
-            self._rate, self.phase = known * (1 - CUT), "steady"
-        elif len(self._taken) >= FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
-            self._rate, self.phase = len(self._taken) / span * (1 - CUT), "closing_in"
+            self._rate, self.phase = known * (1 - rate_cuts.CUT), "steady"
+        elif len(self._taken) >= rate_cuts.FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
+            self._rate, self.phase = len(self._taken) / span * (1 - rate_cuts.CUT), "closing_in"
         else:
             self._held_long = held > worker_share.LONG_HOLD_SECONDS
             shared = self.workers if self._held_long else self.workers**FIRST_RATE_SHARED
@@ -363,18 +358,21 @@ class RateLimiter:
             self._rate, self.phase = self._own.below, "closing_in"
 
     def _cut_to_what_was_taken(self, now: float) -> None:
-        span = max(0.1, min(MEASURED_SECONDS, now - self._felt_since))
+        span = max(0.1, min(rate_cuts.MEASURED_SECONDS, now - self._felt_since))
         self._forget_before(now - span)
         taken = len(self._taken) / span
         if self.phase != "feeling":
-            if len(self._taken) >= FEW_CALLS:
+            if len(self._taken) >= rate_cuts.FEW_CALLS:
                 self.phase = "steady"
                 if self._undone.mostly_refused:
-                    self._rate = min(self._rate, FAR_ABOVE * taken)
-            self._rate = max(self._rate * (1 - MOST_CUT), min(self._rate * (1 - CUT), taken))
-        elif len(self._taken) >= FEW_AT_FIRST or self.workers == 1:
-            found = taken * (MARGIN if self.workers == 1 else MARGIN_SHARED)
-            least, most = self._rate * (1 - MOST_CUT_AT_FIRST), self._rate * (1 - LEAST_CUT_AT_FIRST)
+                    self._rate = min(self._rate, rate_cuts.FAR_ABOVE * taken)
+            self._rate = max(self._rate * (1 - rate_cuts.MOST_CUT), min(self._rate * (1 - rate_cuts.CUT), taken))
+        elif len(self._taken) >= rate_cuts.FEW_AT_FIRST or self.workers == 1:
+            found = taken * (rate_cuts.MARGIN if self.workers == 1 else rate_cuts.MARGIN_SHARED)
+            least, most = (
+                self._rate * (1 - rate_cuts.MOST_CUT_AT_FIRST),
+                self._rate * (1 - rate_cuts.LEAST_CUT_AT_FIRST),
+            )
             self._rate, self.phase = min(max(found, least), most), "closing_in"
 
     def _slow_down(self, share: float, now: float) -> None:
@@ -384,7 +382,7 @@ class RateLimiter:
             self._felt_since = self._grown = now
             self._was_cut(now)
         elif self._cut_at is None or now - self._cut_at > LONGEST_STEP_SECONDS:
-            self._rate = max(min(self._rate, share), self._rate * (1 - CUT), LEAST_RATE)
+            self._rate = max(min(self._rate, share), self._rate * (1 - rate_cuts.CUT), LEAST_RATE)
             self._was_cut(now)
 
     def _hold_for(self, now: float, retry_after: float | None) -> None:

@@ -17,8 +17,13 @@ OF_LAST: Final = 8
 @dataclass
 class TokensOfCalls:
     _average: dict[Unit, float] = field(default_factory=lambda: {**FIRST})
-    reported: bool = False
-    """Some call has."""
+    _counted: set[Unit] = field(default_factory=set)
+    """Units of which the average is measured, and not assumed."""
+
+    @property
+    def reported(self) -> bool:
+        """Some call has reported its tokens."""
+        return "tokens" in self._counted
 
     def need(self, unit: Unit) -> float:
         """What the next call takes of a limit."""
@@ -26,15 +31,19 @@ class TokensOfCalls:
 
     def add(self, usage: Usage) -> None:
         """One call used this. Providers that limit input by itself leave out what they read from their cache."""
-        self.reported = self.reported or usage.total_tokens > 0
         self._count("tokens", usage.total_tokens)
         self._count("input_tokens", usage.input_tokens - usage.cached_tokens)
         self._count("output_tokens", usage.output_tokens)
 
     def expect(self, tokens: int) -> None:
         """Before any call has reported: the next one will use about so many in all."""
-        self._average["tokens"] = max(FIRST["tokens"], float(tokens))
+        self._average["tokens"] = max(1.0, float(tokens))
 
     def _count(self, unit: Unit, tokens: int) -> None:
-        if tokens > 0:
+        if tokens <= 0:
+            return
+        if unit in self._counted:
             self._average[unit] += (tokens - self._average[unit]) / OF_LAST
+        else:  # what was only assumed has no part in it
+            self._counted.add(unit)
+            self._average[unit] = float(tokens)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Final
 
 from everturn.sizes import MAX_WAITING_BYTES, size_of
@@ -16,10 +17,13 @@ from everturn.tenants.budgets import (
     BudgetStart,
     BudgetStatus,
     Refusal,
+    Reported,
+    Room,
     Spending,
     SpendingAnswer,
     SpendingBatch,
     Terms,
+    Untold,
     Waiter,
 )
 
@@ -39,6 +43,18 @@ MOST_WOKEN: Final = 50
 MOST_WORKERS: Final = 200
 """Workers whose last batch's number is remembered. So no batch counts twice."""
 
+MOST_REPORTED: Final = 1_000
+"""Conversations whose last report is remembered. So what comes again counts once."""
+
+UNTOLD_TURNS: Final = 10
+"""A conversation tells after so many turns at the latest."""
+
+UNTOLD_SHARE: Final = 0.1
+"""And so that all conversations together have not told more than this share of what is left of the day's budget."""
+
+FEWEST_ACTIVE: Final = 2
+"""As many as this always count as active: another one may begin."""
+
 SHOWN_AT_WORK: Final = 20
 
 
@@ -54,6 +70,7 @@ class Ledger:
         self._waiting = {one.conversation: one for one in start.waiting}
         self._woken = {one.conversation: one for one in start.woken}
         self._counted = dict(start.counted)
+        self._reported = dict(start.reported)
 
     # ------------------------------------------------------------ what comes in
 
@@ -72,24 +89,67 @@ class Ledger:
         for item in batch.items if new else ():
             self._count(item, now)
         refused = [found for item in batch.items if item.asks and (found := self._ask(item, now))]
-        return SpendingAnswer(refused=tuple(refused), over=bool(self._over()), lease=self.terms.lease)
+        return SpendingAnswer(
+            refused=tuple(refused),
+            over=bool(self._over()),
+            lease=self.terms.lease,
+            places=self.terms.conversations is not None,
+            room=self._room(now),
+        )
 
     def _count(self, item: Spending, now: float) -> None:
-        if not item.asks:
-            self._turns += 1
-            self._tokens += max(0, item.tokens)
-            self._usd += max(0.0, item.cost_usd or 0.0)
-            self._unpriced += item.cost_usd is None
-        if (name := known_id(item.conversation)) in self._at_work:
+        if item.untold:
+            self._count_new(item, item.untold, until=0.0 if item.done or item.late else now + self.terms.lease)
+        elif not item.asks:
+            self._add(Untold(since=0).plus(item.tokens, item.cost_usd))
+        if (name := known_id(item.conversation)) in self._at_work and not item.late:
             self._at_work[name] = now + self.terms.lease
         if item.done:
             self._at_work.pop(name, None)
+
+    def _count_new(self, item: Spending, told: Untold, *, until: float) -> None:
+        """Counts what no earlier report of these turns has told: one may come again, and with more turns."""
+        before = found.of if (found := self._reported.get(_short(item.conversation))) else None
+        if before and before.run == told.run and told.since < before.since:
+            told = before  # it comes late, and a later one has told it
+        elif before and (before.run, before.since) == (told.run, told.since):
+            told = Untold(**{key: max(had, getattr(told, key)) for key, had in before if key != "run"}, run=told.run)
+            self._add(told, counted=before)
+        else:
+            self._add(told)
+        self._remember(item.conversation, Reported(of=told, until=until))
+
+    def _remember(self, conversation: str, reported: Reported) -> None:
+        self._reported.pop(_short(conversation), None)
+        self._reported[_short(conversation)] = reported  # as the last one
+        while len(self._reported) > MOST_REPORTED:
+            self._reported.pop(next(iter(self._reported)))
+
+    def _add(self, told: Untold, *, counted: Untold | None = None) -> None:
+        had = counted or Untold(since=0)
+        self._turns += told.turns - had.turns
+        self._tokens += told.tokens - had.tokens
+        self._usd += told.cost_usd - had.cost_usd
+        self._unpriced += told.unpriced - had.unpriced
+
+    def _room(self, now: float) -> Room:
+        """The nearer the limit and the more conversations spend, the less."""
+        active = sum(one.until > now for one in self._reported.values())
+        share = UNTOLD_SHARE / max(FEWEST_ACTIVE, active)
+        most, usd = self.terms.tokens_per_day, self.terms.usd_per_day
+        return Room(
+            turns=UNTOLD_TURNS,
+            tokens=None if most is None else max(0, int((most - self._tokens) * share)),
+            cost_usd=None if usd is None else max(0.0, (usd - self._usd) * share),
+        )
 
     def _ask(self, item: Spending, now: float) -> Refusal | None:
         """The refusal; None if the conversation may take its turn."""
         name = item.conversation
         self._woken.pop(name, None)
         cause, cure = self._over() or self._full(item) or ("", "")
+        told = found.of if (found := self._reported.get(_short(name))) else Untold(since=0)
+        self._remember(name, Reported(of=told, until=0.0 if cause else now + self.terms.lease))
         if not cause:
             self._waiting.pop(name, None)
             if self.terms.conversations and not item.asked:
@@ -220,4 +280,9 @@ class Ledger:
             waiting=tuple(self._waiting.values()),
             woken=tuple(self._woken.values()),
             counted=dict(self._counted),
+            reported=dict(self._reported),
         )
+
+
+def _short(conversation: str) -> str:
+    return blake2b(conversation.encode("utf-8", "replace"), digest_size=8).hexdigest()

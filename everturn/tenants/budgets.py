@@ -41,6 +41,45 @@ class SetBudget(Record):
     by: str = ""
 
 
+class Untold(Record):
+    """What a conversation's turns have spent since its budget was last told."""
+
+    since: int
+    """The first of these turns. A report of the same turns, or of more of them, counts only what is new in it."""
+    run: str = ""
+    """The run that made it. A reset makes other turns of the same numbers, in another run."""
+    turns: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    """Turns whose price is not known."""
+
+    def plus(self, tokens: int, cost_usd: float | None) -> Untold:
+        """With one more turn."""
+        return self.model_copy(
+            update={
+                "turns": self.turns + 1,
+                "tokens": self.tokens + max(0, tokens),
+                "cost_usd": round(self.cost_usd + max(0.0, cost_usd or 0.0), 9),
+                "unpriced": self.unpriced + (cost_usd is None),
+            }
+        )
+
+
+class BudgetNote(Record):
+    """What a conversation's turns hand on about its budget, each to the next one, whichever worker takes that."""
+
+    run: str = ""
+    """The run in which it asked."""
+    asked_until: float = 0.0
+    """Its turns need not ask until then, in seconds since 1970. 0: the next one does."""
+    untold: Untold | None = None
+
+    def given_back(self) -> BudgetNote:
+        """Without its place: the next turn asks."""
+        return self.model_copy(update={"asked_until": 0.0})
+
+
 class Spending(Record):
     """What a worker reports about a conversation."""
 
@@ -49,11 +88,15 @@ class Spending(Record):
     """It wants to take a turn."""
     asked: bool = False
     """Another conversation called this one: it needs no place of its own."""
+    untold: Untold | None = None
+    """What to count. None, if it does not ask: one turn of these `tokens` and this `cost_usd`, from an older worker."""
     tokens: int = 0
     cost_usd: float | None = 0.0
     """None if the price is not known."""
     done: bool = False
     """It has its final reply."""
+    late: bool = False
+    """No turn of it came for a while, and perhaps none ever will: its place is not kept for longer."""
 
 
 class SpendingBatch(Record):
@@ -65,6 +108,22 @@ class SpendingBatch(Record):
     items: tuple[Spending, ...] = ()
     declared: Terms | None = None
     """The budget in the worker's settings. It holds unless somebody has set another one."""
+
+
+class Room(Record):
+    """How much a conversation may spend before it tells."""
+
+    turns: int = 0
+    """As many at most. 0: each one tells."""
+    tokens: int | None = None
+    """None: no limit."""
+    cost_usd: float | None = None
+
+    def left_by(self, untold: Untold) -> bool:
+        """Whether there is room for another turn."""
+        tokens = self.tokens is None or untold.tokens < self.tokens
+        usd = self.cost_usd is None or untold.cost_usd < self.cost_usd
+        return untold.turns < self.turns and tokens and usd
 
 
 class Refusal(Record):
@@ -80,6 +139,9 @@ class SpendingAnswer(Record):
     over: bool = False
     """The day's budget is used up: whoever takes a turn asks first."""
     lease: float = 900.0
+    places: bool = True
+    """Conversations need a place: each answer asks for one."""
+    room: Room = Room()
 
 
 class Waiter(Record):
@@ -91,6 +153,14 @@ class Waiter(Record):
     until: float = 0.0
     """After it was resumed: the time by which it has to ask again."""
     wakes: int = 0
+
+
+class Reported(Record):
+    """What is counted of a conversation's last report, so that it counts once, and how long the conversation counts as
+    one that spends."""
+
+    of: Untold
+    until: float = 0.0
 
 
 class BudgetStart(Record):
@@ -114,6 +184,8 @@ class BudgetStart(Record):
     woken: tuple[Waiter, ...] = ()
     counted: dict[str, int] = Field(default_factory=dict)
     """The number of the last batch, by worker."""
+    reported: dict[str, Reported] = Field(default_factory=dict)
+    """By a digest of the conversation's id."""
 
 
 class BudgetStatus(Record):

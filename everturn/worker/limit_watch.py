@@ -20,6 +20,14 @@ LOOK_SECONDS: Final = 2.0
 COUNT_SECONDS: Final = 20.0
 """Between two questions for the workers of the queue, while a provider limits calls."""
 
+OFTEN_SECONDS: Final = 60.0
+"""For so long after the start, and after each change of their number, the question comes each LOOK_SECONDS: workers
+are seldom started or stopped alone."""
+
+FIRST_SHARE: Final = 4
+"""Workers that are started together see each other a moment later: until it has counted twice, each takes it that a
+known limit is shared by as many as this."""
+
 _log = get_logger("everturn.limit")
 
 
@@ -57,30 +65,44 @@ async def watch_limits(
     """Runs until it is cancelled. While none does, it sends the server no request. `activities`: the queue is of
     activities alone, and has no pollers for conversations."""
     rate_limit_queue.know(known)
-    felt = rate_limit_queue.felt()
+    felt, now = rate_limit_queue.felt(), asyncio.get_running_loop().time
+    count = _Count(client, task_queue, activities=activities)
     if known:
         felt.set()
+        rate_limit_queue.shared_by(FIRST_SHARE)
+        await count.take(least=FIRST_SHARE)
+        await asyncio.sleep(LOOK_SECONDS)
     while True:
         await felt.wait()
         felt.clear()
-        await _count(client, task_queue, activities=activities)
-        counted = asyncio.get_running_loop().time()
+        await count.take()
         while True:
             if metrics:
                 metrics.look()
-            if not any(limit.is_active for limit in rate_limit_queue.limits()):
+            settled = not known or now() - count.changed_at >= OFTEN_SECONDS
+            if settled and not any(limit.is_active for limit in rate_limit_queue.limits()):
                 break
             await asyncio.sleep(LOOK_SECONDS)
-            if asyncio.get_running_loop().time() - counted >= COUNT_SECONDS:
-                await _count(client, task_queue, activities=activities)
-                counted = asyncio.get_running_loop().time()
+            if now() - count.taken_at >= COUNT_SECONDS or now() - count.changed_at < OFTEN_SECONDS:
+                await count.take()
 
 
-async def _count(client: Client, task_queue: str, *, activities: bool) -> None:
-    with suppress(Unreachable):  # the last count stays
-        workers = await sharing(client, task_queue, activities=activities)
-        rate_limit_queue.shared_by(workers)
-        _log.debug("limit.shared", workers=workers, task_queue=task_queue)
+class _Count:
+    """How many workers share the limits, as the server says."""
+
+    def __init__(self, client: Client, task_queue: str, *, activities: bool) -> None:
+        self._client, self._task_queue, self._activities = client, task_queue, activities
+        self._workers = 0
+        self.taken_at = self.changed_at = asyncio.get_running_loop().time()
+
+    async def take(self, *, least: int = 1) -> None:
+        self.taken_at = asyncio.get_running_loop().time()
+        with suppress(Unreachable):  # the last count stays
+            workers = await sharing(self._client, self._task_queue, activities=self._activities)
+            if workers != self._workers:
+                self._workers, self.changed_at = workers, self.taken_at
+            rate_limit_queue.shared_by(max(workers, least))
+            _log.debug("limit.shared", workers=workers, task_queue=self._task_queue)
 
 
 async def sharing(client: Client, task_queue: str, *, activities: bool = False) -> int:

@@ -37,6 +37,7 @@ def request(state: State, *, summarise: bool) -> ModelRequest:
         view=state.view,
         summarise=summarise,
         calls_left=state.limits.calls_left(state.tool_calls),
+        budget=state.budget,
         limits_mark=mark_of(state.facts.limits) if state.facts else "",
         **state.start.labels,
         **state.prompts.asked,

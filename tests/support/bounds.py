@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from everturn import compressed_messages, devserver, state
+from everturn import carryover, compressed_messages, devserver
 from everturn.activities import (
     agent_lookup,
     heartbeat,
@@ -22,6 +22,7 @@ from everturn.activities import (
     mcp_tools,
     poison_calls,
     reply_output,
+    tenant_spending,
     tool_contexts,
     tool_times,
 )
@@ -36,7 +37,7 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, listing
-from everturn.worker import drain_deadline, workflow_steps
+from everturn.worker import drain_deadline, limit_watch, workflow_steps
 from everturn.workflows import (
     awaited_worker,
     commands,
@@ -74,7 +75,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
     "silence": (missing_worker, "FIRST_LOOK_SECONDS"),
     # What it takes in.
-    "remembered_ids": (state, "REMEMBERED_IDS"),
+    "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
     "refused_edits": (commands, "MOST_REFUSED_EDITS"),
@@ -92,6 +93,14 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How much of a provider's answer is read, and how long its end is waited for.
     "broken_seconds": (background, "BROKEN_SECONDS"),
     "poll_seconds": (background, "POLL_SECONDS"),
+    # How often a worker counts those with whom it shares a known limit, and for how long so often.
+    "limit_look_seconds": (limit_watch, "LOOK_SECONDS"),
+    "limit_often_seconds": (limit_watch, "OFTEN_SECONDS"),
+    # How soon a tenant's budget is told, and told again, and what has not been told.
+    "budget_pace_seconds": (tenant_spending, "PACE_SECONDS"),
+    "budget_again_seconds": (tenant_spending, "AGAIN_SECONDS"),
+    "budget_answer_seconds": (tenant_spending, "ANSWER_SECONDS"),
+    "budget_late_seconds": (tenant_spending, "LATE_SECONDS"),
     # The part of a hold after which a call is let through.
     "first_look": (rate_limiter, "FIRST_LOOK"),
     "reply_bytes": (http, "MAX_HTTP_REPLY_BYTES"),

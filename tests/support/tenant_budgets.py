@@ -92,7 +92,7 @@ async def replays(client: Client, tenant: str) -> None:
         assert kept is not None
         if after:  # the history says what the workflow handed on
             carried = kept.ledger.carried()
-            for field in ("budget", "day", "tokens", "cost_usd", "turns", "counted"):
+            for field in ("budget", "day", "tokens", "cost_usd", "turns", "counted", "reported"):
                 assert getattr(carried, field) == getattr(after, field)
         began = history.events[0].workflow_execution_started_event_attributes
         run_id = began.continued_execution_run_id

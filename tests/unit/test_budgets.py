@@ -12,7 +12,15 @@ from everturn import Budget
 from everturn.errors import InvalidSetting
 from everturn.sizes import MAX_PAYLOAD_BYTES, size_of
 from everturn.tenants.budget_ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
-from everturn.tenants.budgets import BudgetStart, Spending, SpendingAnswer, SpendingBatch, Terms, declared_budgets
+from everturn.tenants.budgets import (
+    BudgetStart,
+    Spending,
+    SpendingAnswer,
+    SpendingBatch,
+    Terms,
+    Untold,
+    declared_budgets,
+)
 
 NOON = 20_000.5 * DAY_SECONDS
 
@@ -208,3 +216,26 @@ def test_budgets_are_read_from_the_settings() -> None:
 def test_a_budget_that_is_none_is_refused_by_name(wrong: str) -> None:
     with pytest.raises(InvalidSetting, match=r"EVERTURN_TENANT_BUDGETS has|which is no tenant"):
         declared_budgets(wrong)
+
+
+def untold(since: int, turns: int, *, run: str = "r") -> Untold:
+    return Untold(since=since, run=run, turns=turns, tokens=10 * turns)
+
+
+@pytest.mark.parametrize(
+    ("reports", "turns"),
+    [
+        ([untold(1, 3), untold(1, 3)], 3),
+        ([untold(1, 3), untold(1, 5)], 5),
+        ([untold(1, 5), untold(1, 3), untold(1, 5)], 5),  # an earlier one that arrives after a later one
+        ([untold(1, 3), untold(4, 2)], 5),
+        ([untold(1, 3), untold(4, 2), untold(1, 3)], 5),
+        ([untold(4, 2), untold(2, 1, run="after a reset")], 3),
+    ],
+)
+def test_a_report_counts_only_what_no_other_has_told(reports: list[Untold], turns: int) -> None:
+    office = Office(tokens_per_day=1_000)
+    for one in reports:
+        office.says(Spending(conversation="a", untold=one))
+    status = office.ledger.status(office.now)
+    assert (status.turns, status.tokens) == (turns, 10 * turns)

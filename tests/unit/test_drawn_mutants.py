@@ -392,7 +392,7 @@ def test_arguments_that_are_shown_end_at_their_limit_though_no_piece_ends_there(
 def test_after_a_summary_the_next_question_is_another_turn() -> None:
     state = State(Start(agent="clerk"), run_began=0.0)
     state.summary_due = state.reply_awaited = True
-    reply: Any = SimpleNamespace(message=SimpleNamespace(parts=()))
+    reply: Any = SimpleNamespace(message=SimpleNamespace(parts=()), budget=None)
     state.take_summary(reply)
     assert (state.summary_due, state.reply_awaited) == (False, False)
 

@@ -21,8 +21,8 @@ BOTTOM_UP = """
     errors system names sizes vendor_calls text http validation
     logs settings temporal
     records size_estimates compressed_messages heartbeat_details vendors
-    agent_settings models limits plans prices tracing policy carryover
-    tenants prompts payloads truncation agent_in_charge calls
+    agent_settings models limits plans prices tracing policy tenants
+    carryover prompts payloads truncation agent_in_charge calls
     events storage state live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver

@@ -99,6 +99,7 @@ from everturn.sizes import (
 )
 from everturn.state import State
 from everturn.temporal.ids import known_id
+from everturn.tenants.budgets import BudgetNote, Untold
 from everturn.tenants.metadata import Labelled
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
@@ -142,6 +143,11 @@ def results(count: int, size: int, **more: Any) -> Message:
     return Message(role="tool", parts=tuple(parts))
 
 
+NOTE = BudgetNote(
+    run=RUN_ID[:8],
+    asked_until=1.23456789e300,
+    untold=Untold(since=10**9, run=RUN_ID[:8], turns=10**9, tokens=10**30, cost_usd=1.23456789e300, unpriced=10**9),
+)
 LABELS = Labelled(tenant=NAME, metadata={"x": full(MAX_METADATA_BYTES - 8)}).labels
 LIMITS: dict[str, Any] = {"max_turns": 10**18, "max_cost_usd": 1.23456789e300, "max_duration": 1e18}
 FACTS = WorkerFacts(model=NAME, limits={"max_turns": 10**18}, indexed=True, retention=1e18)
@@ -267,6 +273,7 @@ def request(delta: Sequence[Message], named: Sequence[str]) -> ModelRequest:
         prompts=("0" * 16,) * KNOWN,
         prompt_room=MAX_PROMPTS_BYTES,
         limits_mark="0" * 8,
+        budget=NOTE,
         **LABELS,
         hand_back_for=1e18,
         trace=traced(),
@@ -310,6 +317,7 @@ def reply(**beside: Any) -> ModelReply:
         view=View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         prompt=RecordedPrompt(digest="0" * 16, packed="x" * MAX_PROMPT_BYTES),
         facts=FACTS,
+        budget=NOTE,
         traced="sampled",
         **beside,
     )
@@ -407,6 +415,7 @@ def handed(**more: Any) -> CarryOver:
         "policy": POLICY,
         "view": View(trim_before=10**9, summary_at=10**9, keep_from=10**9),
         "summary_due": True,
+        "budget": NOTE,
         "repairs": 2,
         "trace": CarriedTrace(
             trace=traced(), told="sampled", links=LINKS, usage_before=USAGE, cost_before=1.2345678e300
@@ -438,7 +447,7 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     state.last_text = full(MAX_REPLY_BYTES)
     state.facts = FACTS
     for one in IDS:
-        state._message_ids[one] = None
+        state._taken.take(one)
     transcript = [message(20_000) for _ in range(19)]
     made = next_life(state, transcript, origin=StoredInRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
     assert len(made.unseen) == 19

@@ -236,6 +236,25 @@ def test_a_limit_that_is_known_is_never_passed_and_is_divided() -> None:
     assert by_tokens.rate == pytest.approx(0.5, rel=0.01)
 
 
+def test_the_first_report_replaces_what_was_assumed_of_a_call() -> None:
+    limiter = RateLimiter(tpm=1_200)
+    limiter.tokens.expect(20)
+    now, sent = 0.0, list[float]()
+    while now < 25:
+        at = limiter.when(now)
+        assert at is not None
+        now = at
+        sent.append(now)
+        limiter.accepted(limiter.send(now), now)
+        limiter.used(Usage(input_tokens=30, output_tokens=10))
+    assert 11 <= len([at for at in sent if at < 25]) <= 14
+    without = RateLimiter(tpm=60_000)
+    without.send(0.0)
+    assert without.when(0.0) is None or (without.when(0.0) or 0.0) > 0.5
+    without.used(Usage(input_tokens=50, output_tokens=50))
+    assert without.rate == pytest.approx(10.0)
+
+
 def test_calls_without_a_limit_wait_only_for_the_first_answers() -> None:
     limiter, out = RateLimiter(), []
     for _ in range(8):

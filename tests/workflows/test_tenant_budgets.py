@@ -12,9 +12,10 @@ from uuid import uuid4
 import pytest
 
 from everturn import Budget, Client, tool
-from everturn.activities import budget_interceptor
+from everturn.activities import budget_calls
 from everturn.client.pollers import polling
 from everturn.errors import InvalidSetting
+from everturn.history import event_types
 from everturn.tenants.budgets import Spending, SpendingBatch
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on, hosting
@@ -88,6 +89,33 @@ async def test_only_so_many_are_at_work_at_once_and_the_next_goes_on_by_itself(
         await first.close()
 
 
+@pytest.mark.parametrize("said", ["", "Wait a moment, please: I look for it. "])
+async def test_a_cancelled_turn_gives_its_place_back(
+    client: Client, scripted: Scripted, tenant: str, said: str
+) -> None:
+    never = threading.Event()
+    model = scripted([slow([said, "Never."] if said else "Never.", until=never), "Done."], order="arrival")
+    agent = agent_on(model)
+    await client.set_budget(tenant, Budget(conversations=1))
+    try:
+        async with hosting(client, agent):
+            first = await client.start(agent, "Hi", tenant=tenant, keep_open=timedelta(hours=1))
+            await eventually(lambda: model.requests)
+            assert await at_work(client, tenant) == 1
+            await first.cancel_turn()
+
+            async def free() -> bool:
+                return await at_work(client, tenant) == 0
+
+            await eventually(free)
+            never.set()
+            await first.send("Again")
+            assert await first.reply() == "Done."
+            await first.close()
+    finally:
+        never.set()
+
+
 async def at_work(client: Client, tenant: str) -> int:
     return (await spent(client, tenant)).at_work
 
@@ -154,6 +182,26 @@ async def test_a_budget_costs_a_conversation_no_event(client: Client, scripted: 
             histories.append([event.event_type for event in history.events])
         assert histories[0] == histories[1] == histories[2]
         assert (await spent(client, tenant)).turns == 1
+
+
+async def test_twenty_turns_of_an_answer_cost_the_budget_three_updates(
+    client: Client, scripted: Scripted, tenant: str
+) -> None:
+    @tool(effect="read")
+    def look() -> str:
+        return "nothing"
+
+    def reply(messages: list[dict[str, Any]]) -> Any:
+        return call("look") if len(messages) < 2 * 19 else "Done."
+
+    agent = agent_on(scripted(reply), tools=[look])
+    await client.set_budget(tenant, Budget(tokens_per_day=1_000_000, conversations=5))
+    async with hosting(client, agent):
+        outcome = await client.run(agent, "Hi", tenant=tenant)
+        used = await spent(client, tenant)
+    assert (used.turns, used.tokens) == (20, outcome.usage.total_tokens)
+    history = await budget_of(client, tenant).fetch_history()
+    assert [event.event_type for event in history.events].count(event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED) == 3
 
 
 async def test_what_the_workers_settings_say_holds_from_the_first_turn_on(
@@ -256,7 +304,7 @@ async def test_a_question_that_was_in_a_budget_when_it_ended_is_not_put_for_ever
     elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
     await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
     ended = budget_of(client, tenant)
-    asks = budget_interceptor._Budget(client.temporal, tenant, ended.id, client.task_queue, None, polling)
+    asks = budget_calls.BudgetCalls(client.temporal, tenant, ended.id, client.task_queue, None, polling)
     question = SpendingBatch(worker="w", number=1, items=(Spending(conversation="one", asks=True),))
     asked = asyncio.create_task(asks.count(question))
     for _ in range(5):

@@ -1,0 +1,121 @@
+"""Asks and tells the workflow that keeps a tenant's budget, starts it, and moves it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.activities import budget_moves
+from everturn.errors import EverturnError
+from everturn.temporal import temporal_errors
+from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.tenants.budgets import BudgetStart, SpendingAnswer, SpendingBatch, Terms
+from everturn.validation.explaining import explain
+
+ANSWER_SECONDS: Final = 4.0
+"""How long a turn waits for its budget. It sends no heartbeats meanwhile, so this is less than the silence after which
+an activity counts as lost."""
+
+
+class BudgetCalls:
+    """The workflow that keeps a tenant's budget."""
+
+    def __init__(
+        self,
+        client: Client,
+        tenant: str,
+        name: str,
+        task_queue: str,
+        declared: Terms | None,
+        pollers: budget_moves.Pollers,
+    ) -> None:
+        self._client = client
+        self.tenant = tenant
+        self._id = name
+        self._task_queue = task_queue
+        self.declared = declared
+        self._pollers = pollers
+
+    async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
+        """The budget's answer; None if there is no such budget. Raises NoAnswer."""
+        try:
+            try:
+                return await self._count(batch)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                closed_first = temporal_errors.run_closed_first(error)
+                over = temporal_errors.over(error) or closed_first
+            # Its run closed with the question in it. The server says so to each further one of that id, so it has to be
+            # known whether there is a next run.
+            if closed_first and await self._runs():
+                return await self._count(batch)
+            if over and await budget_moves.go_on_here(self._client, self._id, self._task_queue):
+                return await self._count(batch)
+            if self.declared is None:
+                return None
+            await self._start(self.declared)
+            return await self._count(batch)
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            raise NoAnswer(getattr(cause, "message", "") or str(cause)) from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None
+            where = self._client, self._id, self._task_queue
+            moved = await _explained(budget_moves.move_here(*where, pollers=self._pollers))
+            raise NoAnswer("it moves here" if moved else "no worker took the question in time") from error
+        except RPCError as error:
+            raise NoAnswer(error.message) from error
+        except ValueError as error:  # codecs raise all kinds, and the answer may be another version's
+            raise NoAnswer(explain(error)) from error
+
+    async def _count(self, batch: SpendingBatch) -> SpendingAnswer:
+        answer = await self._client.get_workflow_handle(self._id).execute_update(
+            names.COUNT_SPENDING,
+            batch.model_dump(mode="json"),
+            id=f"{batch.worker}-{batch.number}",
+            rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
+        )
+        return SpendingAnswer.model_validate(answer)
+
+    async def _runs(self) -> bool:
+        described = await self._client.get_workflow_handle(self._id).describe()
+        return described.status is WorkflowExecutionStatus.RUNNING
+
+    async def _start(self, terms: Terms) -> None:
+        await self._client.start_workflow(
+            names.TENANT_BUDGET,
+            BudgetStart(tenant=self.tenant, budget=terms, declared=True).model_dump(mode="json"),
+            id=self._id,
+            task_queue=self._task_queue,
+            task_timeout=TASK_TIMEOUT,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            rpc_timeout=timedelta(seconds=ANSWER_SECONDS),
+        )
+
+
+class NoAnswer(Exception):
+    """The budget did not answer; the message says why."""
+
+
+async def _explained(asked: Coroutine[Any, Any, bool]) -> bool:
+    """What `asked` returns. Raises NoAnswer if it fails."""
+    try:
+        return await asked
+    except RPCError as error:
+        raise NoAnswer(error.message) from error
+    except EverturnError as error:
+        raise NoAnswer(str(error)) from error

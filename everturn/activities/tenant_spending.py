@@ -1,0 +1,231 @@
+"""What a worker knows of a tenant's budget, and what it has yet to tell it.
+
+A conversation asks at the first turn of an answer, and tells at its end: before that only if its turns have spent so
+much that the budget has to know. What is not told yet goes from turn to turn in the conversation's own history, so a
+worker that is killed takes nothing with it. Questions and reports go in batches, one at a time and a few a second,
+however many turns there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from everturn import names
+from everturn.activities.budget_calls import ANSWER_SECONDS, BudgetCalls, NoAnswer
+from everturn.activities.patience import retry_delay, spend
+from everturn.logs import get_logger
+from everturn.payloads import ModelReply
+from everturn.tenants.budgets import BudgetNote, Refusal, Room, Spending, SpendingAnswer, SpendingBatch, Untold
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""How long no budget is looked for after a tenant was found to have none."""
+
+PACE_SECONDS: Final = 0.25
+"""Between two batches of a tenant."""
+
+AGAIN_SECONDS: Final = 1.0
+"""How soon a batch that was not answered is sent again."""
+
+LATE_SECONDS: Final = 300.0
+"""What a conversation has not told is told for it after so long without a turn: perhaps none comes any more."""
+
+MOST_ITEMS: Final = 50
+"""In a batch."""
+
+MOST_UNTOLD: Final = 10_000
+"""Conversations for which this is remembered."""
+
+PLACE_ASKS, ASKS = 4, 2
+"""The parts of a lease for which a turn need not ask, with a place and without. A place is kept from the last report
+on, so those who hold one say so more often."""
+
+PATIENCE: Final = timedelta(minutes=30)
+"""How long a budget may fail to answer before the conversation stalls."""
+
+_log = get_logger("everturn.budget")
+
+
+class TenantSpending:
+    def __init__(self, budget: BudgetCalls, *, worker: str) -> None:
+        self._budget = budget
+        self._worker = worker
+        self._number = 0
+        self._none_until = 0.0
+        """Until then, it is known that the tenant has no budget."""
+        self._over = False
+        self._room: Room | None = None
+        """As the budget said last; None if this worker has not asked it yet."""
+        self._let = Untold(since=0)
+        """What turns have spent here, without telling, since the budget said so. Its turns are not counted."""
+        self._untold: dict[str, tuple[float, Spending]] = {}
+        """What conversations had not told after their last turn here, and when that was. The next turn tells it, here
+        or elsewhere."""
+        self._unsaid: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]] = []
+        self._sent_at = 0.0
+        self._speaking: asyncio.Task[None] | None = None
+        self._late: asyncio.Task[None] | None = None
+
+    @property
+    def speaks(self) -> bool:
+        return self._speaking is not None or bool(self._untold)
+
+    async def ask(self, conversation: str, note: BudgetNote, *, asked: bool) -> BudgetNote:
+        """Returns if the conversation may take a turn, with what it then knows. Raises ApplicationError if it may not,
+        or if the budget does not answer."""
+        self._untold.pop(conversation, None)
+        # A try before this one may have given the place back.
+        may = note.run == _run() and note.asked_until > time.time() and activity.info().attempt == 1
+        if self._none_until > time.monotonic() or (may and not self._over and self._room):
+            return note
+        said = self._say(Spending(conversation=conversation, asks=True, asked=asked, untold=note.untold))
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(said), ANSWER_SECONDS)
+        except TimeoutError:
+            raise self._silent("it has not answered in time") from None
+        except NoAnswer as error:
+            raise self._silent(str(error)) from None
+        if answer is None:
+            return BudgetNote()
+        if refused := next((one for one in answer.refused if one.conversation == conversation), None):
+            raise _refusal(refused)
+        return _told(answer, place=answer.places and not asked)
+
+    async def tell(
+        self, conversation: str, note: BudgetNote, turn: int, reply: ModelReply, *, asked: bool, done: bool
+    ) -> BudgetNote | None:
+        """Reports what the conversation has not told, if it has to, and returns what its next turn is to know. Without
+        an answer, the next turn tells it once more. Nothing here fails the turn, whose reply is paid for."""
+        if self._none_until > time.monotonic():
+            return None
+        spent = reply.usage.total_tokens, reply.cost_usd
+        untold = (note.untold or Untold(since=turn, run=_run())).plus(*spent)
+        note = note.model_copy(update={"untold": untold})
+        said = Spending(
+            conversation=conversation,
+            untold=untold,
+            tokens=untold.tokens,  # for a budget that an older worker keeps
+            cost_usd=None if untold.unpriced else untold.cost_usd,
+            done=done,
+        )
+        let = self._let.plus(*spent).model_copy(update={"turns": 0})
+        room = self._room if note.asked_until > time.time() and not self._over else None
+        if not done and room and room.left_by(untold) and room.left_by(let):
+            self._let = let
+            self._remember(conversation, said)
+            return note
+        reported = self._say(said)
+        with suppress(TimeoutError, NoAnswer):
+            answer = await asyncio.wait_for(asyncio.shield(reported), ANSWER_SECONDS)
+            place = answer is not None and answer.places and not asked
+            # With its final reply it gave its place back, and asks for one next time.
+            return None if answer is None or (done and place) else _told(answer, place=place)
+        return note.given_back()
+
+    def leave(self, conversation: str, note: BudgetNote) -> None:
+        """The conversation's turn was cancelled, and with it the answer: it gives its place back. Nobody waits for
+        that."""
+        if self._none_until <= time.monotonic():
+            self._say(Spending(conversation=conversation, untold=note.untold or _nothing(), done=True))
+
+    async def close(self) -> None:
+        for task in filter(None, (self._speaking, self._late)):
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _remember(self, conversation: str, said: Spending) -> None:
+        self._untold[conversation] = time.monotonic() + LATE_SECONDS, said.model_copy(update={"late": True})
+        while len(self._untold) > MOST_UNTOLD:
+            self._untold.pop(next(iter(self._untold)))
+        if self._late is None:
+            self._late = asyncio.create_task(self._tell_late())
+
+    async def _tell_late(self) -> None:
+        try:
+            while self._untold:
+                conversation, (at, said) = next(iter(self._untold.items()))
+                if (seconds := at - time.monotonic()) > 0:
+                    await asyncio.sleep(seconds)
+                elif self._untold.pop(conversation, None):
+                    self._say(said)
+        finally:
+            self._late = None
+
+    def _say(self, item: Spending) -> asyncio.Future[SpendingAnswer | None]:
+        answer: asyncio.Future[SpendingAnswer | None] = asyncio.get_running_loop().create_future()
+        self._unsaid.append((item, answer))
+        if self._speaking is None:
+            self._speaking = asyncio.create_task(self._speak())
+        return answer
+
+    async def _speak(self) -> None:
+        try:
+            while self._unsaid:
+                await asyncio.sleep(self._sent_at + PACE_SECONDS - time.monotonic())
+                said, self._unsaid = self._unsaid[:MOST_ITEMS], self._unsaid[MOST_ITEMS:]
+                answer = await self._answered(said)
+                for _, waits in said:
+                    if not waits.done():
+                        waits.set_result(answer)
+        finally:
+            self._speaking = None
+
+    async def _answered(
+        self, said: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]]
+    ) -> SpendingAnswer | None:
+        """The answer to a batch, which is sent until there is one. The budget counts it only once."""
+        self._number += 1
+        items = tuple(item for item, _ in said)
+        batch = SpendingBatch(worker=self._worker, number=self._number, items=items, declared=self._budget.declared)
+        while True:
+            self._sent_at = time.monotonic()
+            try:
+                answer = await self._budget.count(batch)
+            except NoAnswer as error:
+                _log.warning("budget.silent", tenant=self._budget.tenant, why=str(error))
+                for _, waits in said:
+                    if not waits.done():
+                        waits.set_exception(NoAnswer(str(error)))
+                        waits.exception()  # whoever asked may have gone
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            self._none_until = time.monotonic() + LOOK_AGAIN_SECONDS if answer is None else 0.0
+            self._over, self._room = answer is not None and answer.over, answer.room if answer else None
+            self._let = Untold(since=0)
+            return answer
+
+    def _silent(self, why: str) -> ApplicationError:
+        """The error of a budget that does not answer: the turn is tried again while patience lasts."""
+        tenant = self._budget.tenant
+        delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
+        return ApplicationError(
+            f"The budget of tenant {tenant!r} does not answer: {why}.",
+            {"cure": f"It moves here if its workers are gone; `everturn budget {tenant} --remove` removes it."},
+            type=names.BUDGET_SILENT,
+            next_retry_delay=delay,
+            non_retryable=not spend(delay, PATIENCE),
+        )
+
+
+def _refusal(refused: Refusal) -> ApplicationError:
+    return ApplicationError(refused.cause, {"cure": refused.cure}, type=names.OVER_BUDGET, non_retryable=True)
+
+
+def _told(answer: SpendingAnswer, *, place: bool) -> BudgetNote:
+    """What a conversation knows once its budget has answered."""
+    return BudgetNote(run=_run(), asked_until=round(time.time() + answer.lease / (PLACE_ASKS if place else ASKS), 1))
+
+
+def _run() -> str:
+    return (activity.info().workflow_run_id or "")[:8]
+
+
+def _nothing() -> Untold:
+    """An older worker that keeps the budget counts a turn without tokens."""
+    return Untold(since=0, run=_run())
