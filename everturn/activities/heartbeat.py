@@ -1,7 +1,8 @@
 """Sends the heartbeats of every activity, even while user code blocks the event loop.
 
 While the event loop runs, each activity beats through it, and cancellations come in the same way. If a tool blocks the
-loop, its worker would fall silent and be taken for dead: then a thread of the worker beats in the loop's place.
+loop, its worker would fall silent and be taken for dead: then a thread of the worker beats in the loop's place. Code
+that holds Python's global lock (GIL) silences that thread, too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.activities.attempts import Lags
+from everturn.activities.core_heartbeats import BeatThroughCore
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
 from everturn.activities.poison_calls import left
 from everturn.heartbeat_details import Streamed
@@ -186,6 +188,9 @@ class Heartbeats:
         self._journal = journal
         self._lags = Lags()
         self._running: set[Heartbeat] = set()
+        self.through_core: BeatThroughCore | None = None
+        """Set once the worker is there, if its SDK allows it. Without it, a loop that is blocked for longer than the
+        heartbeat timeout and five seconds loses what the worker runs."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
 
@@ -271,10 +276,14 @@ class Heartbeats:
         await asyncio.gather(*map(self._beat_for, silent), return_exceptions=True)
 
     async def _beat_for(self, beat: Heartbeat) -> None:
-        beat.last = time.monotonic()
+        beat.last, details = time.monotonic(), beat.details
+        if self.through_core and beat in self._running:
+            # Before the server, which may be slow. The core sends it on, too, but its answer comes in by the loop.
+            with suppress(Exception):
+                self.through_core(beat.task_token, await self._client.data_converter.encode(details))
         handle = self._client.get_async_activity_handle(task_token=beat.task_token)
         try:
-            await handle.heartbeat(*beat.details, rpc_timeout=RPC_TIMEOUT)
+            await handle.heartbeat(*details, rpc_timeout=RPC_TIMEOUT)
         except AsyncActivityCancelledError:
             if beat.hands_over and beat.cancelled_at is None:
                 beat.cancelled_at = time.monotonic()

@@ -11,20 +11,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import poison_calls
+from everturn.activities.core_heartbeats import through_core
 from everturn.activities.user_activities import ActivityThreads
 from everturn.errors import Stalled
 from everturn.state import MAX_REPAIRS
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.user_code import MOST_THREADS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -287,6 +290,63 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
     assert result.text == f"done by try {attempts[-1]}" != "done by try 1"
 
 
+@pytest.mark.timeout(120)
+async def test_a_tool_that_blocks_the_loop_costs_nothing_else_on_its_worker(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """For longer than the SDK's core waits for a beat: the heartbeat timeout, and five seconds."""
+    bounds(beat_seconds=0.4, heartbeat_timeout=timedelta(seconds=2))
+    begun: Counter[str] = Counter()
+    over = threading.Event()
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        said = messages[-1]["content"]
+        if said == "think":
+            begun["think"] += 1
+            return slow("Thought.", until=over)
+        return call(said) if messages[-1]["role"] == "user" else "Done."
+
+    def wait(name: str) -> str:
+        begun[name] += 1
+        assert over.wait(60)
+        return f"{name} is done"
+
+    @tool(effect="once")
+    def pay() -> str:
+        return wait("pay")
+
+    @tool(effect="idempotent")
+    def store() -> str:
+        return wait("store")
+
+    @tool
+    async def block() -> str:
+        begun["block"] += 1
+        time.sleep(9)
+        over.set()
+        return "blocked"
+
+    agent = agent_on(scripted(script), tools=[pay, store, block])
+    async with hosting(client, agent):
+        beside = [await client.start(agent, said) for said in ("pay", "store", "think")]
+        await eventually(lambda: len(begun) == 3)
+        ended = await client.run(agent, "block")
+        assert ended.text == "Done."
+        outcomes = [await conversation.outcome() for conversation in beside]
+    assert [outcome.text for outcome in outcomes] == ["Done.", "Done.", "Thought."]
+    assert begun == {"pay": 1, "store": 1, "think": 1, "block": 1}
+
+
+async def test_the_sdk_lets_a_thread_beat_through_its_core(client: Client, scripted: Scripted) -> None:
+    """If an update of temporalio breaks this, a loop that is blocked for over ten seconds loses its worker's work."""
+    agent = agent_on(scripted(["Hi."]))
+    async with hosting(client, agent) as worker:
+        beat = through_core(worker._worker)
+        assert beat is not None
+        beat(b"no such activity", [])
+    assert through_core(cast("Any", SimpleNamespace())) is None, "and without it, a worker works all the same"
+
+
 async def test_a_tool_that_holds_the_gil_is_not_run_for_ever(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -316,6 +376,7 @@ import os, signal, threading, time
 from datetime import timedelta
 from everturn import Agent, tool
 from everturn.activities import poison_calls
+from everturn.activities.core_heartbeats import through_core
 
 poison_calls.MOST_OF_A_TOOL, poison_calls.MOST_OF_A_PLAN = int(os.environ["MOST"]), int(os.environ["MOST"])
 
