@@ -18,7 +18,7 @@ PACKAGE = ROOT / "everturn"
 BOTTOM_UP = """
     errors system names vendor_calls sizes text http validation
     logs settings temporal
-    records size_estimates compressed_messages heartbeat_details vendors
+    records user_parts size_estimates compressed_messages heartbeat_details vendors
     agent_settings models limits plans prices tracing policy carryover
     tenants prompts payloads truncation agent_in_charge calls
     events storage state live history
