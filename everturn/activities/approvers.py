@@ -34,6 +34,7 @@ class Approvers:
     @activity.defn(name=names.CHECK_DECISION)
     async def check_decision(self, check: DecisionCheck) -> str:
         """Why the person may not decide; empty if they may. A policy that fails lets nobody decide."""
+        await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, check, heartbeats=self._heartbeats)
         if agent.approvers is None:
             return ""

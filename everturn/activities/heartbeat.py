@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.activities.attempts import Lags
 from everturn.activities.core_heartbeats import BeatThroughCore
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
-from everturn.activities.poison_calls import left
+from everturn.activities.poison_calls import first_details, left, too_late
 from everturn.heartbeat_details import Streamed
 from everturn.logs import get_logger
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
@@ -236,23 +236,23 @@ class Heartbeats:
         allowed = self._profile is not QUICK and timeout is not None and timeout >= self._profile.timeout
         return self._profile.interval_seconds if allowed else INTERVAL_SECONDS
 
-    async def still_ours(self) -> bool:
-        """Whether this activity is still this worker's to run.
+    async def check_ours(self) -> None:
+        """Raises the error of a try that came too late, if this activity is no longer this worker's to run.
 
-        A task can wait in a worker with a blocked event loop until the server has given it to another worker. If both
-        ran it, it would happen twice. The server is asked only after a late start.
+        A task can wait in a worker that is frozen, or whose event loop is blocked, until the server has given it to
+        another worker. If both ran it, it would happen twice. The server is asked only after a late start.
         """
         info = activity.info()
         if info.is_local or self._lags.of(info.started_time) < LATE_START_SECONDS:
-            return True
+            return
         handle = self._client.get_async_activity_handle(task_token=info.task_token)
         try:
-            await handle.heartbeat(*info.heartbeat_details)  # keeps what earlier tries left
+            await handle.heartbeat(*first_details())  # keeps what earlier tries left
         except AsyncActivityCancelledError:
-            return True  # the cancellation comes in by itself
+            return  # the cancellation comes in by itself
         except RPCError as error:
-            return error.status is not RPCStatusCode.NOT_FOUND
-        return True
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise too_late() from None
 
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):

@@ -95,6 +95,7 @@ class ModelTurns:
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
+        await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
             beat.hands_over, spent = True, Spent.of_this_turn()
@@ -392,9 +393,5 @@ def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
 
 
 def _line(reply: Reply) -> dict[str, object]:
-    return {
-        "model": reply.model,
-        "tool_calls": len(reply.tool_calls),
-        "input_tokens": reply.usage.input_tokens,
-        "output_tokens": reply.usage.output_tokens,
-    }
+    tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
+    return {"model": reply.model, "tool_calls": len(reply.tool_calls), **tokens}

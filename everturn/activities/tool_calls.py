@@ -101,6 +101,7 @@ class ToolCalls:
     async def check_call(self, request: ToolRequest) -> CheckedCall:
         """Before a user's own activity or a Nexus operation runs: do the arguments fit, has it run before a reset, is
         its endpoint there?"""
+        await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
@@ -144,8 +145,7 @@ class ToolCalls:
         return await self._run(request.tool or info.activity_type, request)
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
-        if not await self._heartbeats.still_ours():
-            raise ApplicationError("This try came too late: another worker has the call.", type=names.TOO_LATE)
+        await self._heartbeats.check_ours()
         take_left(request.left)
         started = time.monotonic()
         try:

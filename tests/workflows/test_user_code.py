@@ -337,6 +337,41 @@ async def test_a_tool_that_blocks_the_loop_costs_nothing_else_on_its_worker(
     assert begun == {"pay": 1, "store": 1, "think": 1, "block": 1}
 
 
+async def test_tries_that_reach_a_worker_too_late_neither_ask_a_model_nor_count_as_lost(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """The polls that a frozen worker has open go on taking tries. It wakes when most of them are long over."""
+    bounds(stand_in_seconds=0.0, beat_seconds=0.3, heartbeat_timeout=timedelta(seconds=1), lost_tries=2)
+    asked: list[str] = []
+    over = threading.Event()
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        said = messages[-1]["content"]
+        if said == "think":
+            asked.append(said)
+            return slow("Thought.", until=over)
+        return call(said) if messages[-1]["role"] == "user" else "Done."
+
+    @tool
+    async def freeze(context: ToolContext) -> str:
+        if context.attempt == 1:
+            time.sleep(6)
+            over.set()
+        return "frozen"
+
+    agent = agent_on(scripted(script), tools=[freeze])
+    async with hosting(client, agent):
+        thinking = await client.start(agent, "think")
+        await eventually(lambda: asked)
+        freezing = await client.start(agent, "freeze")
+        assert (await thinking.outcome()).text == "Thought."
+        await freezing.outcome()
+    history = await client.temporal.get_workflow_handle(thinking.id).fetch_history()
+    attempts = max(event.activity_task_started_event_attributes.attempt for event in history.events)
+    assert attempts > 3, "most of them came too late"
+    assert len(asked) == 2, "the first, and the one that was still its worker's"
+
+
 async def test_the_sdk_lets_a_thread_beat_through_its_core(client: Client, scripted: Scripted) -> None:
     """If an update of temporalio breaks this, a loop that is blocked for over ten seconds loses its worker's work."""
     agent = agent_on(scripted(["Hi."]))
