@@ -60,6 +60,7 @@ from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.namespace import Namespace
+from everturn.tools.results import safe_error_text
 
 MAX_HALF_TOLD = 10_000
 
@@ -100,7 +101,8 @@ class ModelTurns:
         with self._heartbeats.beating() as beat:
             beat.hands_over, spent = True, Spent.of_this_turn()
             try:
-                return await self._turn(agent, request, beat, spent)
+                async with activity_errors.patient(agent.patience.model):
+                    return await self._turn(agent, request, beat, spent)
             except asyncio.CancelledError:
                 return cut_reply(request, beat, spent, self._prefixes)
 
@@ -184,8 +186,8 @@ class ModelTurns:
             return hook_runs.stopped(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
             raise
-        except Exception as error:
-            raise activity_errors.after_reply(error) from error
+        except Exception as error:  # noqa: BLE001 - any of them would ask the model again
+            raise activity_errors.after_reply(await safe_error_text(error)) from None
 
     @activity.defn(name=names.EXTEND_PREFIX)
     async def extend_prefix(self, request: ModelRequest) -> str:
@@ -299,7 +301,7 @@ class ModelTurns:
         except ConfigError as error:
             raise activity_errors.final(error, fallback=fallback) from None
         except FAULTS as error:
-            raise activity_errors.not_asked(error, fallback=fallback) from error
+            raise activity_errors.not_asked(await safe_error_text(error), fallback=fallback) from None
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
                 raise activity_errors.worker_shutdown() from None
