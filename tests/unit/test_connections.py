@@ -165,13 +165,17 @@ async def test_requests_that_run_make_no_room(bounds: Bounds) -> None:
         assert len(await asyncio.gather(*first)) == 2
 
 
-@pytest.mark.parametrize("command", ["codec", "mcp"])
+@pytest.mark.parametrize("command", ["web", "codec", "mcp"])
 async def test_half_requests_lock_nobody_out_of_a_command_that_may_open_few_files(
     server: Any, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     monkeypatch.setenv("EVERTURN_ENCRYPTION_KEYS", f"k1:{'A' * 43}=")
-    arguments = {"codec": ["codec", "--port", "0"], "mcp": ["mcp", "--http", "--port", "0", "--agent", "clerk"]}
+    arguments = {
+        "web": ["web", "--port", "0"],
+        "codec": ["codec", "--port", "0"],
+        "mcp": ["mcp", "--http", "--port", "0", "--agent", "clerk"],
+    }
     started = [sys.executable, "-m", "everturn", *arguments[command]]
     with ExitStack() as stack:
         process = stack.enter_context(subprocess.Popen(started, stderr=subprocess.PIPE, text=True))
