@@ -85,8 +85,8 @@ class StateByHistory:
                 self._brought.append(step)
 
     def take_followed(self) -> list[steps.CommandSent]:
-        """The decisions and commands that the conversation has followed since the last time this was asked. One that came
-        by signal may be passed over: then it is never among them."""
+        """The decisions and commands that the conversation has followed since the last time this was asked. One that
+        came by signal may be passed over: then it is never among them."""
         followed, self._followed = self._followed, []
         return followed
 
