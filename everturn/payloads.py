@@ -32,6 +32,7 @@ from everturn.sizes import (
 from everturn.tenants.budgets import BudgetNote
 from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
 from everturn.tracing import Trace, TraceContext, or_none
+from everturn.user_parts import kinds_problem
 
 # ---------------------------------------------------------------- the conversation
 
@@ -221,7 +222,9 @@ class MessageIn(Record):
             return f"The message has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}. Send a link instead."
         if after is not None and not fits([*after, self.as_message()], MAX_INBOX_BYTES):
             return "The conversation is closing, and too many messages came since then."
-        return None if self.text or self.parts else "A message needs text or parts."
+        if not (self.text or self.parts):
+            return "A message needs text or parts."
+        return kinds_problem(self.parts)
 
 
 class Control(Record):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +17,9 @@ from everturn.activities.user_activities import is_users_own
 from everturn.errors import EverturnError, InvalidReply, ProviderError
 from everturn.limits import Patience
 from everturn.records import Reply
+from everturn.sizes import MAX_CAUSE_BYTES, shortened
+from everturn.tools.results import safe_text
+from everturn.tools.user_code import class_name
 
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a turn is retried if its reply can't be read. A server that does not speak the protocol is more often set up
@@ -51,30 +56,49 @@ def of_limit(error: ProviderError, seconds: float, *, fallback: str | None) -> A
     return final(error, fallback=fallback)
 
 
-def after_reply(error: Exception) -> ApplicationError:
+def after_reply(why: str) -> ApplicationError:
     """No retry, which would be paid for again: the conversation stalls."""
     return ApplicationError(
-        f"The model replied, but its reply could not be planned: {type(error).__name__}: {error}",
+        f"The model replied, but its reply could not be planned: {why}",
         {"cure": "This is a bug in everturn: please report it. `resume` asks the model again."},
         type=names.REPLY_NOT_PLANNED,
         non_retryable=True,
     )
 
 
-def not_asked(error: Exception, *, fallback: str | None) -> ApplicationError:
+def not_asked(why: str, *, fallback: str | None) -> ApplicationError:
     """No retry, which would fail in the same way, without an end and unseen."""
-    why = f"The model could not be asked: {type(error).__name__}: {error}"
+    cause = f"The model could not be asked: {why}"
     cure = "This is a bug in everturn: please report it. `resume` tries again, also with another model."
     details: dict[str, Any] = {"cure": cure} | ({"fallback": fallback} if fallback else {})
-    return ApplicationError(why, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
+    return ApplicationError(cause, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
 
 
-def of_unexpected(error: Exception) -> ApplicationError:
+async def of_unexpected(error: Exception, *, longest: timedelta | None = None) -> ApplicationError:
     """What the SDK makes of an error that nobody foresaw, such as a server that does not answer, with more time between
-    the tries than there is after a lost worker."""
-    seconds = min(0.2 * 2 ** min(activity.info().attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS)
-    made = ApplicationError(str(error), type=type(error).__name__, next_retry_delay=timedelta(seconds=seconds))
+    the tries than there is after a lost worker. `longest`: patience; when it is spent, there are no more tries."""
+    attempt, why = activity.info().attempt, shortened(await safe_text(error), max_bytes=MAX_CAUSE_BYTES)
+    delay = timedelta(seconds=min(0.2 * 2 ** min(attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS))
+    again = longest is None or spend(delay, longest)
+    made = ApplicationError(
+        why if again else f"{why} (tried {attempt} times, for {longest})",
+        *([] if again else [{"cure": "The log of the worker says more. Then `resume`."}]),
+        type=class_name(error),
+        non_retryable=not again,
+        next_retry_delay=delay if again else None,
+    )
     return made.with_traceback(error.__traceback__)
+
+
+@asynccontextmanager
+async def patient(longest: timedelta) -> AsyncIterator[None]:
+    """An error in the block that nobody foresaw is retried for so long, and is final then."""
+    try:
+        yield
+    except FailureError:
+        raise  # it says itself when to try again
+    except Exception as error:  # noqa: BLE001 - nobody foresaw it
+        raise await of_unexpected(error, longest=longest) from None
 
 
 def of_empty(reply: Reply, patience: Patience) -> ApplicationError | None:
@@ -104,7 +128,7 @@ class _Activity(ActivityInboundInterceptor):
             info = activity.info()
             if info.is_local or is_users_own(info):
                 raise
-            raise of_unexpected(error) from error.__cause__
+            raise await of_unexpected(error) from None
 
 
 def worker_shutdown() -> ApplicationError:

@@ -102,9 +102,9 @@ def request_of(arguments: Sequence[RawValue]) -> ToolRequest:
     try:
         [value] = arguments
         request: ToolRequest = activity.payload_converter().from_payload(value.payload, ToolRequest)
-    except Exception as error:  # whatever a converter raises for input that is not ours
+    except Exception:  # noqa: BLE001 - whatever a converter raises for input that is not ours
         name = activity.info().activity_type
-        raise _handed_back(f"the activity {name!r}", (), UNBOUNDED_SECONDS) from error
+        raise _handed_back(f"the activity {name!r}", (), UNBOUNDED_SECONDS) from None
     return request
 
 

@@ -34,6 +34,7 @@ class Approvers:
     @activity.defn(name=names.CHECK_DECISION)
     async def check_decision(self, check: DecisionCheck) -> str:
         """Why the person may not decide; empty if they may. A policy that fails lets nobody decide."""
+        await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, check, heartbeats=self._heartbeats)
         if agent.approvers is None:
             return ""
@@ -44,7 +45,7 @@ class Approvers:
                 verdict: str = await user_code.call(policy, seconds=user_code.QUICK_SECONDS, finish=_in_words)
         except Exception as error:  # noqa: BLE001 - the policy's own, whatever it is
             _log.error("approvers.failed", agent=agent.name, error=await safe_error_text(error))
-            return f"the policy failed with {type(error).__name__}"
+            return f"the policy failed with {user_code.class_name(error)}"
         return verdict
 
 

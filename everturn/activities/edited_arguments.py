@@ -8,6 +8,7 @@ from everturn import names
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.payloads import ToolRequest
 from everturn.records import ToolCall
+from everturn.sizes import MAX_CAUSE_BYTES, shortened
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool
@@ -40,7 +41,7 @@ def refuse_edit(name: str, request: ToolRequest, why: str) -> None:
     if request.decision and request.decision.arguments is not None:
         # A person made the mistake, so a person corrects it: the call waits for a person again.
         raise ApplicationError(
-            f"the edited arguments {why}",
+            shortened(f"the edited arguments {why}", max_bytes=MAX_CAUSE_BYTES),
             {"call_id": request.call_id, "tool": name},  # the event of a local activity does not say whose it is
             type=names.INVALID_EDIT,
             non_retryable=True,

@@ -72,7 +72,7 @@ async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: Too
         said = await user_code.call(asked, seconds=user_code.QUICK_SECONDS)
         if isinstance(said, Shown):
             return said
-        problem = f"it returned {type(said).__name__}, not a Shown"
+        problem = f"it returned {user_code.class_name(said)}, not a Shown"
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
         problem = await safe_error_text(error)
     _log.error("handoff.filter_failed", agent=agent.name, to=handoff.to, error=problem)

@@ -1,7 +1,8 @@
 """Sends the heartbeats of every activity, even while user code blocks the event loop.
 
 While the event loop runs, each activity beats through it, and cancellations come in the same way. If a tool blocks the
-loop, its worker would fall silent and be taken for dead: then a thread of the worker beats in the loop's place.
+loop, its worker would fall silent and be taken for dead: then a thread of the worker beats in the loop's place. Code
+that holds Python's global lock (GIL) silences that thread, too.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.activities.attempts import Lags
+from everturn.activities.core_heartbeats import BeatThroughCore
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
-from everturn.activities.poison_calls import left
+from everturn.activities.poison_calls import first_details, left, too_late
 from everturn.heartbeat_details import Streamed
 from everturn.logs import get_logger
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
@@ -186,6 +188,9 @@ class Heartbeats:
         self._journal = journal
         self._lags = Lags()
         self._running: set[Heartbeat] = set()
+        self.through_core: BeatThroughCore | None = None
+        """Set once the worker is there, if its SDK allows it. Without it, a loop that is blocked for longer than the
+        heartbeat timeout and five seconds loses what the worker runs."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
 
@@ -231,23 +236,23 @@ class Heartbeats:
         allowed = self._profile is not QUICK and timeout is not None and timeout >= self._profile.timeout
         return self._profile.interval_seconds if allowed else INTERVAL_SECONDS
 
-    async def still_ours(self) -> bool:
-        """Whether this activity is still this worker's to run.
+    async def check_ours(self) -> None:
+        """Raises the error of a try that came too late, if this activity is no longer this worker's to run.
 
-        A task can wait in a worker with a blocked event loop until the server has given it to another worker. If both
-        ran it, it would happen twice. The server is asked only after a late start.
+        A task can wait in a worker that is frozen, or whose event loop is blocked, until the server has given it to
+        another worker. If both ran it, it would happen twice. The server is asked only after a late start.
         """
         info = activity.info()
         if info.is_local or self._lags.of(info.started_time) < LATE_START_SECONDS:
-            return True
+            return
         handle = self._client.get_async_activity_handle(task_token=info.task_token)
         try:
-            await handle.heartbeat(*info.heartbeat_details)  # keeps what earlier tries left
+            await handle.heartbeat(*first_details())  # keeps what earlier tries left
         except AsyncActivityCancelledError:
-            return True  # the cancellation comes in by itself
+            return  # the cancellation comes in by itself
         except RPCError as error:
-            return error.status is not RPCStatusCode.NOT_FOUND
-        return True
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise too_late() from None
 
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):
@@ -271,10 +276,14 @@ class Heartbeats:
         await asyncio.gather(*map(self._beat_for, silent), return_exceptions=True)
 
     async def _beat_for(self, beat: Heartbeat) -> None:
-        beat.last = time.monotonic()
+        beat.last, details = time.monotonic(), beat.details
+        if self.through_core and beat in self._running:
+            # Before the server, which may be slow. The core sends it on, too, but its answer comes in by the loop.
+            with suppress(Exception):
+                self.through_core(beat.task_token, await self._client.data_converter.encode(details))
         handle = self._client.get_async_activity_handle(task_token=beat.task_token)
         try:
-            await handle.heartbeat(*beat.details, rpc_timeout=RPC_TIMEOUT)
+            await handle.heartbeat(*details, rpc_timeout=RPC_TIMEOUT)
         except AsyncActivityCancelledError:
             if beat.hands_over and beat.cancelled_at is None:
                 beat.cancelled_at = time.monotonic()

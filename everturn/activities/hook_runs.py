@@ -257,7 +257,7 @@ class HookRuns:
             why = await safe_error_text(error)
         else:
             may = ", ".join(one.__name__ for one in wanted)
-            why = f"it returned something of type {type(said).__name__}; it may return {may} or None"
+            why = f"it returned something of type {user_code.class_name(said)}; it may return {may} or None"
             if said is None or isinstance(said, wanted):
                 try:
                     return hook_answers.checked(said, given=copies[-1], before=others[-1])

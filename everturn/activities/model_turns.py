@@ -61,6 +61,7 @@ from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.namespace import Namespace
+from everturn.tools.results import safe_error_text
 
 _log = get_logger("everturn.turn")
 
@@ -93,11 +94,13 @@ class ModelTurns:
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, request: ModelRequest) -> ModelReply:
+        await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
             beat.hands_over, spent = True, Spent.of_this_turn()
             try:
-                return await self._turn(agent, request, beat, spent)
+                async with activity_errors.patient(agent.patience.model):
+                    return await self._turn(agent, request, beat, spent)
             except asyncio.CancelledError:
                 return cut_reply(request, beat, spent, self._prefixes)
 
@@ -181,8 +184,8 @@ class ModelTurns:
             return hook_runs.stopped(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
             raise
-        except Exception as error:
-            raise activity_errors.after_reply(error) from error
+        except Exception as error:  # noqa: BLE001 - any of them would ask the model again
+            raise activity_errors.after_reply(await safe_error_text(error)) from None
 
     @activity.defn(name=names.EXTEND_PREFIX)
     async def extend_prefix(self, request: ModelRequest) -> str:
@@ -279,7 +282,7 @@ class ModelTurns:
         except ConfigError as error:
             raise activity_errors.final(error, fallback=fallback) from None
         except FAULTS as error:
-            raise activity_errors.not_asked(error, fallback=fallback) from error
+            raise activity_errors.not_asked(await safe_error_text(error), fallback=fallback) from None
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
                 raise activity_errors.worker_shutdown() from None
@@ -373,9 +376,5 @@ def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
 
 
 def _line(reply: Reply) -> dict[str, object]:
-    return {
-        "model": reply.model,
-        "tool_calls": len(reply.tool_calls),
-        "input_tokens": reply.usage.input_tokens,
-        "output_tokens": reply.usage.output_tokens,
-    }
+    tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
+    return {"model": reply.model, "tool_calls": len(reply.tool_calls), **tokens}

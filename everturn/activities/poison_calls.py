@@ -4,6 +4,9 @@ A try that fails says so in the first heartbeat detail, which Temporal keeps for
 nothing. A call may be lost only because another call killed the worker of both. So after its second loss, a call runs
 alone: of the calls that were lost before, each worker runs one at a time. From then on, only tries that were lost while
 the call ran alone count against it: a call that was about to wait, or waited, may have had no time to say anything.
+
+A frozen worker's open polls go on taking tries that never begin. So from the second try on, a try says for certain that
+it begins; what says nothing has not begun, and does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
@@ -57,8 +60,10 @@ SETTLE_SECONDS = 0.25
 """A pause before a call begins alone: in it, the calls that came with it can report that they wait."""
 
 LOST, AT, RAN, ALONE = "everturn_lost", "everturn_at", "everturn_ran", "everturn_alone"
+BEGAN = "everturn_began"
 """The keys of what a try leaves to the next. LOST: how many tries were lost before try AT. RAN: whether try AT is lost,
-too, if it ends without a word. ALONE: how many tries before AT were lost while they ran alone."""
+too, if it ends without a word. ALONE: how many tries before AT were lost while they ran alone. BEGAN: the last try
+that has said that it begins."""
 
 _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
 
@@ -85,6 +90,13 @@ def left() -> dict[str, Any]:
     return found
 
 
+def first_details() -> tuple[Any, ...]:
+    """The heartbeat details of a try that has just begun: what it was left, with what it adds."""
+    shown = tuple(activity.info().heartbeat_details[1:])
+    mine = dict(left()) or None
+    return (mine, *shown) if mine or shown else ()
+
+
 def leave(**facts: Any) -> None:
     left().update(facts)
     activity.heartbeat(left())
@@ -101,7 +113,10 @@ def lost() -> int:
         return 0
     if at == info.attempt:
         return int(found.get(LOST, 0))
-    return int(found.get(LOST, 0)) + bool(found.get(RAN)) + info.attempt - 1 - at
+    known = int(found.get(LOST, 0)) + bool(found.get(RAN))
+    silent = info.attempt - 1 - at
+    # Of the silent ones, at most one has begun. If none was lost before, it may have begun without a word.
+    return known + (at < int(found.get(BEGAN, 0)) < info.attempt or (silent > 0 and not known))
 
 
 def blamed() -> int:
@@ -144,11 +159,32 @@ class _Try(ActivityInboundInterceptor):
                 type=names.WORKER_LOST,
                 non_retryable=True,
             )
+        if before:
+            await _say_that_it_begins(before, alone)
         try:
             return await self.next.execute_activity(input)
         except BaseException:
             leave(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone})
             raise
+
+
+async def _say_that_it_begins(before: int, alone: int) -> None:
+    """Raises the error of a try that came too late, if it did."""
+    attempt = activity.info().attempt
+    left().update({LOST: before, AT: attempt - 1, RAN: False, ALONE: alone, BEGAN: attempt})
+    handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
+    try:
+        async with asyncio.timeout(RPC_TIMEOUT.total_seconds()):
+            await handle.heartbeat(*first_details())
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise too_late() from None
+    except (AsyncActivityCancelledError, TimeoutError):
+        pass  # a cancellation comes in by itself; without a server, this try may not count
+
+
+def too_late() -> ApplicationError:
+    return ApplicationError("This try came too late: another worker has the call.", type=names.TOO_LATE)
 
 
 class Alone:

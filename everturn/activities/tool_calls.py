@@ -12,7 +12,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
@@ -40,12 +40,11 @@ from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.size_estimates import larger
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
-from everturn.text.utf8 import mend
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
 from everturn.tools.read_result import READ_RESULT
-from everturn.tools.results import safe_error_text
+from everturn.tools.results import safe_error_text, safe_text
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
 from everturn.truncation import Notice, bounded, edit_notice, result_fits
@@ -101,6 +100,7 @@ class ToolCalls:
     async def check_call(self, request: ToolRequest) -> CheckedCall:
         """Before a user's own activity or a Nexus operation runs: do the arguments fit, has it run before a reset, is
         its endpoint there?"""
+        await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
@@ -144,16 +144,29 @@ class ToolCalls:
         return await self._run(request.tool or info.activity_type, request)
 
     async def _run(self, name: str, request: ToolRequest) -> ToolResult:
-        if not await self._heartbeats.still_ours():
-            raise ApplicationError("This try came too late: another worker has the call.", type=names.TOO_LATE)
+        await self._heartbeats.check_ours()
         take_left(request.left)
-        started = time.monotonic()
         try:
             agent, tool = await self._tool(name, request)
         except NeverListed as error:
             return _result(name, request, (Text(text=str(error)),), is_error=True)
         except NoLongerAvailable:  # gone with a deploy, after the call was planned
             return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
+        try:
+            return await self._ran(agent, tool, name, request)
+        except FailureError:
+            raise  # it says itself when to try again
+        except Exception as error:
+            if tool.effect == "once":
+                raise  # it may have taken effect: a person decides
+            failed = await activity_errors.of_unexpected(error, longest=tool.patience)
+            if not failed.non_retryable:
+                raise failed from None
+            text = f"{name} has no result: {failed.message.rstrip('.')}.{_doubt(tool)}"
+            return _result(name, request, (Text(text=text),), is_error=True)
+
+    async def _ran(self, agent: Agent, tool: Tool, name: str, request: ToolRequest) -> ToolResult:
+        started = time.monotonic()
         with self._heartbeats.beating() as beat:
             await take_over()
             lost = await self._local_tries.lost() if activity.info().is_local else poison_calls.blamed()
@@ -217,7 +230,7 @@ class ToolCalls:
         except AsksPerson as error:
             raise _asking(tool, request, error) from None
         except NeedsApproval as error:
-            raise _needs_approval(tool, request, error) from None
+            raise await _needs_approval(tool, request, error) from None
         except asyncio.CancelledError:  # from Temporal: the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
@@ -235,7 +248,8 @@ class ToolCalls:
                 why = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
                 raise ApplicationError(why, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
             passing = isinstance(error, (Retry, OutcomeUnknown, *tool.retry))
-            return (Text(text=await (retry_or_text(tool, error) if passing else safe_error_text(error))),), True
+            said = await (retry_or_text(tool, error) if passing else safe_error_text(error, whole=True))
+            return (Text(text=said),), True
         if questions.open:  # the tool has caught the exception that asks
             raise _asking(tool, request, questions.open)
         return content, False
@@ -306,10 +320,10 @@ def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationE
     )
 
 
-def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> ApplicationError:
-    why = mend(str(error.message)) if error.message else f"{tool.name} needs approval"
+async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> ApplicationError:
+    why = "" if error.message is None else await safe_text(error.message)
     return ApplicationError(
-        shortened(why, max_bytes=MAX_CAUSE_BYTES),
+        shortened(why, max_bytes=MAX_CAUSE_BYTES) or f"{tool.name} needs approval",
         {"call_id": request.call_id, "tool": tool.name},
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
@@ -318,10 +332,12 @@ def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> A
 
 
 def _lost(tool: Tool, times: int) -> Content:
-    doubt = "" if tool.effect == "read" else " It may or may not have taken effect."
     lost = f"its worker was lost {times} times while it ran, or could not reach Temporal"
-    text = f"{tool.name} has no result: {lost}. It is not run again.{doubt}"
-    return (Text(text=text),)
+    return (Text(text=f"{tool.name} has no result: {lost}. It is not run again.{_doubt(tool)}"),)
+
+
+def _doubt(tool: Tool) -> str:
+    return "" if tool.effect == "read" else " It may or may not have taken effect."
 
 
 def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Content:

@@ -19,6 +19,7 @@ from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.records import HookPoint, Usage, cost_with
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import annotations_of
+from everturn.tools.results import error_text
 from everturn.tools.signature import mentioned
 
 MakeDeps = Callable[[], AbstractAsyncContextManager[Any]]
@@ -77,7 +78,7 @@ class Contexts:
             raise
         except Exception as error:
             raise InvalidSetting(
-                f"The worker's deps could not be opened: {type(error).__name__}: {error}",
+                f"The worker's deps could not be opened: {error_text(error)}",
                 cure="The worker has not started. Correct this and start it again.",
             ) from error
         self._opened = opened
@@ -92,7 +93,7 @@ class Contexts:
                 await opened.__aexit__(None, None, None)
         except Exception as error:  # noqa: BLE001 - the user's own, and all work is done
             late = f"they took longer than {CLOSE_SECONDS:g} s"
-            _log.error("deps.not_closed", error=late if limit.expired() else f"{type(error).__name__}: {error}")
+            _log.error("deps.not_closed", error=late if limit.expired() else error_text(error))
 
     def of_turn(self, request: ModelRequest | ToolRequest) -> TurnContext[Any]:
         info = activity.info()

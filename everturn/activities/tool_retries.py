@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from everturn.activities import patience
 from everturn.errors import Retry
 from everturn.logs import get_logger
+from everturn.sizes import MAX_CAUSE_BYTES, shortened
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
 
@@ -18,19 +19,21 @@ _log = get_logger("everturn.tool")
 
 async def retry_or_text(tool: Tool, error: Exception) -> str:
     """What the model is told when there are no more tries. Until then, raises the error that makes Temporal retry."""
-    text, attempt = await safe_error_text(error), activity.info().attempt
+    text, attempt = await safe_error_text(error, whole=True), activity.info().attempt
+    # Only the model is told all of it: a failure that is too large for a message would count as a lost worker.
+    short = shortened(text, max_bytes=MAX_CAUSE_BYTES)
     if tool.effect == "once" and not tool.attaches:
-        _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=text)
+        _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=short)
         return f"{text} It is not tried again: {tool.name} has effect='once', so it runs only once."
     after = error.after if isinstance(error, Retry) else None
     seconds = None if after is None else after.total_seconds()
     delay = patience.retry_delay(seconds, attempt=attempt, longest=tool.patience)
     if not patience.spend(delay, tool.patience):
         return f"{text} It was tried {attempt} {'time' if attempt == 1 else 'times'}, for as long as {tool.patience}."
-    _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=text)
+    _log.info("tool.retried", tool=tool.name, after_seconds=round(delay.total_seconds(), 3), error=short)
     raise ApplicationError(
-        text,
+        short,
         type=Retry.__name__,
         next_retry_delay=max(delay, timedelta(milliseconds=1)),
         category=ApplicationErrorCategory.BENIGN,
-    )
+    ) from None  # what raised it is reported, too, however long its words are

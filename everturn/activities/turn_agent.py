@@ -43,7 +43,7 @@ async def _by_functions(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> A
     if callable(agent.instructions):
         said = await _called(agent, "instructions", with_context(agent.instructions, context=context))
         if not isinstance(said, str):
-            raise _unusable(agent, "instructions of", f"it returned {type(said).__name__}", "Return a text.")
+            raise _unusable(agent, "instructions of", f"it returned {user_code.class_name(said)}", "Return a text.")
         agent = agent.for_turn(instructions=said)
     return await with_its_tools(agent, context)
 
@@ -55,7 +55,9 @@ async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
     prepare = partial(agent.prepare_tools, context, list(agent.tools))
     items = await _called(agent, "prepare_tools", prepare, finish=_listed)
     if not isinstance(items, list):
-        raise _unusable(agent, "prepare_tools of", f"it returned {type(items).__name__}", "Return the list of tools.")
+        raise _unusable(
+            agent, "prepare_tools of", f"it returned {user_code.class_name(items)}", "Return the list of tools."
+        )
     try:
         for item in items:
             _check(item)

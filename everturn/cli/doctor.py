@@ -53,8 +53,8 @@ def doctor(
         bool,
         typer.Option(
             "--fairness",
-            help="Test by some workflows whether the server respects priorities and fairness keys, and how long it waits "
-            "for a worker that was killed in a workflow task. Takes a few seconds.",
+            help="Start some workflows to test whether the server respects priorities and fairness keys, and how long "
+            "it waits for a worker that was killed in a workflow task. Takes a few seconds.",
         ),
     ] = False,
     mcp: Annotated[

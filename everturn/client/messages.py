@@ -19,6 +19,7 @@ from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, clipped, size_of
+from everturn.user_parts import USERS_KINDS
 from everturn.validation import durations
 from everturn.validation.explaining import explain
 from everturn.vendors.content_blocks import read_block
@@ -136,7 +137,7 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
     record = kinds.get(str(item["kind"]))
     if record is None:
         raise Refused(
-            f"A user's message has no parts of the kind {item['kind']!r}.", cure=f"It has {', '.join(kinds)}."
+            f"A user's message has no parts of the kind {item['kind']!r}.", cure=f"It has {', '.join(USERS_KINDS)}."
         )
     if unknown := sorted(item.keys() - record.model_fields.keys()):
         raise Refused(

@@ -66,7 +66,7 @@ async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -
     try:
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
-        return (Text(text=await safe_error_text(error)),), True
+        return (Text(text=await safe_error_text(error, whole=True)),), True
     content = bounded(content, max_chars=MAX_RESULT_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
     return content if len(content) <= MAX_INPUT_PARTS else _in_one(content), False
 

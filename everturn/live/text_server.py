@@ -21,6 +21,7 @@ import h11
 from everturn.errors import InvalidSetting
 from everturn.live.turn_text import END, TurnText
 from everturn.logs import get_logger
+from everturn.system.open_files import files_to_spare
 
 MOST_READERS: Final = 2000
 """The most connections at a time. Further readers get the text by heartbeats."""
@@ -78,7 +79,7 @@ class TextServer:
                 f"EVERTURN_LIVE_LISTEN: a worker can't listen at {self._host}:{self._port}: {error.strerror or error}.",
                 cure="Give each worker of a machine a port of its own; 0 takes any free one.",
             ) from None
-        self._most = min(MOST_READERS, _files_to_spare())
+        self._most = files_to_spare(MOST_READERS)
         self._watching = asyncio.create_task(self._watch())
         bound: socket.socket = self._server.sockets[0]
         return int(bound.getsockname()[1])
@@ -281,14 +282,3 @@ def path_of(*names: str) -> str:
 
 def _number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 16 else 0
-
-
-def _files_to_spare() -> int:
-    """Half of the files that this process may open: the worker itself needs some."""
-    try:
-        import resource
-
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    except (ImportError, OSError, ValueError):
-        return MOST_READERS
-    return max(1, soft // 2) if soft > 0 else MOST_READERS

@@ -7,12 +7,11 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn.mcp_server.server import AgentServer
-from everturn.web.server import HttpServer
+from everturn.web.server import HttpServer, config_of
 
 PATH: Final = "/mcp"
 
@@ -40,7 +39,4 @@ async def serve_http(
     app: ASGIApp = server.mcp.streamable_http_app(streamable_http_path=PATH, stateless_http=True, host=host)
     if token:
         app = Bearer(app, token=token)
-    config = uvicorn.Config(
-        app, http="h11", log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=2
-    )
-    await HttpServer(config, started).serve(sockets=[bound])
+    await HttpServer(config_of(app), started).serve(sockets=[bound])

@@ -26,6 +26,9 @@ T = TypeVar("T")
 NO_RESULT: Final = "Error: this call has no result."
 """What the model reads for a call that was never answered. Servers refuse a call without a result."""
 
+NOTHING: Final = "(empty)"
+"""What it reads for a user's message without content. Anthropic and Google refuse one."""
+
 UNPARSED: Final = "INVALID_JSON"
 """The key under which a model sees arguments it wrote that were not a JSON object. Servers parse the arguments of
 past calls, and refuse the whole request if they can't."""
@@ -130,6 +133,11 @@ def placeholder(part: Image | Document, why: str = "which this model can't be sh
     address = (part.url or "").partition(",")[0] if (part.url or "")[:5].lower() == "data:" else part.url
     named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
     return f"[{part.kind}: {shortened_line(named, _MAX_NAMED_CHARS)}, {why}]" if named else f"[{part.kind}: {why}]"
+
+
+def with_extra(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """A part as it is written, with its `extra` beside it: who wrote the extra can add fields, and change none."""
+    return {**fields, **extra, **fields} if extra else fields
 
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")

@@ -15,14 +15,23 @@ class Pairing:
         self.results = results_in(request.messages)
         """Results by call_id."""
         self.as_given = request.as_given
-        messages = request.messages if request.as_given else ()
-        self._called = {call.call_id for message in messages for call in message.tool_calls}
+        self._called = {call.call_id for message in request.messages for call in calls_in(message)}
 
     def after(self, message: Message) -> Sequence[ToolCall]:
         """The calls whose results are written after a message: all calls of a reply, since servers refuse one without.
         If the request is `as_given`: the reply's calls that have a result; after any other message, for each result
         whose call is missing, a call with the result's name."""
-        if message.tool_calls or not self.as_given:
-            return [call for call in message.tool_calls if not self.as_given or call.call_id in self.results]
+        calls = calls_in(message)
+        if calls or not self.as_given:
+            return [call for call in calls if not self.as_given or call.call_id in self.results]
         lone = [result for result in message.tool_results if result.call_id not in self._called]
         return [ToolCall(call_id=result.call_id, name=result.name or "tool", arguments={}) for result in lone]
+
+    def answers(self, message: Message) -> bool:
+        """Whether a message has results that are written, be it after it or after their calls."""
+        return any(self.as_given or result.call_id in self._called for result in message.tool_results)
+
+
+def calls_in(message: Message) -> Sequence[ToolCall]:
+    """The calls that a model made. A user's message may have some in old transcripts: nobody made those."""
+    return message.tool_calls if message.role == "assistant" else ()

@@ -92,17 +92,28 @@ def error_text(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
         message = ""
     if isinstance(error, ToolFailed | Retry | InvalidArguments):
-        return message
-    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+        return message or user_code.class_name(error)
+    name = user_code.class_name(error)
+    text = f"{name}: {message}" if message else name
     return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
-async def safe_error_text(error: BaseException) -> str:
-    """`error_text` of a user's exception, with a timeout: its `__str__` is the user's code, and may hang."""
+async def safe_error_text(error: BaseException, *, whole: bool = False) -> str:
+    """`error_text` of a user's exception, with a timeout: its `__str__` is the user's code, and may hang. Cut to
+    MAX_ERROR_BYTES, unless it is wanted `whole`: that is for the model, in a result, which is cut later."""
     try:
-        return await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
+        text = await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
     except Exception:  # noqa: BLE001 - whatever goes wrong with its words, its name is left
-        return type(error).__name__
+        return user_code.class_name(error)
+    return text if whole else shortened(text, max_bytes=MAX_ERROR_BYTES)
+
+
+async def safe_text(value: object) -> str:
+    """The words of a user's value, with a timeout; the name of its class if it can't be written."""
+    try:
+        return await user_code.in_thread(lambda: mend(str(value)), seconds=ERROR_SECONDS)
+    except Exception:  # noqa: BLE001 - its __str__ is the user's code
+        return user_code.class_name(value)
 
 
 def _dump(value: Any) -> str:

@@ -38,6 +38,14 @@ QUICK_SECONDS = 20.0
 _log = get_logger("everturn.worker")
 
 
+_NAME = type.__dict__["__name__"]
+
+
+def class_name(value: object) -> str:
+    """Of a user's value or exception. Its metaclass may answer `__name__` by itself, and raise."""
+    return str(_NAME.__get__(type(value)))
+
+
 class TookTooLong(Exception):
     """It ran for longer than its timeout, and was abandoned."""
 
@@ -203,7 +211,7 @@ async def _errors_only_of(function: Callable[[], Awaitable[Any]]) -> Any:
 def _as_error(error: BaseException) -> RuntimeError:
     if isinstance(error, SystemExit):  # of argparse, say: it is the function that gives up, not the worker
         return RuntimeError(f"the function called sys.exit({error.code!r})")
-    return RuntimeError(f"the function raised {type(error).__name__}")
+    return RuntimeError(f"the function raised {class_name(error)}")
 
 
 def _result(task: asyncio.Task[Any]) -> Any:

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from everturn.errors import InvalidSetting
+from everturn.web.connections import BoundedConnection
 
 TAKEN_WITHIN_MS = 120_000
 """A client that reads nothing of what it is sent for this long is disconnected."""
@@ -47,16 +48,20 @@ def listen(host: str, port: int, *, what: str = "inbox") -> socket.socket:
 
 async def serve(served: Served, bound: socket.socket, *, started: Callable[[], None]) -> None:
     """Serves until a signal stops it. Calls `started` once, when it is ready."""
+    await _GracefulServer(config_of(served.app), served, started).serve(sockets=[bound])
+
+
+def config_of(app: ASGIApp) -> uvicorn.Config:
+    """How each HTTP server of ours is set up."""
     # No access log: the login link has the token in it.
-    config = uvicorn.Config(
-        served.app,
-        http="h11",  # h11 limits the size of headers; httptools does not
+    return uvicorn.Config(
+        app,
+        http=BoundedConnection,  # with h11, which limits the size of headers; httptools does not
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=LET_GO_SECONDS,
     )
-    await _GracefulServer(config, served, started).serve(sockets=[bound])
 
 
 class HttpServer(uvicorn.Server):

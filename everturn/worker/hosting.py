@@ -136,7 +136,7 @@ class Hosting(Interceptor):
             hosted.journals, scope=journal_scope(client, task_queue), holds_conversations="workflows" in hosted.roles
         )
         self._profile = hosted.heartbeats or profile_for(None, client.service_client.config)
-        self._heartbeats = Heartbeats(client, self._journal, self._profile)
+        self.heartbeats = Heartbeats(client, self._journal, self._profile)
         self._lane = lane_of(hosted.settings, client.data_converter)
         if any(agent.mcp_servers for agent in hosted.agents.values()):
             check_installed()
@@ -161,7 +161,7 @@ class Hosting(Interceptor):
         )
 
     def _activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
-        agents, heartbeats, times = hosted.agents, self._heartbeats, ToolTimes(local=hosted.local_tools)
+        agents, heartbeats, times = hosted.agents, self.heartbeats, ToolTimes(local=hosted.local_tools)
         turns = ModelTurns(
             agents,
             prefixes=hosted.prefixes,
@@ -200,7 +200,7 @@ class Hosting(Interceptor):
     def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
         found = [self.known_messages.interceptor]
         if self._profile is not QUICK:
-            found.append(lost_after(self._profile.timeout, cancelled=self._heartbeats.cancelling))
+            found.append(lost_after(self._profile.timeout, cancelled=self.heartbeats.cancelling))
         if self._lane and "models" in self._roles:
             found.append(announcing(self._lane))
         if self._roles != ALL:
@@ -212,7 +212,7 @@ class Hosting(Interceptor):
         input: WorkflowInterceptorClassInput,  # noqa: A002 - temporalio's name
     ) -> type[WorkflowInboundInterceptor] | None:
         # A model turn that its conversation cancels need not wait for its next beat, if it runs here.
-        input.unsafe_extern_functions[CANCELLING] = self._heartbeats.cancelling
+        input.unsafe_extern_functions[CANCELLING] = self.heartbeats.cancelling
         return HideTenants if self._client.data_converter.payload_codec else None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
@@ -243,7 +243,7 @@ class Hosting(Interceptor):
                 activities="workflows" not in self._roles,
             )
             stack.callback(asyncio.create_task(limits).cancel)
-            stack.enter_context(self._heartbeats)
+            stack.enter_context(self.heartbeats)
             stack.push_async_callback(self._budgets.close)
             if self._lane:
                 stack.push_async_callback(self._lane.close)

@@ -26,6 +26,7 @@ from temporalio.worker import (
 from temporalio.workflow import _Definition
 
 from everturn import names
+from everturn.activities.core_heartbeats import through_core
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
@@ -298,6 +299,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             if workflows and all(issubclass(one, ours) for one in workflows):
                 _let_take_its_time(worker)
                 found[0].steps.only_ours = True
+            found[0].heartbeats.through_core = through_core(worker)
             await found[0].run(work, stop=worker.shutdown)
         else:
             await work()

@@ -20,11 +20,15 @@ from everturn.records import Decision
 from everturn.sizes import MAX_INPUT_BYTES, SMALL_DECISION_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import shortened_reason
+from everturn.user_parts import kinds_problem
 from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
 from everturn.workflows.history_space import too_full_for
 from everturn.workflows.message_dispatch import Handlers, Later
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
 from everturn.workflows.tracing import Tracing
+
+USERS_KINDS_ONLY = "users' kinds of parts only"
+"""The patch marker of runs that refuse a message by signal with parts that no user may send."""
 
 
 class Commands:
@@ -88,7 +92,11 @@ class Commands:
         if self.state.closing:
             return "The conversation is closing and takes no more messages. Start another one."
         size = size_of(said)
-        return self.state.message_problem(said, size) or too_full_for(size) or None
+        why = self.state.message_problem(said, size)
+        by_signal = workflow.current_update_info() is None
+        if by_signal and kinds_problem(said.parts) and not workflow.patched(USERS_KINDS_ONLY):
+            why = None  # an older version of the code has taken it
+        return why or too_full_for(size) or None
 
     def _keep(self, said: MessageIn, _: Later) -> bool:
         """A message by signal that comes while the conversation closes: nobody can be told that it is refused."""

@@ -13,8 +13,12 @@ from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.storage.data_converter import NoValue
 from everturn.truncation import cut
+from everturn.user_parts import kinds_problem
 from everturn.validation.explaining import explain
 from everturn.workflows import message_dispatch
+
+USERS_KINDS_ONLY = "users' kinds of parts only at the start"
+"""The patch marker of runs that refuse a first message with parts that no user may send."""
 
 MARKER = "unreadable start"
 """The patch marker by which the history says that the run could not read its input."""
@@ -71,4 +75,7 @@ def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
         return None, explain(error)
     if not start.message and start.keep_open is None and not start.carry:
         return None, "message: it is required, unless the conversation is kept open"
+    # A fork or a revival has checked it: there, the message may be one of the transcript's.
+    if not start.carry and (why := kinds_problem(start.message)) and workflow.patched(USERS_KINDS_ONLY):
+        return None, f"message: {why.removesuffix('.')}"
     return start, ""

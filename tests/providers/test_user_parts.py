@@ -13,7 +13,7 @@ from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
-from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall
+from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 PDF = Document(data="JVBERi0=", media_type="application/pdf", name="bill.pdf")
 AT_URL = Document(url="https://x.org/bill.pdf", name="bill.pdf")
@@ -41,7 +41,7 @@ def first_of(model: str, *parts: Part, provider: str = "") -> Any:
         ("openai-chat:m", ""),
         ("openai:m", ""),
         ("anthropic:m", [{"type": "text", "text": "(empty)"}]),
-        ("google:gemini-3-flash", [{"text": ""}]),
+        ("google:gemini-3-flash", [{"text": "(empty)"}]),
     ],
 )
 def test_a_message_without_a_word_is_still_one(model: str, expected: Any) -> None:
@@ -52,7 +52,7 @@ def test_a_gemini_conversation_begins_with_a_user() -> None:
     call = Message(role="assistant", parts=(ToolCall(call_id="c", name="f"),))
     contents = body_of("google:gemini-3-flash", call)["contents"]
     assert [content["role"] for content in contents] == ["user", "model", "user"]
-    assert body_of("google:gemini-3-flash")["contents"] == [{"role": "user", "parts": [{"text": ""}]}]
+    assert body_of("google:gemini-3-flash")["contents"] == [{"role": "user", "parts": [{"text": "(empty)"}]}]
 
 
 @pytest.mark.parametrize(
@@ -182,3 +182,50 @@ def test_what_formats_read_they_write() -> None:
     assert message.parts == (Document(data=text, media_type="text/plain"),)
     assert formats.to_anthropic([message]) == [{"role": "user", "content": [block]}]
     assert formats.from_gemini([{"role": "model", "parts": [{"text": ""}]}])[0].parts == ()
+
+
+NOBODY_MADE = {
+    "call": ToolCall(call_id="x", name="pay"),
+    "result": ToolResult(call_id="x", name="pay", content=(Text(text="paid"),)),
+    "thought": Thinking(text="hmm"),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", sorted(NOBODY_MADE))
+def test_what_nobody_made_in_a_users_message_of_old_is_not_sent(model: str, kind: str) -> None:
+    """Such parts were once taken from the wire. Then a provider refused each turn of that conversation."""
+    said, poisoned = Message.user("hello"), Message(role="user", parts=(NOBODY_MADE[kind],))
+    answered = Message(role="assistant", parts=(Text(text="Hi"),))
+    body = body_of(model, said, answered, poisoned)
+    assert not any(word in json.dumps(body) for word in ("paid", "pay", "hmm", "has no result"))
+    if model.startswith(("anthropic", "google")):
+        last = (body.get("messages") or body["contents"])[-1]
+        assert last["role"] == "user", "it is a user's turn all the same"
+        assert [part["text"] for part in last.get("content") or last["parts"]] == ["(empty)"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_result_in_a_users_message_that_answers_a_call_needs_no_word_beside_it(model: str) -> None:
+    called = Message(role="assistant", parts=(ToolCall(call_id="x", name="pay"),))
+    result = Message(role="user", parts=(NOBODY_MADE["result"],))
+    written = json.dumps(body_of(model, Message.user("Pay."), called, result))
+    assert written.count("paid") == 1
+    assert "(empty)" not in written
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("part", [Text(text="q"), Image(url="https://x.org/a.png"), PDF])
+def test_what_stands_beside_a_part_does_not_change_it(model: str, part: Part) -> None:
+    def block_of(extra: dict[str, Any]) -> Any:
+        beside = Image(url="https://x.org/b.png")  # with it, the content is a list
+        return first_of(model, part.model_copy(update={"extra": extra}), beside, provider=Model(model).provider)[0]
+
+    def holds(shown: dict[str, Any], plain: dict[str, Any]) -> bool:
+        return all(holds(shown[name], at) if isinstance(at, dict) else shown[name] == at for name, at in plain.items())
+
+    plain = block_of({})
+    inside = [name for value in plain.values() if isinstance(value, dict) for name in value]
+    assert holds(
+        block_of(dict.fromkeys((*plain, *inside), "evil")), plain | ({"detail": "evil"} if "detail" in plain else {})
+    )

@@ -36,7 +36,7 @@ from everturn.temporal import temporal_errors
 from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
-from everturn.web import app, codec_server, listing
+from everturn.web import app, codec_server, connections, listing
 from everturn.worker import drain_deadline, limit_watch, workflow_steps
 from everturn.workflows import (
     awaited_worker,
@@ -155,6 +155,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "gone_seconds": (erasure, "GONE_SECONDS"),
     # How often a page of another front end is told that its stream is alive.
     "page_beat_seconds": (ui_http, "BEAT_SECONDS"),
+    # How long a request to a server of ours may take to arrive, and how many connections it holds.
+    "request_head_seconds": (connections, "HEAD_SECONDS"),
+    "request_body_seconds": (connections, "BODY_SECONDS"),
+    "connections": (connections, "MOST_CONNECTIONS"),
     # How many pages an inbox serves.
     "pages": (app, "MAX_STREAMS"),
     # How many conversations of a state it shows at first.

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BOTTOM_UP = """
     errors system names sizes vendor_calls text http validation
     logs settings temporal
-    records size_estimates compressed_messages heartbeat_details vendors
+    records user_parts size_estimates compressed_messages heartbeat_details vendors
     agent_settings models limits plans prices tracing policy tenants
     carryover prompts payloads truncation agent_in_charge calls
     events storage state live history

@@ -44,9 +44,18 @@ class KnownNamespace:
         return None
 
 
+class Taken:
+    """A client whose server takes every heartbeat."""
+
+    def get_async_activity_handle(self, *, task_token: bytes) -> Taken:
+        return self
+
+    async def heartbeat(self, *details: Any) -> None: ...
+
+
 async def turn(model: ScriptedModel, **options: Any) -> ModelReply:
     agent = agent_on(model, **options)
-    heartbeats = Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={}))
+    heartbeats = Heartbeats(cast("Client", Taken()), Journal(Path("nowhere"), scope={}))
     namespace = cast("Namespace", KnownNamespace())
     turns = ModelTurns(
         {agent.name: agent},
@@ -116,7 +125,7 @@ async def test_a_prefix_that_has_another_digest_is_remembered_under_its_own(
     turns = ModelTurns(
         {agent.name: agent},
         prefixes=prefixes,
-        heartbeats=Heartbeats(cast("Client", None), Journal(Path("nowhere"), scope={})),
+        heartbeats=Heartbeats(cast("Client", Taken()), Journal(Path("nowhere"), scope={})),
         namespace=cast("Namespace", KnownNamespace()),
         streaming=Streaming(0.2),
     )

@@ -194,7 +194,7 @@ def _heartbeats_of(worker: Worker) -> Heartbeats:
     assert worker._worker is not None
     config = worker._worker.config(active_config=True)
     [hosting] = [one for one in config["interceptors"] if isinstance(one, Hosting)]
-    return hosting._heartbeats
+    return hosting.heartbeats
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["the same machine", "another machine"])

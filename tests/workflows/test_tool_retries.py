@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, OutcomeUnknown, Retry, ToolContext, tool
-from everturn.errors import InvalidTool
+from everturn import Client, OutcomeUnknown, Patience, Retry, ToolContext, tool
+from everturn.activities import tool_calls
+from everturn.activities.model_turns import ModelTurns
+from everturn.errors import InvalidTool, NeedsApproval
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
-from tests.support.waiting import waiting
+from tests.support.waiting import reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -91,6 +93,131 @@ async def test_a_run_once_call_is_never_tried_again_and_says_so(client: Client, 
     assert text == "The books are locked. It is not tried again: book has effect='once', so it runs only once."
     assert is_error
     assert tries == [1]
+
+
+class Speechless(Exception):
+    """As SDKs have them: `__str__` reads what is not always there."""
+
+    def __str__(self) -> str:
+        return str(self.response)  # type: ignore[attr-defined]
+
+
+def nameless() -> Exception:
+    class Unnamed(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            raise RuntimeError("no name")
+
+    class Nameless(Exception, metaclass=Unnamed): ...
+
+    return Nameless()
+
+
+ASKED_TWICE = {"timeout": timedelta(seconds=1), "patience": timedelta(seconds=1)}
+
+
+@pytest.mark.parametrize(("error", "name"), [(Speechless, "Speechless"), (nameless, "Nameless")], ids=["words", "name"])
+async def test_an_exception_without_words_or_name_ends_as_any_other(
+    client: Client, scripted: Scripted, error: Callable[[], Exception], name: str
+) -> None:
+
+    @tool(**ASKED_TWICE)
+    def book(how: int) -> str:
+        raise [error(), Retry(error()), NeedsApproval(error())][how]  # type: ignore[arg-type]
+
+    made = error()
+
+    @tool(retry=(type(made),), **ASKED_TWICE)
+    def listed() -> str:
+        raise made
+
+    calls = [*(call("book", {"how": how}, id=str(how)) for how in range(3)), call("listed", id="3")]
+    agent = agent_on(scripted([calls, "Done."]), tools=[book, listed])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        (asked,) = (await conversation.status()).waiting
+        assert asked.why == ("Speechless" if error is Speechless else "book needs approval")
+        await conversation.deny(asked.call_id)
+        assert (await conversation.outcome()).text == "Done."
+    raised, retried, _, patient = [result.text for result in results_of(await conversation.transcript())]
+    assert raised == name
+    assert all("It was tried" in text for text in (retried, patient))
+
+
+async def test_what_nobody_foresaw_is_retried_for_the_tools_patience_and_no_longer(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise Speechless
+
+    monkeypatch.setattr(tool_calls.HookRuns, "after_tool", broken)
+
+    @tool(**ASKED_TWICE)
+    def book() -> str:
+        return "booked"
+
+    text, is_error = await _told(client, scripted, book)
+    assert is_error
+    assert text.startswith("book has no result: Speechless (tried ")
+    assert text.endswith("for 0:00:01). It may or may not have taken effect.")
+
+
+async def test_a_turn_whose_error_nobody_foresaw_stalls_when_the_agents_patience_is_over(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise Speechless
+
+    agent = agent_on(scripted(["Done."]), patience=Patience(model=timedelta(seconds=1)))
+    async with hosting(client, agent):
+        with monkeypatch.context() as breaking:
+            breaking.setattr(ModelTurns, "_decided", broken)
+            conversation = await client.start(agent, "Go")
+            status = await reaches(conversation, "stalled")
+        assert status.cause is not None
+        assert status.cause.startswith("Speechless (tried ")
+        await conversation.resume()
+        assert await conversation.reply() == "Done."
+
+
+LONG = 5_000_000
+"""More than a message to the server may have."""
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["activity", "local"])
+@pytest.mark.parametrize("how", ["Retry", "listed", "chained"])
+async def test_a_long_text_is_reported_shortened_and_is_no_lost_worker(
+    client: Client, scripted: Scripted, caplog: pytest.LogCaptureFixture, how: str, local: bool
+) -> None:
+    tries: list[int] = []
+
+    @tool(retry=(ConnectionError,), effect="read", local=local, timeout=timedelta(seconds=5))
+    def book(context: ToolContext) -> str:
+        tries.append(context.attempt)
+        if len(tries) > 2:
+            return "booked"
+        if how == "listed":
+            raise ConnectionError("y" * LONG)
+        try:
+            raise ValueError("z" * LONG)
+        except ValueError:
+            raise Retry("x" * LONG if how == "Retry" else "short", after=0.1)  # noqa: B904 - as it is written
+
+    caplog.set_level("INFO")
+    assert await _told(client, scripted, book) == ("booked", False)
+    assert tries == [1, 2, 3]
+    assert len(caplog.text) < LONG / 10
+
+
+async def test_the_model_is_told_as_much_of_a_long_text_as_of_any_result(client: Client, scripted: Scripted) -> None:
+    @tool(effect="once")
+    def book() -> str:
+        raise Retry("x" * LONG)
+
+    text, is_error = await _told(client, scripted, book)
+    assert is_error
+    assert text.startswith("x" * 10_000)
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import poison_calls
+from everturn.activities.core_heartbeats import through_core
 from everturn.activities.user_activities import ActivityThreads
 from everturn.errors import Stalled
 from everturn.state import MAX_REPAIRS
-from everturn.testing import ScriptedModel, call, fail
+from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.user_code import MOST_THREADS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
@@ -287,6 +290,98 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
     assert result.text == f"done by try {attempts[-1]}" != "done by try 1"
 
 
+@pytest.mark.timeout(120)
+async def test_a_tool_that_blocks_the_loop_costs_nothing_else_on_its_worker(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """For longer than the SDK's core waits for a beat: the heartbeat timeout, and five seconds."""
+    bounds(beat_seconds=0.4, heartbeat_timeout=timedelta(seconds=2))
+    begun: Counter[str] = Counter()
+    over = threading.Event()
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        said = messages[-1]["content"]
+        if said == "think":
+            begun["think"] += 1
+            return slow("Thought.", until=over)
+        return call(said) if messages[-1]["role"] == "user" else "Done."
+
+    def wait(name: str) -> str:
+        begun[name] += 1
+        assert over.wait(60)
+        return f"{name} is done"
+
+    @tool(effect="once")
+    def pay() -> str:
+        return wait("pay")
+
+    @tool(effect="idempotent")
+    def store() -> str:
+        return wait("store")
+
+    @tool
+    async def block() -> str:
+        begun["block"] += 1
+        time.sleep(9)
+        over.set()
+        return "blocked"
+
+    agent = agent_on(scripted(script), tools=[pay, store, block])
+    async with hosting(client, agent):
+        beside = [await client.start(agent, said) for said in ("pay", "store", "think")]
+        await eventually(lambda: len(begun) == 3)
+        ended = await client.run(agent, "block")
+        assert ended.text == "Done."
+        outcomes = [await conversation.outcome() for conversation in beside]
+    assert [outcome.text for outcome in outcomes] == ["Done.", "Done.", "Thought."]
+    assert begun == {"pay": 1, "store": 1, "think": 1, "block": 1}
+
+
+async def test_tries_that_reach_a_worker_too_late_neither_ask_a_model_nor_count_as_lost(
+    client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """The polls that a frozen worker has open go on taking tries. It wakes when most of them are long over."""
+    bounds(stand_in_seconds=0.0, beat_seconds=0.3, heartbeat_timeout=timedelta(seconds=1), lost_tries=2)
+    asked: list[str] = []
+    over = threading.Event()
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        said = messages[-1]["content"]
+        if said == "think":
+            asked.append(said)
+            return slow("Thought.", until=over)
+        return call(said) if messages[-1]["role"] == "user" else "Done."
+
+    @tool
+    async def freeze(context: ToolContext) -> str:
+        if context.attempt == 1:
+            time.sleep(6)
+            over.set()
+        return "frozen"
+
+    agent = agent_on(scripted(script), tools=[freeze])
+    async with hosting(client, agent):
+        thinking = await client.start(agent, "think")
+        await eventually(lambda: asked)
+        freezing = await client.start(agent, "freeze")
+        assert (await thinking.outcome()).text == "Thought."
+        await freezing.outcome()
+    history = await client.temporal.get_workflow_handle(thinking.id).fetch_history()
+    attempts = max(event.activity_task_started_event_attributes.attempt for event in history.events)
+    assert attempts > 3, "most of them came too late"
+    assert len(asked) == 2, "the first, and the one that was still its worker's"
+
+
+async def test_the_sdk_lets_a_thread_beat_through_its_core(client: Client, scripted: Scripted) -> None:
+    """If an update of temporalio breaks this, a loop that is blocked for over ten seconds loses its worker's work."""
+    agent = agent_on(scripted(["Hi."]))
+    async with hosting(client, agent) as worker:
+        beat = through_core(worker._worker)
+        assert beat is not None
+        beat(b"no such activity", [])
+    assert through_core(cast("Any", SimpleNamespace())) is None, "and without it, a worker works all the same"
+
+
 async def test_a_tool_that_holds_the_gil_is_not_run_for_ever(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
@@ -315,6 +410,7 @@ AGENTS = """
 import os, signal, threading, time
 from datetime import timedelta
 from everturn import Agent, tool
+from everturn.activities.core_heartbeats import through_core
 
 """
 MOST = 'int(os.environ["MOST"])'

@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowUpdateFailedError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 
-from everturn import Client, Image, Message, Text, tool
+from everturn import Client, Image, Message, Text, payloads, tool
 from everturn.client.messages import message_payload
 from everturn.errors import Refused, Stalled
 from everturn.records import Document, Thinking, ToolResult
 from everturn.testing import ScriptedModel, call, fail
+from everturn.workflows import commands, start_input
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import WAIT_SECONDS, eventually
 
@@ -99,6 +100,65 @@ async def test_a_users_message_is_taken_wherever_a_text_is(client: Client, scrip
         assert await conversation.reply() == "Two."
         said = [message for message in await conversation.transcript() if message.role == "user"]
         assert said == [extra, extra], "with what its provider is to read"
+
+
+NOT_FOR_USERS: list[dict[str, Any]] = [
+    {"kind": "tool_call", "call_id": "x", "name": "pay"},
+    {"kind": "tool_result", "call_id": "x", "name": "pay", "content": [{"kind": "text", "text": "paid"}]},
+    {"kind": "thinking", "text": "hm"},
+    {"kind": "opaque", "data": {"type": "image"}},
+    {"kind": "server_tool_use", "name": "web_search", "data": {}},
+]
+
+
+@pytest.mark.parametrize("part", NOT_FOR_USERS, ids=lambda part: part["kind"])
+async def test_a_part_that_no_user_may_send_is_refused_on_the_wire_too(
+    client: Client, scripted: Scripted, part: dict[str, Any]
+) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    why = f"A user's message has no parts of the kind {part['kind']!r}. It has text, image, document."
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "1", keep_open=timedelta(minutes=1))
+        assert await conversation.reply() == "One."
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("message", {"parts": [{"kind": "text", "text": "2"}, part]})
+        assert why in str(refused.value.cause)
+        await handle.signal("message", {"parts": [part]})
+        await conversation.send("2")
+        assert await conversation.reply() == "Two."
+        assert [message.text for message in await conversation.transcript()] == ["1", "One.", "2", "Two."]
+        started = await client.temporal.start_workflow(
+            "Conversation",
+            {"agent": "clerk", "message": [part]},
+            id=f"{conversation.id}-2",
+            task_queue=client.task_queue,
+        )
+        with pytest.raises(WorkflowFailureError) as failed:
+            await started.result()
+        assert why.removesuffix(".") in str(failed.value.cause)
+
+
+async def test_a_conversation_that_took_such_parts_from_an_older_version_replays(
+    client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of each test, its conversations are replayed: here, by the code as it is now."""
+    agent = agent_on(scripted(["One.", "Two."]))
+    with monkeypatch.context() as older:
+        for module in (payloads, commands, start_input):
+            older.setattr(module, "kinds_problem", lambda parts: None)
+        async with hosting(client, agent):
+            given = {"agent": "clerk", "message": [NOT_FOR_USERS[0]], "keep_open": 60}
+            handle = await client.temporal.start_workflow(
+                "Conversation", given, id=f"old-{client.task_queue}", task_queue=client.task_queue
+            )
+            conversation = client.conversation(handle.id)
+            assert await conversation.reply() == "One."
+            await handle.signal("message", {"parts": [NOT_FOR_USERS[1]]})
+            assert await conversation.reply() == "Two."
+    async with hosting(client, agent):
+        await conversation.close()
+        assert (await conversation.outcome()).turns == 2
 
 
 # ---------------------------------------------------------------- while it closes

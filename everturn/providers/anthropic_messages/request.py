@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from everturn.providers.anthropic_messages.options import options, tools
 from everturn.providers.anthropic_messages.prompt_caching import mark_cached
-from everturn.providers.base import NO_RESULT, UNPARSED, Request, placeholder, plain_name
+from everturn.providers.base import NO_RESULT, NOTHING, UNPARSED, Request, placeholder, plain_name, with_extra
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
 from everturn.providers.pairing import Pairing
@@ -21,8 +21,6 @@ from everturn.records import Document, Image, Message, Opaque, Part, ServerToolU
 
 PATH: Final = "/v1/messages"
 
-NOTHING: Final = "(empty)"
-"""What the model reads for a user's message without content, which the API refuses."""
 NO_REASON: Final = "Error: no reason given."
 """What it reads for an error without text, which the API refuses too."""
 
@@ -85,7 +83,7 @@ def _turns(request: Request) -> tuple[list[_Turn], bool]:
         _add(turns, "user", _results(pairing.after(message), results))
         if message.role == "user":
             content = list(_content(message.parts, own=own))
-            _add(turns, "user", content or ([] if message.tool_results else [_text(NOTHING)]))
+            _add(turns, "user", content or ([] if pairing.answers(message) else [_text(NOTHING)]))
     if not request.as_given and (not turns or turns[0][0] == "assistant"):
         turns.insert(0, ("user", [_text(NOTHING)]))
     return turns, waiting
@@ -134,11 +132,11 @@ def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterato
         extra = part.extra if own else {}
         match part:
             case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
-                yield _text(text) | extra if extra else _text(text)
+                yield with_extra(_text(text), extra)
             case ToolCall():
                 yield _call(part, extra, pairs)
             case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused
-                yield {"type": "thinking", "thinking": text} | extra
+                yield with_extra({"type": "thinking", "thinking": text}, extra)
             case ServerToolUse(data=dict() as data) if own:
                 if a_str(data.get("tool_use_id") or data.get("id")) in pairs:
                     yield dict(data)
@@ -151,7 +149,7 @@ def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterato
 def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
     name = plain_name(call.name, most=128)
-    block: _Block = {"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": arguments} | extra
+    block = with_extra({"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": arguments}, extra)
     caller = a_dict(block.get("caller"))
     if "tool_id" in caller and caller["tool_id"] not in pairs:
         del block["caller"]
@@ -202,10 +200,10 @@ def _content(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
         extra = part.extra if own else {}
         match part:
             case Text(text=text) if text.strip():
-                yield _text(text) | extra
+                yield with_extra(_text(text), extra)
             case Image() | Document():
                 shown = _medium(part)
-                yield shown if shown["type"] == "text" else shown | extra
+                yield shown if shown["type"] == "text" else with_extra(shown, extra)
             case Opaque(data=dict() as data) if own and "type" in data:
                 yield dict(data)
             case _:

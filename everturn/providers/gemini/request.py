@@ -14,6 +14,7 @@ from urllib.parse import quote
 from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import (
+    NOTHING,
     UNPARSED,
     Request,
     ToolSpec,
@@ -21,6 +22,7 @@ from everturn.providers.base import (
     refuse_server_tool,
     tool_options,
     warn_unsupported,
+    with_extra,
 )
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.gemini.calls import wire_name
@@ -43,7 +45,7 @@ from everturn.records import (
 from everturn.tools.provider_defined import in_a_browser
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 
-_NOTHING: Final = {"text": ""}
+_NOTHING: Final = {"text": NOTHING}
 """Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""
 
 NO_RESULT: Final = "this call has no result"
@@ -215,10 +217,12 @@ def _contents(request: Request) -> list[Json]:
     browses = any(raw.keys() & {"computerUse", "computer_use"} for raw in request.raw_tools)
     is_3 = _is_3(request) or browses  # whose screenshots are in the results, whatever the model's version
     contents: list[Json] = []
+    nothing = {"text": ""} if request.as_given else _NOTHING
     for message in request.messages:
         own = message.provider == request.model.provider
         if message.role == "user":
-            contents.append({"role": "user", "parts": list(_user_parts(message.parts, own=own)) or [_NOTHING]})
+            said = list(_user_parts(message.parts, own=own)) or ([] if pairing.answers(message) else [nothing])
+            contents += [{"role": "user", "parts": said}] if said else []
         elif message.role == "assistant":
             parts = list(_model_parts(message, own=own))
             parts = _signed(parts) if is_3 else parts
@@ -242,9 +246,9 @@ def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
         extra = part.extra if own else {}
         if isinstance(part, Text):
             if part.text:
-                yield {"text": part.text, **extra}
+                yield with_extra({"text": part.text}, extra)
         elif isinstance(part, Image | Document):
-            yield {**_media(part), **extra} if _takes(part, GEMINI) else {"text": in_words(part)}
+            yield with_extra(_media(part), extra) if _takes(part, GEMINI) else {"text": in_words(part)}
         elif isinstance(part, Opaque) and own and _is_part(part.data):
             yield part.data
 
@@ -255,14 +259,15 @@ def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
         extra = part.extra if own else {}
         if isinstance(part, Text):
             if part.text or extra:
-                yield {"text": part.text, **extra}
+                yield with_extra({"text": part.text}, extra)
         elif isinstance(part, ToolCall):
             arguments = part.arguments if part.unparsed is None else {UNPARSED: part.unparsed}
-            yield {"functionCall": {"id": _wire_id(part), "name": wire_name(part.name), "args": arguments}, **extra}
+            called = {"id": _wire_id(part), "name": wire_name(part.name), "args": arguments}
+            yield with_extra({"functionCall": called}, extra)
         elif isinstance(part, Image | Document):
-            yield ({**_media(part), **extra} if own or _takes(part, PICTURES) else {"text": in_words(part)})
+            yield (with_extra(_media(part), extra) if own or _takes(part, PICTURES) else {"text": in_words(part)})
         elif isinstance(part, Thinking) and own:
-            yield {"text": part.text, "thought": True, **extra}
+            yield with_extra({"text": part.text, "thought": True}, extra)
         elif isinstance(part, ServerToolUse | Opaque) and own and _is_part(part.data):
             yield part.data
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix, plain_name
+from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix, plain_name, with_extra
 from everturn.providers.catalog import Dialect
 from everturn.providers.json_values import a_dict, write
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
@@ -193,7 +193,8 @@ def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded |
     """The block for a picture, a file or a sound; None if the server takes none of this type."""
     media_type, data = medium_of(part)
     if isinstance(part, Image) or media_type in PICTURES:
-        shown = {"type": "image_url", "image_url": {"url": url_of(part)} | (part.extra if own else {})}
+        picture = with_extra({"url": url_of(part)}, part.extra if own else {})
+        shown = {"type": "image_url", "image_url": picture}
         return shown if takes(part, PICTURES) else None
     if data and dialect.sounds and (sound := SOUNDS.get(media_type)):
         return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
@@ -202,7 +203,7 @@ def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded |
     if dialect.files == "none" or (dialect.files == "data" and data is None) or not takes(part, frozenset({PDF})):
         return None
     file = {"filename": file_name(part), "file_data": url_of(part)}
-    return {"type": "file", "file": file | (part.extra if own else {})}
+    return {"type": "file", "file": with_extra(file, part.extra if own else {})}
 
 
 def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
@@ -225,7 +226,7 @@ def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
         case Opaque(data=dict() as data):
             return data
         case _:
-            return {"type": "text", "text": _words(part)} | (part.extra if own else {})
+            return with_extra({"type": "text", "text": _words(part)}, part.extra if own else {})
 
 
 def _words(part: Part) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
-from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, error_prefix, warn_unsupported
+from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, error_prefix, warn_unsupported, with_extra
 from everturn.providers.catalog import row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
@@ -20,7 +20,7 @@ from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Item
 from everturn.providers.openai_responses.items import others_items, own_items
 from everturn.providers.openai_responses.tools import choice, includes, tools
-from everturn.providers.pairing import Pairing
+from everturn.providers.pairing import Pairing, calls_in
 from everturn.providers.schema_strict import fits_strict
 from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 
@@ -171,7 +171,7 @@ def _wire_ids(messages: Sequence[Message], provider: str, pairing: Pairing) -> d
     used: set[str] = set()
     for message in messages:
         own = message.provider == provider and message.role == "assistant"
-        for call in message.tool_calls or pairing.after(message):
+        for call in calls_in(message) or pairing.after(message):
             given = (call.provider_id if own else None) or call.call_id
             if given in used:
                 given = call.call_id
@@ -225,14 +225,15 @@ def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, 
         extra = part.extra if own else {}
         match part:
             case Text(text=text) if text:
-                yield {"type": "input_text", "text": text} | extra
+                yield with_extra({"type": "input_text", "text": text}, extra)
             case Image() | Document() if is_picture(part) and takes(part, PICTURES):
-                yield {"type": "input_image", "image_url": url_of(part), "detail": "auto"} | extra
+                yield with_extra({"type": "input_image", "image_url": url_of(part)}, {"detail": "auto"} | extra)
             case Document() if takes(part, OFFICE | TEXTS) and medium_of(part).data is None:
-                yield {"type": "input_file", "file_url": part.url} | extra
+                yield with_extra({"type": "input_file", "file_url": part.url}, extra)
             case Document() if takes(part, OFFICE | TEXTS):
                 # A file's data is refused without a name.
-                yield {"type": "input_file", "filename": file_name(part), "file_data": url_of(part)} | extra
+                file = {"type": "input_file", "filename": file_name(part), "file_data": url_of(part)}
+                yield with_extra(file, extra)
             case Image() | Document():
                 yield {"type": "input_text", "text": in_words(part)}
             case Opaque(data=dict() as data) if own and "type" in data:
