@@ -56,7 +56,7 @@ NOT_COMPARED = {
 IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
     "prompts": lambda state: vars(state.prompts).copy(),
     "in_charge": lambda state: vars(state.in_charge) | {"views": dict(state.in_charge.views)},
-    "_message_ids": lambda state: state.message_ids,
+    "_taken": lambda state: (state.message_ids, state._taken.forgotten),
     # What is too large to hand on, the conversation knows by its place.
     "earlier": lambda state: state.earlier is not None,
     # What was left to answer may have begun, or not.

@@ -240,7 +240,6 @@ LOADERS = {
     "everturn.logs": "keeps structlog from loading rich",
     "everturn.system.user_modules": "loads users' own modules and files, by the names that they give",
     "everturn.temporal.sandbox_imports": "gives Temporal's sandbox the modules that the process has",
-    "everturn.testing.__main__": "runs a user's file",
     "everturn.tools.other_libraries": "reads tools of libraries that the user's program has loaded, and loads none",
 }
 """The modules that may, and what for."""
