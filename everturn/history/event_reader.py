@@ -67,7 +67,9 @@ class EventReader:
         """The decisions and commands of this run that events have told, by their steps: what an update in the same
         workflow task takes back is taken in once more."""
         self._message_ids: set[str] = set()
-        """Of the messages that events have told in this run and, if it was reset, before: it takes them once more."""
+        """Of the messages that events have told in this run."""
+        self._before_reset: set[str] = set()
+        """Of those that events told of the run that was reset: this one takes them once more."""
         self._alike = 0
         """After a reset: how many events of this run were already in the run before, and are told."""
 
@@ -95,7 +97,7 @@ class EventReader:
         match step:
             case steps.RunStarted():
                 self._followed.clear()
-                self._message_ids = self._message_ids if self._alike else set()
+                self._before_reset, self._message_ids = self._message_ids if self._alike else set(), set()
                 asked = self.by_history.state.pending
                 self._open |= dict.fromkeys(asked, self.by_history.state.turn)
                 if self._follows:  # whoever has read the run before knows what waits
@@ -135,9 +137,8 @@ class EventReader:
         """What people have decided and commanded, once the conversation follows it: a signal may be passed over."""
         followed = [step for step in self.by_history.take_followed() if step.id not in self._followed]
         self._followed |= {step.id for step in followed}
-        again = self._message_ids
-        self._message_ids = again | {one for step in followed if (one := _message_id(step))}
-        return [_sent(step, at) for step in followed if _message_id(step) not in again]
+        self._message_ids |= {one for step in followed if (one := _message_id(step))}
+        return [_sent(step, at) for step in followed if _message_id(step) not in self._before_reset]
 
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on. A decision that came earlier would be refused."""
