@@ -333,11 +333,11 @@ async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkey
 
 
 @pytest.mark.parametrize(
-    ("told", "given"), [("off", None), ("dropped", Trace(chain_id="c")), ("unknown", Trace(chain_id="c"))]
+    ("told", "given"), [("off", None), ("dropped", Trace(chain_id="c")), ("unknown", Trace(chain_id="whole"))]
 )
 def test_a_turn_of_a_trace_that_is_dropped_is_told_whose_it_is(told: str, given: Trace | None) -> None:
     one: Any = SimpleNamespace(
-        _told=told, _chain_id="c", _caller=None, _answer=None, _links=[], _trace=lambda: Trace(chain_id="c")
+        _told=told, _chain_id="c", _caller=None, _answer=None, _links=[], _trace=lambda: Trace(chain_id="whole")
     )
     assert tracing.Tracing.of_turn(one) == given
 

@@ -18,6 +18,7 @@ TEST_SECONDS = 900.0
 
 _UNIT_TESTS = [
     "drawn_mutants",
+    "drawn_mutants_of_later",
     "web_ui",
     "recent_messages",
     "eviction_guard",
