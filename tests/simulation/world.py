@@ -36,6 +36,7 @@ from tests.simulation.rules.checks import Checks
 from tests.simulation.situations import (
     cut_replies,
     features,
+    later_moments,
     lifecycle,
     mcp,
     rare_moments,
@@ -90,6 +91,7 @@ GROUPS = (
     cut_replies.CUT_SHORT,
     rare_moments.AIMED_REVIVED,
     rare_moments.AIMED_LATER,
+    later_moments.DOUBTS_LAST,
 )
 """Of situations, each for a million seeds from WILD on."""
 

@@ -322,22 +322,34 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
 
 
 def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
-    """How often a call may have been approved: by people, by the clock, and by rules that people have made."""
+    """How often a call may have been approved: by people, by the clock, and by rules that people have made. The clock
+    has no say about a call that may have run."""
     by_call, every = Counter[str](), 0
-    for step in one.steps:
-        match step:
-            case steps.CommandSent(name=names.APPROVE, payload=payload):
-                if payload.get("call_id") == names.EVERY_CALL:
-                    every += 1
-                else:
-                    by_call[str(payload.get("call_id"))] += 1
-            case steps.Expired(call_id=call_id):
-                by_call[call_id] += 1
-            case steps.ToolScheduled(request=request) if request.decision and request.decision.by_policy:
-                by_call[request.call_id] += 1
-            case _:
-                pass
+    for _, taken in one.runs:
+        doubtful: set[str] = set()
+        for step in taken:
+            match step:
+                case steps.RunStarted(start=start) if start.carry and start.carry.open:
+                    doubtful = {asked.call_id for asked in start.carry.open.waits if asked.doubtful}
+                case steps.CommandSent(name=names.APPROVE, payload=payload):
+                    if payload.get("call_id") == names.EVERY_CALL:
+                        every += 1
+                    else:
+                        by_call[str(payload.get("call_id"))] += 1
+                case steps.Expired(call_id=call_id) if call_id not in doubtful:
+                    by_call[call_id] += 1
+                case steps.ToolScheduled(request=request) if request.decision and request.decision.by_policy:
+                    by_call[request.call_id] += 1
+                case steps.ToolRunFailed(request=request, kind=names.ASKS | names.NEEDS_APPROVAL):
+                    doubtful.discard(request.call_id)
+                case steps.ToolRunFailed(request=request, kind=kind) if kind not in _DID_NOT_RUN:
+                    doubtful.add(request.call_id)
+                case _:
+                    pass
     return lambda call_id: by_call[call_id] + every
+
+
+_DID_NOT_RUN = {*names.NEVER_BEGUN, names.INVALID_EDIT}
 
 
 def results_follow_effects(one: Evidence) -> Iterator[str]:
