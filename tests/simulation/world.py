@@ -92,6 +92,9 @@ GROUPS = (
     rare_moments.AIMED_REVIVED,
     rare_moments.AIMED_LATER,
     later_moments.DOUBTS_LAST,
+    later_moments.CORRECTED,
+    later_moments.PATIENT,
+    later_moments.REPEATED,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -188,6 +191,9 @@ class Draw:
     """How often an MCP server goes away, or changes its list: so many times in a minute."""
     mcp_ponders: float = 0.0
     """Seconds, at the most, until an MCP server asks its question; 0: it asks at once."""
+
+    ids: str = ""
+    """Of the model's calls: new ones, or some that repeat: see model.py."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -317,7 +323,7 @@ class World:
         self.ledger = self.server.ledger = Ledger()
         about = ALL_SITUATIONS.get(draw.situation, Situation())
         self.model = SimulatedModel(self._chances("model"), draw.trouble, draw.calls, draw.turns, about.tools)
-        self.model.words = draw.words
+        self.model.words, self.model.ids = draw.words, draw.ids
         self.model.failures = about.failures or self.model.failures
         self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
         self.checks.sealed, self.checks.number = draw.sealed, draw.seed

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import activity
 
-from everturn import errors
+from everturn import Patience, errors
 from everturn.providers.base import Delta, Request
+from everturn.providers.call_ids import call_ids
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
 from tests.simulation.agents.cast import HANDING
 from tests.simulation.agents.local_tools import LINGERS
@@ -32,6 +33,14 @@ FAILURES: dict[str, Callable[[], Exception]] = {
     "window": lambda: errors.ContextTooLong("too long", status=400),
     "fault": lambda: KeyError("a fault of the provider's module"),
 }
+
+RARER: dict[str, Callable[[], Exception]] = {
+    "rate, a while": lambda: errors.RateLimited("429", status=429, retry_after=20.0),
+}
+"""Failures of situations that name them: in the other worlds, which failure it is depends on how many there are."""
+
+LONGEST_WAIT_SECONDS = Patience().max_retry_delay.total_seconds()
+"""Whatever a provider says."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +71,18 @@ class SimulatedModel:
     """The ways in which it fails."""
     words: float = 0.0
     """Seconds that it takes for a word, at the most. Then it says a lot, and may break off; 0: all at once."""
+    ids: str = ""
+    """Of calls: new ones, or those that another conversation, another turn or the time before a reset may have."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
+    _said_when: dict[tuple[str | None, str, int], float] = field(default_factory=dict)
+    """By run, turn and try: when it may be asked again."""
     _responses: dict[str, Reply] = field(default_factory=dict)
     """What the provider works on, or has worked on, by itself."""
 
     async def __call__(self, request: Request, on_delta: Any = None, on_start: Any = None, kept: Any = None) -> Reply:
         worker = activity.client().service_client._worker  # type: ignore[attr-defined]
+        self._see_whether_it_was_waited_for(worker)
         if worker.alive:
             told = tuple(request.messages), worker.name, request.instructions
             with_tools = tuple(tool.name for tool in request.tools), request.settings.tool_choice
@@ -78,27 +92,47 @@ class SimulatedModel:
         if chance.random() < self.trouble:
             if chance.random() < 0.1:
                 await asyncio.sleep(200.0)  # it hangs
-            raise FAILURES[chance.choice(self.failures)]()
+            raise self._failure(worker, chance)
         reply = await self._in_background(request, kept, worker) if kept else self._reply(request)
         if on_start:
             on_start(lambda: Usage(input_tokens=reply.usage.input_tokens))
         if on_delta:
             for part in reply.message.parts:
                 if self.words and isinstance(part, Text):
-                    await self._say(part.text, on_delta, chance)
+                    await self._say(part.text, on_delta, chance, worker)
                 elif isinstance(part, Text | Thinking):
                     on_delta(Delta("text" if isinstance(part, Text) else "thinking", part.text))
                     await asyncio.sleep(0.3)
         return reply
 
-    async def _say(self, text: str, on_delta: Any, chance: random.Random) -> None:
+    def _failure(self, worker: Any, chance: random.Random) -> Exception:
+        failure = {**FAILURES, **RARER}[chance.choice(self.failures)]()
+        if seconds := getattr(failure, "retry_after", None):
+            info = activity.info()
+            until = worker.server.loop.time() + min(seconds, LONGEST_WAIT_SECONDS)
+            self._said_when[info.workflow_run_id, info.activity_id, info.attempt] = until
+        return failure
+
+    def _see_whether_it_was_waited_for(self, worker: Any) -> None:
+        """It is not asked again sooner than it said, if the server heard of that: a worker may be lost with it."""
+        info, server = activity.info(), worker.server
+        until = self._said_when.get((info.workflow_run_id, info.activity_id, info.attempt - 1), 0.0)
+        if server.loop.time() >= until or not worker.alive:
+            return
+        known = (one for one in server.runs[info.workflow_run_id].activities.values() if one.worker is worker)
+        failed = next((one.last_failure for one in known if one.asked.activity_id == info.activity_id), None)
+        if failed and failed.application_failure_info.type == errors.RateLimited.__name__:
+            early = until - server.loop.time()
+            server.wrong(f"{info.workflow_id}: turn {info.activity_id} is asked {early:.1f} s sooner than it was told")
+
+    async def _say(self, text: str, on_delta: Any, chance: random.Random, worker: Any) -> None:
         seconds, breaks = chance.uniform(0.0, self.words), chance.random() < self.trouble
         words = text.split(" ")
         for place, word in enumerate(words):
             on_delta(Delta("text", f" {word}" if place else word))
             await asyncio.sleep(seconds)
             if breaks and place > len(words) // 2:
-                raise FAILURES[chance.choice(self.failures)]()
+                raise self._failure(worker, chance)
 
     async def _in_background(self, request: Request, kept: Any, worker: Any) -> Reply:
         """The provider works on it by itself: whoever knows its id waits for it."""
@@ -132,11 +166,24 @@ class SimulatedModel:
             message = Message(role="assistant", parts=(Text(text=text),) if text else ())
             return Reply(message=message, stop=stop, usage=usage, model=request.model.name)  # type: ignore[arg-type]
         calls = tuple(self._call(chance, number, place) for place in range(chance.choice((1, 1, 1, 2, 3, 5))))
+        calls = self._named(calls, request, chance) if self.ids else calls
         said = (Text(text=f"so I call {number}"),) if chance.random() < 0.3 else ()
         if self.words:
             said = (Text(text=words_of(number)),)
         message = Message(role="assistant", parts=(*said, *calls))
         return Reply(message=message, stop="tool_calls", usage=usage, model=request.model.name)
+
+    def _named(self, calls: Sequence[ToolCall], request: Request, chance: random.Random) -> tuple[ToolCall, ...]:
+        """By ids that repeat, as providers' modules read them."""
+        turns = sum(message.role == "assistant" for message in request.messages)
+        given = [f"t{turns}-{place}" for place in range(len(calls))]
+        if self.ids == "few":
+            given = [chance.choice(("one", "two", "three")) for _ in calls]
+        read = call_ids(given, request.messages, response_id="")
+        return tuple(
+            call.model_copy(update={"call_id": call_id, "provider_id": provider_id})
+            for call, (call_id, provider_id) in zip(calls, read, strict=True)
+        )
 
     def _call(self, chance: random.Random, number: int, place: int) -> ToolCall:
         possible: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -26,6 +26,7 @@ from tests.simulation.agents.ledger import Ledger
 from tests.simulation.agents.mcp_servers import Called
 from tests.simulation.rules.acknowledged import SAID_RULES
 from tests.simulation.rules.after_each_task import TASK_RULES, Moment
+from tests.simulation.rules.carried import CARRIED_RULES
 from tests.simulation.rules.chains import (
     CHAIN_RULES,
     keys_are_new_after_a_reset,
@@ -78,6 +79,7 @@ ALL_RULES = (
     *MCP_RULES,
     *CUT_RULES,
     *SAID_RULES,
+    *CARRIED_RULES,
 )
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)

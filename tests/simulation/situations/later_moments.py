@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.situations.situation import ALONE, Habits, Situation
+from tests.simulation.situations.situation import ALONE, SHORT, Habits, Situation
 
 DOUBTS_LAST: dict[str, Situation] = {
     "doubts that wait for long": Situation(
@@ -20,3 +20,55 @@ DOUBTS_LAST: dict[str, Situation] = {
     ),
 }
 """People take longer than the clock, which approves in their place."""
+
+CORRECTED: dict[str, Situation] = {
+    "corrections through runs": Situation(
+        {
+            **ALONE,
+            "agent": ("typed",),
+            "bounds": SHORT,
+            "calls": (0.5, 0.8),
+            "turns": (6.0,),
+            "messages": (4,),
+            "keep_open": (3_600.0,),
+            "impatience": (0.5,),
+            "look_seconds": (0.5, 2.0),
+        },
+        tools=("look", "note", "peek"),
+        habits=Habits(unasked=("say", "pause", "resume")),
+    ),
+}
+"""A model's replies do not fit, and runs are short."""
+
+PATIENT: dict[str, Situation] = {
+    "told to wait": Situation(
+        {**ALONE, "trouble": (0.5, 0.7), "workers": (2, 3), "messages": (3,), "keep_open": (None, 20.0)},
+        tools=("look", "note"),
+        failures=("rate", "rate", "rate, a while", "rate, long", "unavailable"),
+    ),
+}
+"""A model says when it may be asked again, several times in a row."""
+
+REPEATED: dict[str, Situation] = {
+    "ids that repeat": Situation(
+        {
+            **ALONE,
+            "ids": ("of the turn", "few"),
+            "agent": ("clerk", "clerk", "compact"),
+            "resets": (0.0, 1.0),
+            "forks": (0, 1),
+            "revivals": (0, 1),
+            "kills": (0.0, 0.0, 2.0),
+            "trouble": (0.0, 0.2),
+            "bounds": ((), *SHORT),
+            "prefix_bytes": (10_000_000,),
+            "impatience": (0.3,),
+            "messages": (3, 4),
+            "keep_open": (None, 20.0),
+        },
+        tools=("long", "long", "look", "note"),
+        failures=("unavailable", "window"),
+        habits=Habits(unasked=("say", "say", "cancel_turn")),
+    ),
+}
+"""The model's calls have ids that other calls have, too: of another turn, of a fork, of before a reset."""
