@@ -35,7 +35,8 @@ FAILURES: dict[str, Callable[[], Exception]] = {
 }
 
 RARER: dict[str, Callable[[], Exception]] = {
-    "rate, a while": lambda: errors.RateLimited("429", status=429, retry_after=20.0),
+    "busy": lambda: errors.Unavailable("503", status=503, retry_after=5.0),
+    "busy, a while": lambda: errors.Unavailable("503", status=503, retry_after=20.0),
 }
 """Failures of situations that name them: in the other worlds, which failure it is depends on how many there are."""
 
@@ -53,6 +54,7 @@ class Asked:
     instructions: str = ""
     tools: tuple[str, ...] = ()
     tool_choice: str | None = None
+    run_id: str | None = None
 
 
 @dataclass
@@ -75,8 +77,8 @@ class SimulatedModel:
     """Of calls: new ones, or those that another conversation, another turn or the time before a reset may have."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
-    _said_when: dict[tuple[str | None, str, int], float] = field(default_factory=dict)
-    """By run, turn and try: when it may be asked again."""
+    _said_when: dict[tuple[str | None, str, int], tuple[str, float]] = field(default_factory=dict)
+    """By run, turn and try: how it failed, and when it may be asked again."""
     _responses: dict[str, Reply] = field(default_factory=dict)
     """What the provider works on, or has worked on, by itself."""
 
@@ -86,7 +88,8 @@ class SimulatedModel:
         if worker.alive:
             told = tuple(request.messages), worker.name, request.instructions
             with_tools = tuple(tool.name for tool in request.tools), request.settings.tool_choice
-            self.asked.append(Asked(request.conversation_id or "", *told, *with_tools))
+            run_id = activity.info().workflow_run_id
+            self.asked.append(Asked(request.conversation_id or "", *told, *with_tools, run_id))
         chance = self._chance(request)
         await asyncio.sleep(chance.choice((0.0, 0.05, 0.2, 1.0, 4.0)))
         if chance.random() < self.trouble:
@@ -107,23 +110,23 @@ class SimulatedModel:
 
     def _failure(self, worker: Any, chance: random.Random) -> Exception:
         failure = {**FAILURES, **RARER}[chance.choice(self.failures)]()
-        if seconds := getattr(failure, "retry_after", None):
-            info = activity.info()
-            until = worker.server.loop.time() + min(seconds, LONGEST_WAIT_SECONDS)
-            self._said_when[info.workflow_run_id, info.activity_id, info.attempt] = until
+        info, seconds = activity.info(), getattr(failure, "retry_after", None) or 0.0
+        until = worker.server.loop.time() + min(seconds, LONGEST_WAIT_SECONDS)
+        self._said_when[info.workflow_run_id, info.activity_id, info.attempt] = type(failure).__name__, until
         return failure
 
     def _see_whether_it_was_waited_for(self, worker: Any) -> None:
-        """It is not asked again sooner than it said, if the server heard of that: a worker may be lost with it."""
+        """A turn that failed is not tried again sooner than the model said, if the server heard of that: its worker may
+        have been lost. Within a try, it is the rate limiter that waits, and looks now and then."""
         info, server = activity.info(), worker.server
-        until = self._said_when.get((info.workflow_run_id, info.activity_id, info.attempt - 1), 0.0)
+        kind, until = self._said_when.get((info.workflow_run_id, info.activity_id, info.attempt - 1), ("", 0.0))
         if server.loop.time() >= until or not worker.alive:
             return
         known = (one for one in server.runs[info.workflow_run_id].activities.values() if one.worker is worker)
         failed = next((one.last_failure for one in known if one.asked.activity_id == info.activity_id), None)
-        if failed and failed.application_failure_info.type == errors.RateLimited.__name__:
+        if failed and failed.application_failure_info.type == kind:
             early = until - server.loop.time()
-            server.wrong(f"{info.workflow_id}: turn {info.activity_id} is asked {early:.1f} s sooner than it was told")
+            server.wrong(f"{info.workflow_id}: turn {info.activity_id} is tried {early:.1f} s sooner than it was told")
 
     async def _say(self, text: str, on_delta: Any, chance: random.Random, worker: Any) -> None:
         seconds, breaks = chance.uniform(0.0, self.words), chance.random() < self.trouble
@@ -179,7 +182,7 @@ class SimulatedModel:
         given = [f"t{turns}-{place}" for place in range(len(calls))]
         if self.ids == "few":
             given = [chance.choice(("one", "two", "three")) for _ in calls]
-        read = call_ids(given, request.messages, response_id="")
+        read = call_ids(given, request.messages, response_id="", hidden=request.hidden_ids)
         return tuple(
             call.model_copy(update={"call_id": call_id, "provider_id": provider_id})
             for call, (call_id, provider_id) in zip(calls, read, strict=True)
@@ -218,6 +221,8 @@ class SimulatedModel:
             more += tuple((name, {"number": number}) for name in MCP_TOOLS)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)
+        if self.ids and "size" in arguments:
+            arguments = {"size": arguments["size"] + 3 * number}  # so that no other call has the same result
         checks = [{"message": "odd"}] if name == "shell" and number % 3 == 0 else []
         extra: dict[str, Any] = {"extra": {"type": f"{name}_call", "pending_safety_checks": checks}} if checks else {}
         return ToolCall(call_id=f"c{number}-{place}", name=name, arguments=arguments, **extra)

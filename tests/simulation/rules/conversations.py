@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -209,6 +209,13 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
                 f"{shown[place][:300]} instead of {said[place][:300] if place < len(said) else 'nothing'}"
             )
             return
+
+
+def prompts_after_a_reset_are_the_transcript(one: Evidence) -> Iterator[str]:
+    """Whatever else was asked is undone."""
+    last = max((number for number, (run, _) in enumerate(one.runs) if run.base), default=0)
+    runs = {run.id for run, _ in one.runs[last:]}
+    yield from prompts_are_the_transcript(replace(one, asked=[asked for asked in one.asked if asked.run_id in runs]))
 
 
 _WITH_A_RESULT = (steps.ToolCompleted, steps.ActivityEnded)
@@ -516,7 +523,13 @@ def turns_follow_on(one: Evidence) -> Iterator[str]:
 
 
 AFTER_TERMINATION = (messages_are_kept, results_follow_effects, limits_hold)
-AFTER_RESETS = (calls_are_answered, messages_are_kept, results_follow_effects, limits_hold)
+AFTER_RESETS = (
+    calls_are_answered,
+    messages_are_kept,
+    results_follow_effects,
+    limits_hold,
+    prompts_after_a_reset_are_the_transcript,
+)
 """What holds even if a part of what happened was undone."""
 
 RULES = (

@@ -42,9 +42,9 @@ CORRECTED: dict[str, Situation] = {
 
 PATIENT: dict[str, Situation] = {
     "told to wait": Situation(
-        {**ALONE, "trouble": (0.5, 0.7), "workers": (2, 3), "messages": (3,), "keep_open": (None, 20.0)},
+        {**ALONE, "trouble": (0.5, 0.7), "kills": (0.0, 0.0, 2.0), "messages": (3,), "keep_open": (None, 20.0)},
         tools=("look", "note"),
-        failures=("rate", "rate", "rate, a while", "rate, long", "unavailable"),
+        failures=("busy", "busy", "busy, a while", "rate", "unavailable"),
     ),
 }
 """A model says when it may be asked again, several times in a row."""
@@ -57,18 +57,39 @@ REPEATED: dict[str, Situation] = {
             "agent": ("clerk", "clerk", "compact"),
             "resets": (0.0, 1.0),
             "forks": (0, 1),
-            "revivals": (0, 1),
+            "revivals": (0, 0, 1),
             "kills": (0.0, 0.0, 2.0),
-            "trouble": (0.0, 0.2),
+            "workers": (1, 2, 3),
+            "trouble": (0.0, 0.3),
             "bounds": ((), *SHORT),
             "prefix_bytes": (10_000_000,),
-            "impatience": (0.3,),
+            "impatience": (0.5,),
+            "look_seconds": (0.5, 2.0),
             "messages": (3, 4),
             "keep_open": (None, 20.0),
         },
         tools=("long", "long", "look", "note"),
         failures=("unavailable", "window"),
         habits=Habits(unasked=("say", "say", "cancel_turn")),
+    ),
+    "results of before a reset": Situation(
+        {
+            **ALONE,
+            "ids": ("of the turn",),
+            "resets": (1.0,),
+            "workers": (2, 3),
+            "trouble": (0.5,),
+            "prefix_bytes": (10_000_000,),
+            "impatience": (0.6,),
+            "look_seconds": (0.5, 1.5),
+            "messages": (2, 3),
+            "calls": (1.0,),
+            "turns": (8.0,),
+            "keep_open": (None, 20.0),
+        },
+        tools=("long",),
+        failures=("unavailable",),
+        habits=Habits(unasked=("say",)),
     ),
 }
 """The model's calls have ids that other calls have, too: of another turn, of a fork, of before a reset."""
