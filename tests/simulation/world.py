@@ -95,6 +95,7 @@ GROUPS = (
     later_moments.CORRECTED,
     later_moments.PATIENT,
     later_moments.REPEATED,
+    later_moments.DEPLOYED,
 )
 """Of situations, each for a million seeds from WILD on."""
 

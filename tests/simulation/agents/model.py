@@ -14,7 +14,7 @@ from everturn import Patience, errors
 from everturn.providers.base import Delta, Request
 from everturn.providers.call_ids import call_ids
 from everturn.records import Message, Reply, Text, Thinking, ToolCall, Usage
-from tests.simulation.agents.cast import HANDING
+from tests.simulation.agents.cast import HANDING, RENAMED
 from tests.simulation.agents.local_tools import LINGERS
 from tests.simulation.agents.mcp import MCP_TOOLS
 from tests.simulation.agents.words import words_of
@@ -169,6 +169,11 @@ class SimulatedModel:
             message = Message(role="assistant", parts=(Text(text=text),) if text else ())
             return Reply(message=message, stop=stop, usage=usage, model=request.model.name)  # type: ignore[arg-type]
         calls = tuple(self._call(chance, number, place) for place in range(chance.choice((1, 1, 1, 2, 3, 5))))
+        offered = {tool.name for tool in request.tools}
+        calls = tuple(
+            call.model_copy(update={"name": new}) if (new := RENAMED.get(call.name)) in offered and new else call
+            for call in calls
+        )
         calls = self._named(calls, request, chance) if self.ids else calls
         said = (Text(text=f"so I call {number}"),) if chance.random() < 0.3 else ()
         if self.words:

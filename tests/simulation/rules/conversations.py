@@ -23,10 +23,10 @@ from everturn.heartbeat_details import SeenReply, longer
 from everturn.history import steps
 from everturn.history.transcript import filled
 from everturn.limits import Limits
-from everturn.payloads import Control
+from everturn.payloads import Control, Start
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
 from tests.simulation.agents import asking_and_hooked, run_time
-from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
+from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LIMITS_LATER, LOCAL, ONCE, instructions_of
 from tests.simulation.agents.ledger import Effect
 from tests.simulation.agents.mcp import MCP_ERRORS
 from tests.simulation.agents.model import Asked
@@ -97,6 +97,16 @@ class Evidence:
         return AGENTS_BY_NAME[self.agent].limits.model_copy(update=own)
 
     @property
+    def loosest(self) -> Limits:
+        """Those, or of each limit that of the next version if that is the looser one."""
+        own, later = self.limits, LIMITS_LATER.get(self.agent) if self.deploys else None
+        started = next(step.start.limits for step in self.steps if isinstance(step, steps.RunStarted))
+        kept = started.model_fields_set if started else set()
+        names_of = {*("max_turns", "max_tool_calls", "max_parallel_calls")} - kept if later else set()
+        most = {name: max(getattr(own, name), getattr(later, name)) for name in names_of if getattr(own, name)}
+        return own.model_copy(update=most)
+
+    @property
     def own_calls(self) -> dict[str, ToolCall]:
         """Without those of the conversation that this one was forked from."""
         return _called(self.steps)
@@ -136,6 +146,7 @@ _LOST = r"has no result: its worker was lost|is not run again because workers we
 _NEVER = rf"{_CUT}|{_LOST}|^No more tool calls|^Not run: the conversation's limit|timed out: no answer came"
 _OWN = {
     "slow": r"slow did not finish within",
+    "slowly": r"slowly did not finish within|^There is no tool|is no longer available",
     "fails": r"it can't be done|it broke",
     # The latter if workers were lost with the reply: then arguments are looked at as the tool runs.
     "refund": r"^The arguments of refund do not fit|^cents: Field required$",
@@ -456,7 +467,7 @@ def _start_of(taken: Sequence[steps.Step]) -> steps.RunStarted | None:
 
 
 def limits_hold(one: Evidence) -> Iterator[str]:
-    limits, begun_with, cancelled, summaries = one.limits, 0, 0, 0
+    limits, begun_with, cancelled, summaries = one.loosest, 0, 0, 0
     for step in one.steps:
         match step:
             case steps.CommandSent(name=names.CANCEL_TURN):
@@ -492,6 +503,35 @@ def limits_hold(one: Evidence) -> Iterator[str]:
                     at_once.clear()
                 case _:
                     pass
+
+
+def limits_are_those_that_a_worker_said_last(one: Evidence) -> Iterator[str]:
+    """From the next turn on, and through all runs: a deploy may change them. Those that it was started with stay."""
+    for run_id in dict.fromkeys(run.first_run_id for run, _ in one.runs):
+        limits, calls, replied = Limits(), 0, 0
+        for run, taken in one.runs:
+            for step in taken if run.first_run_id == run_id else ():
+                match step:
+                    case steps.RunStarted(start=start, previous_run_id=""):
+                        carry = start.carry
+                        calls, replied = (carry.tool_calls, carry.turn) if carry else (0, 0)
+                        limits = Limits.merged(carry.facts.limits if carry and carry.facts else {}, start.limits)
+                    case steps.TurnCompleted(request=request, reply=reply):
+                        replied = request.turn
+                        calls += 0 if request.summarise or reply.message.cut_short else len(reply.message.tool_calls)
+                        if reply.facts:
+                            limits = Limits.merged(reply.facts.limits, run_start(one).limits)
+                    case steps.TurnScheduled(request=request) if not (request.conclude or request.summarise):
+                        if replied >= limits.max_turns and request.turn > replied:
+                            yield f"turn {request.turn} goes on after {replied} of {limits.max_turns} turns"
+                        if limits.max_tool_calls is not None and calls >= limits.max_tool_calls:
+                            yield f"turn {request.turn} goes on after {calls} of {limits.max_tool_calls} calls"
+                    case _:
+                        pass
+
+
+def run_start(one: Evidence) -> Start:
+    return next(step.start for step in one.steps if isinstance(step, steps.RunStarted))
 
 
 def nothing_grows(one: Evidence) -> Iterator[str]:
@@ -545,6 +585,7 @@ RULES = (
     arguments_are_those,
     outcomes_add_up,
     limits_hold,
+    limits_are_those_that_a_worker_said_last,
     nothing_grows,
     turns_follow_on,
 )

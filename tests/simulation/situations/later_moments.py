@@ -93,3 +93,22 @@ REPEATED: dict[str, Situation] = {
     ),
 }
 """The model's calls have ids that other calls have, too: of another turn, of a fork, of before a reset."""
+
+DEPLOYED: dict[str, Situation] = {
+    "deployed with other limits": Situation(
+        {
+            **ALONE,
+            "agent": ("short", "abrupt", "thrifty", "single"),
+            "kills": (4.0, 8.0),
+            "deploys": (True,),
+            "workers": (1,),
+            "messages": (3,),
+            "turns": (8.0,),
+            "bounds": ((), *SHORT),
+            "keep_open": (None, 3_600.0),
+        },
+        tools=("slow", "look", "note", "pay"),
+        habits=Habits(unasked=("say",)),
+    ),
+}
+"""Another version of an agent has other limits, and a tool by another name."""
