@@ -75,6 +75,8 @@ class SimulatedModel:
     """Seconds that it takes for a word, at the most. Then it says a lot, and may break off; 0: all at once."""
     ids: str = ""
     """Of calls: new ones, or those that another conversation, another turn or the time before a reset may have."""
+    large: bool = False
+    """Its tools return about as much as may be, or more."""
     asked: list[Asked] = field(default_factory=list)
     _count: int = 0
     _said_when: dict[tuple[str | None, str, int], tuple[str, float]] = field(default_factory=dict)
@@ -226,6 +228,8 @@ class SimulatedModel:
             more += tuple((name, {"number": number}) for name in MCP_TOOLS)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)
         name, arguments = chance.choice(possible)
+        if self.large and "size" in arguments:
+            arguments = {"size": chance.choice((30_000, 190_000, 900_000, 3_000_000))}
         if self.ids and "size" in arguments:
             arguments = {"size": arguments["size"] + 3 * number}  # so that no other call has the same result
         checks = [{"message": "odd"}] if name == "shell" and number % 3 == 0 else []

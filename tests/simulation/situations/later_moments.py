@@ -112,3 +112,22 @@ DEPLOYED: dict[str, Situation] = {
     ),
 }
 """Another version of an agent has other limits, and a tool by another name."""
+
+LARGE: dict[str, Situation] = {
+    "near the limits": Situation(
+        {
+            **ALONE,
+            "large": (True,),
+            "kills": (0.0, 0.0, 2.0),
+            "bounds": ((), *SHORT),
+            "messages": (2, 3),
+            "turns": (3.0,),
+            "prefix_bytes": (0, 10_000_000),
+            "impatience": (0.3,),
+            "revivals": (0, 0, 1),
+        },
+        tools=("long", "long", "refund"),
+        habits=Habits(("approve", "deny"), unasked=("say", "say", "pause", "resume")),
+    ),
+}
+"""Inputs and results are about as large as a payload may be."""
