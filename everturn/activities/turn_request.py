@@ -21,9 +21,11 @@ _NOT_FORCED = frozenset({None, "auto", "none"})
 def turn_request_of(
     agent: Agent, request: ModelRequest, messages: Sequence[Message], *, model: Model, tools: Sequence[ToolSpec]
 ) -> Request:
+    shown = messages if request.summarise else with_notes(compaction.shown(messages, request.view))
     return Request(
         model=model,
-        messages=messages if request.summarise else with_notes(compaction.shown(messages, request.view)),
+        messages=shown,
+        hidden_ids=_call_ids(messages) - _call_ids(shown) if request.view else frozenset(),
         instructions=instructions_of(agent, request),
         tools=tools,
         server_tools=agent.server_tools,
@@ -33,6 +35,10 @@ def turn_request_of(
         output_schema=None if request.summarise else agent.output_schema,
         conclude=request.conclude is not None or request.summarise,
     )
+
+
+def _call_ids(messages: Sequence[Message]) -> frozenset[str]:
+    return frozenset(call.call_id for message in messages for call in message.tool_calls)
 
 
 def with_notes(messages: Sequence[Message]) -> Sequence[Message]:

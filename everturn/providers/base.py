@@ -79,6 +79,8 @@ class Request:
     """Tools are shown, since the transcript speaks of them, but may not be called."""
     as_given: bool = False
     """The messages are pieces of a transcript: nothing is added to complete them."""
+    hidden_ids: frozenset[str] = frozenset()
+    """The ids of the conversation's calls that are not in `messages`: a new call gets none of them either."""
     now: datetime | None = None
     """The time by the provider's clock; None if it is not known."""
 

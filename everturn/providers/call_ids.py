@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 
 from everturn.records import Message
@@ -13,17 +13,20 @@ _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 """Ids that may be in workflow state, activity ids and command lines. Some gateways pack kilobytes into theirs."""
 
 
-def call_ids(given: Iterable[str], messages: Sequence[Message], *, response_id: str) -> list[tuple[str, str | None]]:
+def call_ids(
+    given: Iterable[str], messages: Sequence[Message], *, response_id: str, hidden: Collection[str] = ()
+) -> list[tuple[str, str | None]]:
     """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` if that is different.
 
-    Each call_id is new in the conversation that `messages` holds, and is the same each time the reply is read. An empty
+    Each call_id is new in the conversation, whose calls are in `messages` or have the `hidden` ids: those that a
+    compacted transcript leaves out. It is the same each time the reply is read. An empty
     id means that none was given. If calls share an id, the first keeps it. An id that we make contains the response's
     own, if the provider gives one: otherwise a conversation that is started again under its old id would get
     the idempotency keys of the one before.
     """
     mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""
     replies = [message for message in messages if message.role == "assistant"]
-    used = {call.call_id for reply in replies for call in reply.tool_calls}
+    used = {*hidden, *(call.call_id for reply in replies for call in reply.tool_calls)}
     seen: set[str] = set()
     ids: list[tuple[str, str | None]] = []
     for number, wanted in enumerate(map(mend, given)):

@@ -32,3 +32,8 @@ def test_another_response_makes_other_ids_and_the_same_one_the_same() -> None:
 def test_each_is_new_in_the_conversation(wanted: list[str], response_id: str) -> None:
     ids = [call_id for call_id, _ in call_ids(wanted, EARLIER, response_id=response_id)]
     assert len({*ids, "x", "call_1_0"}) == len(ids) + 2
+
+
+def test_an_id_that_a_compacted_transcript_leaves_out_is_not_given_again() -> None:
+    ((call_id, provider_id),) = call_ids(["z"], EARLIER, response_id="", hidden={"z"})
+    assert (call_id != "z", provider_id) == (True, "z")

@@ -10,27 +10,26 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from itertools import islice
 
 from tests.simulation.many import Batch, live_through
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
 from tests.simulation.speed import alone
-from tests.simulation.world import ALL_SITUATIONS, run, seeds_of
+from tests.simulation.world import ALL_SITUATIONS, run
 
 EVERY = "all"
 """Of all situations: one world after the other."""
 
-MOST_WORLDS = 1_000_000
 CONVERSATIONS_AT_A_TIME = 2_000
 CONVERSATIONS = "so many conversations: each id that is begun counts, those of agents that are asked and forks as well"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
-    parser.add_argument("--seed", type=int, default=1, help="the first world's")
+    parser.add_argument("--seed", type=int, default=1, help="the first world's; of situations, in each million")
     parser.add_argument("--count", type=int, help=CONVERSATIONS)
     parser.add_argument("--seeds", type=int, nargs="*", metavar="SEED", help="these worlds")
     situations = ", ".join([EVERY, *ALL_SITUATIONS])
@@ -41,20 +40,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fail-fast", action="store_true", help="end with the first broken invariant")
     parser.add_argument("--show", type=int, metavar="SEED", help="one world, step by step, made as small as it gets")
     asked = parser.parse_args(arguments)
+    situations_asked = (*ALL_SITUATIONS,) if EVERY in asked.situation else (*asked.situation,)
     if asked.show is not None:
-        return show(asked.show)
+        return show(next(Batch(asked.show, situations=situations_asked).seeds()))
     if asked.count is not None and asked.count < 1:
         parser.error("--count is at least 1")
     count = asked.count or (sys.maxsize if asked.seeds or asked.minutes else CONVERSATIONS_AT_A_TIME)
-    situations_asked = ALL_SITUATIONS if EVERY in asked.situation else asked.situation
-    most = min(count, MOST_WORLDS)  # a world has at least one
-    chosen = tuple(asked.seeds or islice(seeds_of(situations_asked), most))
-    options = {"minutes": asked.minutes, "jobs": asked.jobs, "fail_fast": asked.fail_fast, "chosen": chosen}
-    batch = Batch(seed=asked.seed, count=count, **options)
+    options = {"minutes": asked.minutes, "jobs": asked.jobs, "fail_fast": asked.fail_fast}
+    batch = Batch(asked.seed, count, chosen=tuple(asked.seeds or ()), situations=situations_asked, **options)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, it says what was done
     progress = sys.stderr if sys.stderr.isatty() else None
     report = live_through(batch, progress=progress, found=lambda what: print(f"\n{what}", flush=True))
     print(report)
-    return 1 if report.broken else 0
+    return 1 if report.broken or report.stopped else 0
 
 
 def show(seed: int) -> int:

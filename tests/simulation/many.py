@@ -13,7 +13,7 @@ from itertools import count, islice
 from typing import Any, TextIO
 
 from tests.simulation.speed import alone
-from tests.simulation.world import run
+from tests.simulation.world import ALL_SITUATIONS, WILD, run, seeds_of
 
 WORLDS_AT_A_TIME = 10
 LIVES_OF_A_PROCESS = 5
@@ -33,13 +33,30 @@ class Batch:
     fail_fast: bool = False
     chosen: tuple[int, ...] = ()
     """These seeds, in place of those from `seed` on."""
+    situations: tuple[str, ...] = ()
+    """The worlds that are about these, in place of ordinary ones: of each million, those from `seed` on."""
 
     def seeds(self) -> Iterator[int]:
+        if self.situations and not self.chosen:
+            return (seed for seed in seeds_of(self.situations) if seed % WILD >= self.seed % WILD)
         return iter(self.chosen) if self.chosen else count(self.seed)
+
+    def __str__(self) -> str:
+        if self.chosen:
+            return f"the worlds of {len(self.chosen)} seeds"
+        if len(self.situations) == len(ALL_SITUATIONS):
+            about = f"all {len(ALL_SITUATIONS)} situations"
+        else:
+            about = f"the situations {', '.join(self.situations)}" if self.situations else "ordinary worlds"
+        return f"{about}, from seed {next(self.seeds())} on"
 
 
 @dataclass
 class Report:
+    asked: str = ""
+    """What was to be run."""
+    stopped: bool = False
+    """Somebody broke it off: this is what was done until then."""
     worlds: int = 0
     conversations: int = 0
     """Each conversation's id that was begun: those that agents had with each other, and forks, as well."""
@@ -53,7 +70,7 @@ class Report:
     def __str__(self) -> str:
         days = self.virtual_seconds / 86_400
         worlds = f"in {self.worlds:,} worlds, in {self.seconds:.0f} s, in which {days:,.1f} days went by"
-        lines = [f"{self.conversations:,} conversations {worlds}"]
+        lines = [f"{self.conversations:,} conversations {worlds}", f"{self.asked}{self.stopped * ': broken off'}"]
         lines += [f"  {number:>12,}  {what}" for what, number in sorted(self.counts.items())]
         lines += [f"  {number:>12,}  ends of conversations: {how}" for how, number in sorted(self.outcomes.items())]
         for seed, broken in list(self.broken.items())[:SHOWN]:
@@ -79,27 +96,34 @@ def live_through(
     batch: Batch, *, progress: TextIO | None = None, found: Callable[[str], None] = lambda _: None
 ) -> Report:
     """`found` is told at once of what is broken."""
-    report, began = Report(), time.monotonic()
+    report, began = Report(str(batch)), time.monotonic()
     until = began + batch.minutes * 60 if batch.minutes else None
-    lived = _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds())
-    for one in lived:
-        report.worlds += 1
-        report.conversations += one.conversations
-        report.virtual_seconds += one.seconds
-        report.counts.update(one.counts)
-        report.outcomes.update(one.outcomes)
-        if one.broken:
-            report.broken[one.seed] = one.broken
-            found(f"seed {one.seed}: {one.broken[0]}")
-        report.seconds = time.monotonic() - began
-        if progress:
-            _draw(report, batch, progress)
-        over = until is not None and time.monotonic() > until
-        if over or report.conversations >= batch.count or (batch.fail_fast and report.broken):
-            break
+    try:
+        for one in _in_processes(batch) if (batch.jobs or 1) > 1 else map(_live, batch.seeds()):
+            _take(report, one)
+            if one.broken:
+                found(f"seed {one.seed}: {one.broken[0]}")
+            report.seconds = time.monotonic() - began
+            if progress:
+                _draw(report, batch, progress)
+            over = until is not None and time.monotonic() > until
+            if over or report.conversations >= batch.count or (batch.fail_fast and report.broken):
+                break
+    except KeyboardInterrupt:
+        report.stopped, report.seconds = True, time.monotonic() - began
     if progress:
         print(file=progress)
     return report
+
+
+def _take(report: Report, one: _Lived) -> None:
+    report.worlds += 1
+    report.conversations += one.conversations
+    report.virtual_seconds += one.seconds
+    report.counts.update(one.counts)
+    report.outcomes.update(one.outcomes)
+    if one.broken:
+        report.broken[one.seed] = one.broken
 
 
 def _in_processes(batch: Batch) -> Iterator[_Lived]:

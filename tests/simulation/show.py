@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,12 @@ from temporalio.api.history.v1 import HistoryEvent
 from tests.simulation.temporal.history import attributes, kind
 from tests.simulation.world import Result
 
-LONGEST = 600
+LONGEST = 1_500
+"""Of a payload."""
+LONGEST_TEXT = 200
+"""Of one text in it: what is packed, or said at length, hides the rest."""
+
+CALL = re.compile(r"\b(?:c\d+-\d+|t\d+-\d+|call_\w+|one|two|three)\b")
 
 
 def story(result: Result) -> Iterator[str]:
@@ -27,10 +33,13 @@ def story(result: Result) -> Iterator[str]:
     lines += [
         (int(at * 1e6), len(result.histories), number, f"  * {what}") for number, (at, what) in enumerate(result.notes)
     ]
-    for at, _, _, line in sorted(lines):
-        yield f"{(at - begun) / 1e6:10.3f} s  {line}"
+    told = [f"{(at - begun) / 1e6:10.3f} s  {line}" for at, _, _, line in sorted(lines)]
+    yield from told
     for number, (conversation, _) in enumerate(result.histories):
         yield f"{conversation}/{number} is run {result.runs[number]}"
+    for call_id in dict.fromkeys(CALL.findall(" ".join(result.broken[:1]))):
+        yield f"once more, what names {call_id}:"
+        yield from (line for line in told if re.search(rf"\b{call_id}\b", line))
     for what in result.broken:
         yield f"BROKEN: {what}"
     if not result.broken:
@@ -64,8 +73,18 @@ def _said(event: HistoryEvent) -> str:
 
 
 def _json(data: bytes) -> str:
-    text = json.dumps(json.loads(data), ensure_ascii=False)
+    text = json.dumps(_short(json.loads(data)), ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _short(value: Any) -> Any:
+    """What matters is there, however long something in it is."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}… ({len(value):,} characters)"
+    if isinstance(value, dict):
+        packed = {"data": f"({len(value['data']):,} characters)"} if value.get("kind") == "packed" else {}
+        return {name: _short(one) for name, one in (value | packed).items()}
+    return [_short(one) for one in value] if isinstance(value, list) else value
 
 
 def changes(one: Any, other: Any) -> dict[str, Any]:

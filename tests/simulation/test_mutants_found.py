@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.mutants.copies import copied, has_its_own
 from tests.simulation.mutants.finders import Simulation, sound
+from tests.simulation.mutants.hunt import Mutant, hunted, score
 from tests.simulation.mutants.known import known_seeds
 from tests.simulation.mutants.patch import all_patches
 
@@ -32,3 +33,19 @@ def test_it_is_found_again(name: str) -> None:
         found = Simulation(WORLDS, everturn, known_seeds().get(name), patch.situations).find(folder)
     assert found
     assert found.where.startswith("seed "), found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_all_are_found_by_the_seeds_that_are_known() -> None:
+    """Whoever changes a rule, a world or everturn sees how many that leaves. `make mutants` looks for new seeds."""
+    patches, known = all_patches(), known_seeds()
+    with sound() as everturn:
+
+        def by_its_seed(mutant: Mutant) -> list[Simulation]:
+            return [Simulation(0, everturn, known.get(mutant.name))]
+
+        done = [*hunted(patches, by_its_seed, at_once=2)]
+    told, enough = score(done, of=len(patches), wanted=1.0)
+    print(f"\n{told}")
+    assert enough, "\n".join([told, *sorted(f"missed: {one.mutant.name}" for one in done if not one.found)])

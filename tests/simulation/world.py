@@ -36,6 +36,7 @@ from tests.simulation.rules.checks import Checks
 from tests.simulation.situations import (
     cut_replies,
     features,
+    later_moments,
     lifecycle,
     mcp,
     rare_moments,
@@ -90,6 +91,12 @@ GROUPS = (
     cut_replies.CUT_SHORT,
     rare_moments.AIMED_REVIVED,
     rare_moments.AIMED_LATER,
+    later_moments.DOUBTS_LAST,
+    later_moments.CORRECTED,
+    later_moments.PATIENT,
+    later_moments.REPEATED,
+    later_moments.DEPLOYED,
+    later_moments.LARGE,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -186,6 +193,12 @@ class Draw:
     """How often an MCP server goes away, or changes its list: so many times in a minute."""
     mcp_ponders: float = 0.0
     """Seconds, at the most, until an MCP server asks its question; 0: it asks at once."""
+
+    ids: str = ""
+    """Of the model's calls: new ones, or some that repeat: see model.py."""
+
+    large: bool = False
+    """What people say and tools return is about as much as may be, or more."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -313,7 +326,7 @@ class World:
         self.ledger = self.server.ledger = Ledger()
         about = ALL_SITUATIONS.get(draw.situation, Situation())
         self.model = SimulatedModel(self._chances("model"), draw.trouble, draw.calls, draw.turns, about.tools)
-        self.model.words = draw.words
+        self.model.words, self.model.ids, self.model.large = draw.words, draw.ids, draw.large
         self.model.failures = about.failures or self.model.failures
         self.checks = Checks(self.server, self.ledger, deploys=draw.deploys, loses_workers=bool(draw.kills))
         self.checks.sealed, self.checks.number = draw.sealed, draw.seed
@@ -334,7 +347,7 @@ class World:
         if draw.lists:
             Index(self.server, random.Random(f"{draw.seed}/index"))
         self.server.may_leave = bool(draw.outages)
-        self.people.earlier = draw.earlier
+        self.people.earlier, self.people.large = draw.earlier, draw.large
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.machine = Machine(self.server) if draw.machine else None
         self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes, draw.mcp_ponders)

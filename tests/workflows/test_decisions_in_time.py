@@ -13,7 +13,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Interceptor, OutboundInterceptor, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, ToolCall, events, tool
+from everturn import Approvals, Client, Conversation, ToolCall, events, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.temporal import temporal_errors
@@ -191,6 +191,37 @@ async def test_an_approval_from_before_does_not_run_again_what_may_have_run(
         await waiting(conversation)
         (call_waiting,) = (await conversation.status()).waiting
         assert call_waiting.why.startswith("outcome unknown")
+        await conversation.deny("a")
+        assert await conversation.reply() == "Done."
+    assert runs == ["paid"]
+
+
+async def test_a_call_that_may_already_have_run_never_expires(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """The clock may approve what has not run. Whether it runs again is for a person to say, however long that takes."""
+    runs: list[str] = []
+    over = asyncio.Event()
+
+    @tool(needs_approval=True, effect="once", timeout=timedelta(seconds=1))
+    async def pay() -> str:
+        runs.append("paid")
+        await over.wait()
+        return "never"
+
+    trusting = Approvals(expire_after=timedelta(seconds=2), on_expiry="approve")
+    agent = agent_on(scripted([call("pay", id="a"), "Done."]), tools=[pay], approvals=trusting)
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Pay")
+        await waiting(conversation)
+        (unasked,) = (await conversation.status()).waiting
+        assert unasked.expires_at
+        await eventually(lambda: runs == ["paid"])  # the clock has approved it
+        await waiting(conversation)
+        (doubt,) = (await conversation.status()).waiting
+        assert (doubt.reason, doubt.expires_at) == ("outcome_unknown", None)
+        await asyncio.sleep(3)
+        assert (await conversation.status()).waiting == (doubt,)
         await conversation.deny("a")
         assert await conversation.reply() == "Done."
     assert runs == ["paid"]

@@ -239,7 +239,9 @@ class Assembler:
             # Nobody shall run what a model was stopped at; unanswered, such a call would have to be made up for.
             blocks = [block for block in blocks if block.type != "tool_use"]
         given = [a_str(call.start.get("id")) for call in calls]
-        ids = iter(call_ids(given, self.request.messages, response_id=a_str(self._message.get("id"))))
+        request = self.request
+        named = call_ids(given, request.messages, response_id=a_str(self._message.get("id")), hidden=request.hidden_ids)
+        ids = iter(named)
         names: dict[str, str] = {}
         parts: list[Part] = []
         for block in blocks:

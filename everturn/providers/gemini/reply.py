@@ -297,7 +297,9 @@ class Assembler:
         if len(kept) < len(self._parts) and not (self._blocked or self._finish in _STOPS):
             raise self._invalid("a tool call is not complete")
         calls = [one for one in kept if isinstance(one, _Call)]
-        ids = iter(call_ids((call.id for call in calls), self.request.messages, response_id=self._id))
+        request = self.request
+        named = call_ids((call.id for call in calls), request.messages, response_id=self._id, hidden=request.hidden_ids)
+        ids = iter(named)
         names = tool_names(self.request)
         parts: list[Part] = []
         for one in kept:

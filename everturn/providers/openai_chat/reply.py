@@ -268,7 +268,9 @@ class Assembler:
     def _called(self) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same each time this is read."""
         ours = self._ours()
-        ids = iter(call_ids([call.id for call in ours], self.request.messages, response_id=self._id))
+        request = self.request
+        named = call_ids([call.id for call in ours], request.messages, response_id=self._id, hidden=request.hidden_ids)
+        ids = iter(named)
         for call in self._calls.found:
             if call not in ours:
                 custom = {"name": mend(call.name)[:MAX_REPLY_NAME_CHARS], "input": mend(call.text)}

@@ -196,7 +196,11 @@ class Assembler:
         if len(calls) > MAX_CALLS:
             raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
         given = [given_id(item) for item in calls]
-        ids = iter(call_ids(given, self.request.messages, response_id=a_str(self._response.get("id"))))
+        request = self.request
+        named = call_ids(
+            given, request.messages, response_id=a_str(self._response.get("id")), hidden=request.hidden_ids
+        )
+        ids = iter(named)
         parts: list[Part] = []
         for item in items:
             if is_call(item, ours):

@@ -237,9 +237,29 @@ async def look_otherwise(count: int, context: ToolContext) -> str:
     return leave("look", context, count=count)
 
 
+@tool(timeout=timedelta(seconds=20), patience=timedelta(minutes=2))
+async def slowly(seconds: float, context: ToolContext) -> str:
+    """Was called `slow` before the deploy."""
+    said = leave("slowly", context, seconds=seconds)
+    await asyncio.sleep(seconds)
+    return said
+
+
+RENAMED = {"slow": "slowly"}
+LIMITS_LATER: dict[str, Limits] = {
+    "short": Limits(max_turns=5),
+    "abrupt": Limits(max_turns=2, conclude=False),
+    "thrifty": Limits(max_tool_calls=2),
+    "counted": Limits(max_total_tokens=200),
+    "single": Limits(max_parallel_calls=2),
+}
+"""Those of the next version, which are others than before."""
+
+
 def _changed(tools: Sequence[Any]) -> list[Any]:
-    """A tool is gone, and another one has a new signature."""
-    return [look_otherwise if one is look else one for one in tools if one is not note and one is not HELPER]
+    """A tool is gone, another one has a new signature, and one has a new name."""
+    others = {id(look): look_otherwise, id(slow): slowly}
+    return [others.get(id(one), one) for one in tools if one is not note and one is not HELPER]
 
 
 HELPER_LATER = Agent("helper", **{**_OPTIONS["helper"], "tools": _changed(_OPTIONS["helper"]["tools"])})
@@ -247,7 +267,8 @@ HELPER_LATER = Agent("helper", **{**_OPTIONS["helper"], "tools": _changed(_OPTIO
 
 def _next_version(name: str) -> Agent:
     asked = [HELPER_LATER] if name == "boss" else []
-    return Agent(name, **{**_OPTIONS[name], "tools": [*_changed(_OPTIONS[name]["tools"]), *asked]})
+    limits = {"limits": LIMITS_LATER[name]} if name in LIMITS_LATER else {}
+    return Agent(name, **{**_OPTIONS[name], "tools": [*_changed(_OPTIONS[name]["tools"]), *asked], **limits})
 
 
 VERSIONS: dict[str, list[Agent]] = {

@@ -112,6 +112,8 @@ class Person:
         self.told: dict[str, Acknowledged] = {}
         self.started: set[str] = set()
         self.waiting: list[asyncio.Task[None]] = []
+        self.large = False
+        """What they say is about as long as may be, or longer."""
         self.earlier = False
         """They start conversations with a transcript."""
         self.labelled = False
@@ -127,6 +129,10 @@ class Person:
         told = self.of(conversation_id)
         number = len(told.said) + len(told.maybe)
         message_id, text = f"m{number}", f"message {number} of {conversation_id}"
+        if self.large:
+            text += " " + "x" * min(
+                self.chance.choice((100, 100_000, 390_000, 450_000)), 450_000 if number else 390_000
+            )
         told.maybe[message_id] = text
         for _ in range(self.chance.choice((1, 1, 1, 2))):
             try:

@@ -51,6 +51,14 @@ def what_took_effect_waits_in_doubt(moment: Moment) -> Iterator[str]:
             yield f"{pending.call.name} {call_id} took effect, and waits since {pending.asked.in_words!r}"
 
 
+def what_may_have_run_does_not_expire(moment: Moment) -> Iterator[str]:
+    """Only a person says whether it runs again, however long that takes."""
+    for call_id, pending in moment.state.pending.items():
+        shown = pending.shown()
+        if shown.reason == "outcome_unknown" and shown.expires_at:
+            yield f"nobody knows what {pending.call.name} {call_id} has done, and it expires at {shown.expires_at}"
+
+
 def what_expired_is_over(moment: Moment) -> Iterator[str]:
     for call_id, pending in moment.state.pending.items():
         late = moment.now - pending.expires.timestamp() if pending.expires and not moment.was_reset else 0.0
@@ -87,6 +95,7 @@ def what_was_cut_short_is_read(moment: Moment) -> Iterator[str]:
 
 TASK_RULES = (
     what_took_effect_waits_in_doubt,
+    what_may_have_run_does_not_expire,
     what_expired_is_over,
     what_is_cancelled_does_not_wait,
     what_waits_goes_on_as_a_new_run,

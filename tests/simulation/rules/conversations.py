@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ from everturn.heartbeat_details import SeenReply, longer
 from everturn.history import steps
 from everturn.history.transcript import filled
 from everturn.limits import Limits
-from everturn.payloads import Control
+from everturn.payloads import Control, Start
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
 from tests.simulation.agents import asking_and_hooked, run_time
-from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LOCAL, ONCE, instructions_of
+from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LIMITS_LATER, LOCAL, ONCE, instructions_of
 from tests.simulation.agents.ledger import Effect
 from tests.simulation.agents.mcp import MCP_ERRORS
 from tests.simulation.agents.model import Asked
@@ -97,6 +97,16 @@ class Evidence:
         return AGENTS_BY_NAME[self.agent].limits.model_copy(update=own)
 
     @property
+    def loosest(self) -> Limits:
+        """Those, or of each limit that of the next version if that is the looser one."""
+        own, later = self.limits, LIMITS_LATER.get(self.agent) if self.deploys else None
+        started = next(step.start.limits for step in self.steps if isinstance(step, steps.RunStarted))
+        kept = started.model_fields_set if started else set()
+        names_of = {*("max_turns", "max_tool_calls", "max_parallel_calls")} - kept if later else set()
+        most = {name: max(getattr(own, name), getattr(later, name)) for name in names_of if getattr(own, name)}
+        return own.model_copy(update=most)
+
+    @property
     def own_calls(self) -> dict[str, ToolCall]:
         """Without those of the conversation that this one was forked from."""
         return _called(self.steps)
@@ -136,6 +146,7 @@ _LOST = r"has no result: its worker was lost|is not run again because workers we
 _NEVER = rf"{_CUT}|{_LOST}|^No more tool calls|^Not run: the conversation's limit|timed out: no answer came"
 _OWN = {
     "slow": r"slow did not finish within",
+    "slowly": r"slowly did not finish within|^There is no tool|is no longer available",
     "fails": r"it can't be done|it broke",
     # The latter if workers were lost with the reply: then arguments are looked at as the tool runs.
     "refund": r"^The arguments of refund do not fit|^cents: Field required$",
@@ -209,6 +220,13 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
                 f"{shown[place][:300]} instead of {said[place][:300] if place < len(said) else 'nothing'}"
             )
             return
+
+
+def prompts_after_a_reset_are_the_transcript(one: Evidence) -> Iterator[str]:
+    """Whatever else was asked is undone."""
+    last = max((number for number, (run, _) in enumerate(one.runs) if run.base), default=0)
+    runs = {run.id for run, _ in one.runs[last:]}
+    yield from prompts_are_the_transcript(replace(one, asked=[asked for asked in one.asked if asked.run_id in runs]))
 
 
 _WITH_A_RESULT = (steps.ToolCompleted, steps.ActivityEnded)
@@ -322,22 +340,34 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
 
 
 def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
-    """How often a call may have been approved: by people, by the clock, and by rules that people have made."""
+    """How often a call may have been approved: by people, by the clock, and by rules that people have made. The clock
+    has no say about a call that may have run."""
     by_call, every = Counter[str](), 0
-    for step in one.steps:
-        match step:
-            case steps.CommandSent(name=names.APPROVE, payload=payload):
-                if payload.get("call_id") == names.EVERY_CALL:
-                    every += 1
-                else:
-                    by_call[str(payload.get("call_id"))] += 1
-            case steps.Expired(call_id=call_id):
-                by_call[call_id] += 1
-            case steps.ToolScheduled(request=request) if request.decision and request.decision.by_policy:
-                by_call[request.call_id] += 1
-            case _:
-                pass
+    for _, taken in one.runs:
+        doubtful: set[str] = set()
+        for step in taken:
+            match step:
+                case steps.RunStarted(start=start) if start.carry and start.carry.open:
+                    doubtful = {asked.call_id for asked in start.carry.open.waits if asked.doubtful}
+                case steps.CommandSent(name=names.APPROVE, payload=payload):
+                    if payload.get("call_id") == names.EVERY_CALL:
+                        every += 1
+                    else:
+                        by_call[str(payload.get("call_id"))] += 1
+                case steps.Expired(call_id=call_id) if call_id not in doubtful:
+                    by_call[call_id] += 1
+                case steps.ToolScheduled(request=request) if request.decision and request.decision.by_policy:
+                    by_call[request.call_id] += 1
+                case steps.ToolRunFailed(request=request, kind=names.ASKS | names.NEEDS_APPROVAL):
+                    doubtful.discard(request.call_id)
+                case steps.ToolRunFailed(request=request, kind=kind) if kind not in _DID_NOT_RUN:
+                    doubtful.add(request.call_id)
+                case _:
+                    pass
     return lambda call_id: by_call[call_id] + every
+
+
+_DID_NOT_RUN = {*names.NEVER_BEGUN, names.INVALID_EDIT}
 
 
 def results_follow_effects(one: Evidence) -> Iterator[str]:
@@ -437,7 +467,7 @@ def _start_of(taken: Sequence[steps.Step]) -> steps.RunStarted | None:
 
 
 def limits_hold(one: Evidence) -> Iterator[str]:
-    limits, begun_with, cancelled, summaries = one.limits, 0, 0, 0
+    limits, begun_with, cancelled, summaries = one.loosest, 0, 0, 0
     for step in one.steps:
         match step:
             case steps.CommandSent(name=names.CANCEL_TURN):
@@ -475,6 +505,35 @@ def limits_hold(one: Evidence) -> Iterator[str]:
                     pass
 
 
+def limits_are_those_that_a_worker_said_last(one: Evidence) -> Iterator[str]:
+    """From the next turn on, and through all runs: a deploy may change them. Those that it was started with stay."""
+    for run_id in dict.fromkeys(run.first_run_id for run, _ in one.runs):
+        limits, calls, replied = Limits(), 0, 0
+        for run, taken in one.runs:
+            for step in taken if run.first_run_id == run_id else ():
+                match step:
+                    case steps.RunStarted(start=start, previous_run_id=""):
+                        carry = start.carry
+                        calls, replied = (carry.tool_calls, carry.turn) if carry else (0, 0)
+                        limits = Limits.merged(carry.facts.limits if carry and carry.facts else {}, start.limits)
+                    case steps.TurnCompleted(request=request, reply=reply):
+                        replied = request.turn
+                        calls += 0 if request.summarise or reply.message.cut_short else len(reply.message.tool_calls)
+                        if reply.facts:
+                            limits = Limits.merged(reply.facts.limits, run_start(one).limits)
+                    case steps.TurnScheduled(request=request) if not (request.conclude or request.summarise):
+                        if replied >= limits.max_turns and request.turn > replied:
+                            yield f"turn {request.turn} goes on after {replied} of {limits.max_turns} turns"
+                        if limits.max_tool_calls is not None and calls >= limits.max_tool_calls:
+                            yield f"turn {request.turn} goes on after {calls} of {limits.max_tool_calls} calls"
+                    case _:
+                        pass
+
+
+def run_start(one: Evidence) -> Start:
+    return next(step.start for step in one.steps if isinstance(step, steps.RunStarted))
+
+
 def nothing_grows(one: Evidence) -> Iterator[str]:
     """No turn is sent what a model has seen."""
     for _, taken in one.runs:
@@ -504,7 +563,13 @@ def turns_follow_on(one: Evidence) -> Iterator[str]:
 
 
 AFTER_TERMINATION = (messages_are_kept, results_follow_effects, limits_hold)
-AFTER_RESETS = (calls_are_answered, messages_are_kept, results_follow_effects, limits_hold)
+AFTER_RESETS = (
+    calls_are_answered,
+    messages_are_kept,
+    results_follow_effects,
+    limits_hold,
+    prompts_after_a_reset_are_the_transcript,
+)
 """What holds even if a part of what happened was undone."""
 
 RULES = (
@@ -520,6 +585,7 @@ RULES = (
     arguments_are_those,
     outcomes_add_up,
     limits_hold,
+    limits_are_those_that_a_worker_said_last,
     nothing_grows,
     turns_follow_on,
 )

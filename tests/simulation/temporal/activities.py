@@ -12,6 +12,7 @@ from temporalio.api.failure.v1 import Failure, TimeoutFailureInfo
 from temporalio.api.history.v1 import HistoryEvent
 
 from tests.simulation.agents.words import beaten, words_in
+from tests.simulation.temporal import limits
 from tests.simulation.temporal.history import attributes
 
 if TYPE_CHECKING:
@@ -115,17 +116,20 @@ class Activity:
     # ------------------------------------------------------------ what the worker says
 
     def heartbeat(self, details: Payloads) -> None:
+        limits.check_sent(self.server, f"a heartbeat of {self.name}", details)
         self.details, self.beaten_at = details, self.server.loop.time()
         self.words = beaten(details) or self.words
         self._await_heartbeat()
 
     def complete(self, result: Payloads) -> None:
+        limits.check_sent(self.server, f"the result of {self.name}", result)
         self._close("activity_task_completed", result=result)
 
     def cancelled(self, details: Payloads) -> None:
         self._close("activity_task_canceled", details=details)
 
     def failed(self, failure: Failure) -> None:
+        limits.check_sent(self.server, f"the failure of {self.name}", failure)
         info, retry = failure.application_failure_info, self.asked.retry_policy
         if info.non_retryable or info.type in retry.non_retryable_error_types:
             self._close(

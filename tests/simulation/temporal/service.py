@@ -23,6 +23,7 @@ from temporalio.api.workflowservice import v1 as api
 from temporalio.service import ConnectConfig, RPCError, RPCStatusCode, ServiceClient
 
 from everturn import names
+from tests.simulation.temporal import limits
 from tests.simulation.temporal.activities import Activity
 from tests.simulation.temporal.clock import EPOCH
 from tests.simulation.temporal.runs import Run, Update
@@ -62,6 +63,7 @@ class SimulatedService(ServiceClient):
         metadata: Mapping[str, str | bytes],
         timeout: timedelta | None,
     ) -> Any:
+        limits.check_request(self._server, rpc, req)
         work = self._tried(rpc, req, again=retry) if self._server.may_leave else self._answered(rpc, req)
         if timeout is None:
             answer = await work
