@@ -14,6 +14,9 @@ SOME = (
     "one-cancelled-call-cuts-short-its-siblings-whose-results-are-there",
     "reply-hangs-after-a-cancelled-turn",
 )
+WANTED = 0.95
+"""Of all; the others have no seed that is known."""
+
 WORLDS = 300
 """The seed that is known finds it at once; if worlds have changed since, another one does."""
 
@@ -46,6 +49,8 @@ def test_all_are_found_by_the_seeds_that_are_known() -> None:
             return [Simulation(0, everturn, known.get(mutant.name))]
 
         done = [*hunted(patches, by_its_seed, at_once=2)]
-    told, enough = score(done, of=len(patches), wanted=1.0)
-    print(f"\n{told}")
-    assert enough, "\n".join([told, *sorted(f"missed: {one.mutant.name}" for one in done if not one.found)])
+    told, enough = score(done, of=len(patches), wanted=WANTED)
+    missed = sorted(one.mutant.name for one in done if not one.found)
+    print("\n".join(["", told, *(f"missed: {name}" for name in missed)]))
+    assert [name for name in missed if name in known] == []
+    assert enough, told
