@@ -17,7 +17,7 @@ from everturn.devserver import DevServer, find_binary
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.testing import ScriptedModel, call
 from tests.crash.workers import WorkerProcess
-from tests.support.histories import runs_of, started
+from tests.support.histories import runs_of
 from tests.support.waiting import eventually
 
 
@@ -35,7 +35,6 @@ async def test_a_conversation_of_the_temporal_cli_goes_on_after_its_worker_was_k
     only the first run has that."""
     (tmp_path / "may-end").touch()
     model, name = scripted([call("work", id="w"), "Done."]), f"cli-{client.task_queue}"
-    started.setdefault(client.task_queue, []).append(name)  # to be replayed
     doomed = WorkerProcess(
         client, model, tmp_path, agents="tests/crash/dies_in_workflow_task.py", environment={"DIES_IN": step}
     )

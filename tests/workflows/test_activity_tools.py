@@ -350,7 +350,7 @@ async def test_one_that_is_lost_again_and_again_is_given_up_and_the_model_told(
         drain_timeout=timedelta(seconds=0.1),
     )
     assert result.is_error
-    assert "took too long (start to close timeout). It may or may not have taken effect." in result.text
+    assert "could not reach Temporal (start to close timeout). It may or may not have taken effect." in result.text
     assert len(tries) == 2
 
 

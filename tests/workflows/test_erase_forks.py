@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from uuid import uuid4
@@ -25,7 +25,6 @@ from everturn.tenants.metadata import keywords
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.histories import started
 from tests.support.operators import delete
 from tests.support.waiting import eventually
 
@@ -33,11 +32,10 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @pytest.fixture
-async def keeper(server: DevServer) -> AsyncIterator[Client]:
+async def keeper(server: DevServer) -> Client:
     """A client whose conversations are not replayed at the end: they are gone by then."""
     client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}")
-    yield client
-    started.pop(client.task_queue, None)
+    return client
 
 
 async def belongings(conversation: Conversation, *, keep_forks: bool = False) -> Belongings:

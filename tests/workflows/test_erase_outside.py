@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import uuid4
 
@@ -18,7 +18,6 @@ from everturn.devserver import DevServer
 from everturn.history import event_types
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.histories import started
 from tests.support.shell import Shell
 from tests.support.waiting import eventually
 from tests.workflows import application
@@ -27,11 +26,10 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @pytest.fixture
-async def keeper(server: DevServer) -> AsyncIterator[Client]:
+async def keeper(server: DevServer) -> Client:
     """A client whose conversations are not replayed at the end: they are gone by then."""
     client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}")
-    yield client
-    started.pop(client.task_queue, None)
+    return client
 
 
 async def children(client: Client, workflow_id: str) -> list[str]:

@@ -20,7 +20,7 @@ from everturn.temporal.namespace import Namespace
 from everturn.tenants.metadata import keywords
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
-from tests.support.histories import replay_all
+from tests.support.histories import check_all
 from tests.support.shell import Shell
 from tests.support.waiting import eventually
 
@@ -117,7 +117,7 @@ async def test_a_tenant_that_must_not_be_plain_text_is_not_put_into_the_index(
             described = await client.temporal.get_workflow_handle(one).describe()
             assert tenant not in str(described.typed_search_attributes)
     if not encryption:
-        await replay_all(client)
+        await check_all(client)
 
 
 def test_what_there_is_no_room_for_is_left_out_of_the_index() -> None:
