@@ -34,8 +34,7 @@ Scripted = Callable[..., ScriptedModel]
 @pytest.fixture
 async def keeper(server: DevServer) -> Client:
     """A client whose conversations are not replayed at the end: they are gone by then."""
-    client = await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}")
-    return client
+    return await Client.connect(server.address, task_queue=f"q-{uuid4().hex[:8]}")
 
 
 async def belongings(conversation: Conversation, *, keep_forks: bool = False) -> Belongings:
