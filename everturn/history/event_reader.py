@@ -38,6 +38,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import RefuseCall
 from everturn.records import HookAction, Message, Outcome, results_in
+from everturn.temporal.ids import known_id
 
 
 class EventReader:
@@ -67,9 +68,7 @@ class EventReader:
         """The decisions and commands of this run that events have told, by their steps: what an update in the same
         workflow task takes back is taken in once more."""
         self._message_ids: set[str] = set()
-        """Of the messages that events have told in this run."""
-        self._before_reset: set[str] = set()
-        """Of those that events told of the run that was reset: this one takes them once more."""
+        """Ids of the messages. The same message may be sent again, and counts once."""
         self._alike = 0
         """After a reset: how many events of this run were already in the run before, and are told."""
 
@@ -95,9 +94,12 @@ class EventReader:
         ruled, followed = self._by_policy(at), self._by_people(at)
         untold = [*ruled, *self._handed_off(step, at), *self._untold(step, at)]
         match step:
-            case steps.RunStarted():
+            case steps.RunStarted(start=start):
                 self._followed.clear()
-                self._before_reset, self._message_ids = self._message_ids if self._alike else set(), set()
+                before = self._message_ids if self._alike else ()  # a reset takes them once more
+                carried = start.carry.message_ids if start.carry else ()
+                first = () if start.message_id is None else (start.message_id,)
+                self._message_ids = {*before, *map(known_id, (*carried, *first))}
                 asked = self.by_history.state.pending
                 self._open |= dict.fromkeys(asked, self.by_history.state.turn)
                 if self._follows:  # whoever has read the run before knows what waits
@@ -106,6 +108,10 @@ class EventReader:
             case steps.RunClosed(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
                 self._open, self._asked = {}, {}
+            case steps.MessageSent(said=said) if said.message_id is not None:
+                if (known := known_id(said.message_id)) in self._message_ids:
+                    return []
+                self._message_ids.add(known)
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.WorkflowTaskCompleted():
@@ -137,8 +143,7 @@ class EventReader:
         """What people have decided and commanded, once the conversation follows it: a signal may be passed over."""
         followed = [step for step in self.by_history.take_followed() if step.id not in self._followed]
         self._followed |= {step.id for step in followed}
-        self._message_ids |= {one for step in followed if (one := _message_id(step))}
-        return [_sent(step, at) for step in followed if _message_id(step) not in self._before_reset]
+        return [_command(step.name, step.payload, at) for step in followed]
 
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on. A decision that came earlier would be refused."""
@@ -182,6 +187,8 @@ def _events(step: steps.Step, at: str) -> list[Event]:
     match step:
         case steps.RunStarted(start=start) if start.message:
             return [MessageReceived(message=Message.user(start.message), at=at)]
+        case steps.MessageSent(said=said):
+            return [MessageReceived(message=said.as_message(), at=at)]
         case steps.TurnScheduled(request=request):
             return [TurnStarted(turn=request.turn, agent=request.agent, at=at)]
         case steps.TurnCompleted(request=request, reply=reply) if request.summarise:
@@ -225,16 +232,6 @@ def _events(step: steps.Step, at: str) -> list[Event]:
 
 def _is_on_every_call(step: steps.CommandSent) -> bool:
     return step.name in names.DECISIONS and step.payload.get("call_id") == names.EVERY_CALL
-
-
-def _message_id(step: steps.Sent) -> str | None:
-    return step.said.message_id if isinstance(step, steps.MessageSent) else None
-
-
-def _sent(step: steps.Sent, at: str) -> Event:
-    if isinstance(step, steps.MessageSent):
-        return MessageReceived(message=step.said.as_message(), at=at)
-    return _command(step.name, step.payload, at)
 
 
 def _command(name: str, payload: dict[str, Any], at: str) -> Event:

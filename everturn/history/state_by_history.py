@@ -40,8 +40,8 @@ class StateByHistory:
         self.decisions = self._decisions()
         self._sent: list[steps.Sent] = []
         """What came by signal since the conversation's last workflow task."""
-        self._followed: list[steps.Sent] = []
-        """What people sent and the conversation has followed, since somebody asked last."""
+        self._followed: list[steps.CommandSent] = []
+        """Decisions and commands that the conversation has followed, since somebody asked last."""
         self._clock = 0.0
         """The same, of the conversation itself."""
         self._brought: list[steps.Step] = []  # by activities and timers, likewise
@@ -84,9 +84,9 @@ class StateByHistory:
             case _:
                 self._brought.append(step)
 
-    def take_followed(self) -> list[steps.Sent]:
-        """What people sent and the conversation has followed since the last time this was asked. What came by signal
-        may be passed over: then it is never among them."""
+    def take_followed(self) -> list[steps.CommandSent]:
+        """The decisions and commands that the conversation has followed since the last time this was asked. One that
+        came by signal may be passed over: then it is never among them."""
         followed, self._followed = self._followed, []
         return followed
 
@@ -290,8 +290,8 @@ class StateByHistory:
         """False if it can't be taken now."""
         if isinstance(step, steps.MessageSent):
             problem = self.state.message_problem(step.said, size_of(step.said))
-            if not problem and self.state.receive(step.said.as_message(), step.said.message_id):
-                self._followed.append(step)
+            if not problem:
+                self.state.receive(step.said.as_message(), step.said.message_id)
             return not problem
         taken = self._take_command(step)
         if taken or step.accepted:

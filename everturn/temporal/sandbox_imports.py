@@ -13,7 +13,7 @@ from types import ModuleType
 
 from temporalio import workflow
 
-_PACKAGE = f"{__package__}."
+_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 class _Ours:

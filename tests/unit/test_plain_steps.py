@@ -52,5 +52,5 @@ def test_events_are_the_same_without_them() -> None:
         return [event for step in taken for event in reader.read(step, run_id="run")]
 
     whole = events(*sorted((*TOLD, *PLAIN), key=lambda step: step.id))
-    assert [event.kind for event in whole] == ["message_received", "turn_started", "replied", "message_received"]
+    assert [event.kind for event in whole] == ["message_received", "turn_started", "message_received", "replied"]
     assert whole == events(*TOLD)

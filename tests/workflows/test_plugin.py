@@ -389,9 +389,9 @@ async def test_a_worker_is_started_and_stopped_without_a_block(client: Client, c
 
 async def test_a_worker_that_temporal_does_not_take_says_so_as_it_starts(server: DevServer, clerk: Agent) -> None:
     client = await Client.connect(server.address, namespace="nowhere")
-    with pytest.raises(Unreachable, match="rejects this worker"):
+    with pytest.raises(Unreachable, match="has no namespace 'nowhere'"):
         await everturn.Worker(client, agents=[clerk]).start()
-    with pytest.raises(Unreachable, match="rejects this worker"):
+    with pytest.raises(Unreachable, match="has no namespace 'nowhere'"):
         async with everturn.Worker(client, agents=[clerk], task_queue="elsewhere"):
             raise AssertionError
 
