@@ -313,7 +313,7 @@ class ToolCalls:
 
 def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
     """The error that ends the activity: the wait for a person is the workflow's."""
-    details = {"call_id": request.call_id, "tool": tool.name, "left": error.left}
+    details = {**_whose(tool, request), "left": error.left}
     question = error.question or f"{tool.name} asks a question"
     return ApplicationError(
         question, details, type=names.ASKS, non_retryable=True, category=ApplicationErrorCategory.BENIGN
@@ -324,11 +324,17 @@ async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval
     why = "" if error.message is None else await safe_text(error.message)
     return ApplicationError(
         shortened(why, max_bytes=MAX_CAUSE_BYTES) or f"{tool.name} needs approval",
-        {"call_id": request.call_id, "tool": tool.name},
+        _whose(tool, request),
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
         category=ApplicationErrorCategory.BENIGN,
     )
+
+
+def _whose(tool: Tool, request: ToolRequest) -> dict[str, Any]:
+    """What the event of a local activity does not say by itself."""
+    had = request.decision if activity.info().is_local else None
+    return {"call_id": request.call_id, "tool": tool.name, **({"decision": had.model_dump(mode="json")} if had else {})}
 
 
 def _lost(tool: Tool, times: int) -> Content:

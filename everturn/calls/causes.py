@@ -40,6 +40,8 @@ class FailureCause:
     """Said by a tool that ran as a local activity, whose event does not say whose it is."""
     left: dict[str, Any] | None = None
     """What a tool that asks a person saved, to continue from."""
+    decision: dict[str, Any] | None = None
+    """The approval that the call had, said by a tool that ran as a local activity: its event does not have its input."""
     lost: bool = False
     """Before it was handed back, a try of it was lost with its worker: it may have taken effect."""
     said: SeenReply | None = None
@@ -66,12 +68,13 @@ def cause_of(error: BaseException) -> FailureCause:
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
     words: dict[str, Any] = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
-    left = details.get("left") if isinstance(details.get("left"), dict) else None
+    left, decision = (found if isinstance(found := details.get(name), dict) else None for name in ("left", "decision"))
     return FailureCause(
         kind=error.type or "",
         cause=error.message,
         too_long=bool(details.get("too_long")),
         left=left,
+        decision=decision,
         lost=bool(details.get("lost")),
         said=beaten_out((None, details.get("said"))),
         **words,

@@ -49,7 +49,7 @@ from everturn.history.steps import (
 )
 from everturn.history.timer_reader import TimerReader
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
-from everturn.records import Outcome, ToolResult
+from everturn.records import Decision, Outcome, ToolResult
 from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
 from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
@@ -274,7 +274,8 @@ class HistoryReader:
         marker = event.marker_recorded_event_attributes
         if marker.HasField("failure"):
             told = await read_cause(self._converter, marker.failure)
-            request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id)
+            had = Decision.model_validate(told.decision) if told.decision else None
+            request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id, decision=had)
             failed = ToolRunFailed(
                 event.event_id, at, told.tool, request, told.cause, told.kind, local=True, left=told.left
             )

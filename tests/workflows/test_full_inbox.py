@@ -117,7 +117,7 @@ async def test_where_nothing_can_be_cut_in_time_the_conversation_ends_and_says_w
         conversation = await small.start(agent, "Hello", keep_open=timedelta(minutes=5))
         await conversation.reply()
         await conversation.pause()
-        with pytest.raises(RPCError, match="history size exceeds limit"):
+        with pytest.raises(RPCError, match=r"history size exceeds limit|already completed"):  # by another one's end
             await signalled(small, conversation, count=100)
         with pytest.raises(Ended, match="history size exceeds limit"):
             await conversation.outcome()
