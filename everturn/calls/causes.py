@@ -41,7 +41,7 @@ class FailureCause:
     left: dict[str, Any] | None = None
     """What a tool that asks a person saved, to continue from."""
     decision: dict[str, Any] | None = None
-    """The approval that the call had, said by a tool that ran as a local activity: its event does not have its input."""
+    """The approval that the call had, said by a tool that ran locally: its event does not have its input."""
     lost: bool = False
     """Before it was handed back, a try of it was lost with its worker: it may have taken effect."""
     said: SeenReply | None = None
