@@ -67,6 +67,8 @@ class EventReader:
         self._followed: set[int] = set()
         """The decisions and commands of this run that events have told, by their steps: what an update in the same
         workflow task takes back is taken in once more."""
+        self._stalls: list[Event] = []
+        """Failures that the conversation has not taken in yet: the commands that came before them are told first."""
         self._message_ids: set[str] = set()
         """Ids of the messages. The same message may be sent again, and counts once."""
         self._alike = 0
@@ -96,6 +98,7 @@ class EventReader:
         match step:
             case steps.RunStarted(start=start):
                 self._followed.clear()
+                self._stalls.clear()
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
                 carried = start.carry.message_ids if start.carry else ()
                 first = () if start.message_id is None else (start.message_id,)
@@ -115,7 +118,12 @@ class EventReader:
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.WorkflowTaskCompleted():
-                return [*followed, *untold, *self._asks(at)]
+                stalls, self._stalls = self._stalls, []
+                return [*followed, *untold, *stalls, *self._asks(at)]
+            case steps.TurnFailed() | steps.ToolRunFailed(local=False):
+                told = _events(step, at)
+                self._stalls += [one for one in told if isinstance(one, Stalled)]
+                return [*untold, *followed, *(one for one in told if not isinstance(one, Stalled))]
             case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
                 # The conversation knows of it, and asks already.
                 return [*untold, *followed, *_events(step, at), *self._asks(at)]
