@@ -23,7 +23,7 @@ from everturn.system import extras
 from everturn.system.private_files import UMASK, close_to_others, make_folder, open_to_append
 from everturn.temporal.connect_options import connect_options, temporal_is_configured
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.text.log_lines import names_a_secret
+from everturn.text.secrets import names_a_secret
 
 HOST: Final = "127.0.0.1"
 

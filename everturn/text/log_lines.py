@@ -10,15 +10,11 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from everturn.text.printable import printable, printable_line
+from everturn.text.secrets import hidden
 
 LogFormat = Literal["console", "json"]
 
-# Wide on purpose: a user's own key for a compatible server, or for a tool, is as secret as the ones that we know.
-_SECRET_NAMES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_KEY_DATA")
-_ENCODED_SECRET_NAMES: Final = tuple(name.encode() for name in _SECRET_NAMES)
 _PLAIN: Final = (int, float, type(None))
-_SECRET_MIN_CHARS: Final = 8
-"""Shorter values are placeholders, and would blot out ordinary words."""
 
 
 def formatter(form: LogFormat) -> logging.Formatter:
@@ -106,18 +102,4 @@ def _facts_of_record(_: Any, __: str, facts: Any) -> Any:
 
 def _scrub(_: Any, __: str, line: Any) -> str:
     """The last step: no value of a secret environment variable leaves, wherever in the line it is."""
-    # Read anew for each line: a user's file may load its keys after the logs were configured.
-    for encoded in os.environb:  # of which a look costs a quarter
-        if encoded.endswith(_ENCODED_SECRET_NAMES):
-            name = os.fsdecode(encoded)
-            value = os.environ[name]
-            # A private key has lines, and their breaks are written in other ways here.
-            for secret in (value, *(value.splitlines() if "\n" in value else ())):
-                if len(secret) >= _SECRET_MIN_CHARS:
-                    line = line.replace(secret, f"<{name}>")
-    return str(line)
-
-
-def names_a_secret(variable: str) -> bool:
-    """Whether an environment variable's name says that others are not to see its value."""
-    return variable.endswith(_SECRET_NAMES)
+    return hidden(str(line))

@@ -51,7 +51,7 @@ ELSEWHERE = {
     # A format.
     "size_estimates.py": "JSON",
     "tracing.py": "W3C's traceparent",
-    "text/log_lines.py": "which secrets are hidden",
+    "text/secrets.py": "which secrets are hidden",
     "sizes.py": "",
 }
 
