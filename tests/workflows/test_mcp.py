@@ -330,7 +330,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_call_leaves_it_to_anot
     client: Client, scripted: Scripted, shop: Shop
 ) -> None:
     model = scripted([call("slow"), "Done."])
-    file = shop.folder / "agents.py"
+    file = shop.folder / "shop_agents.py"
     file.write_text(WORKER.format(folder=str(shop.folder), root=str(ROOT)))
     environment = {
         **os.environ,

@@ -240,7 +240,7 @@ async def _never(*_: object) -> None:
 
 
 def test_a_list_that_is_cut_is_said_by_the_command_line(flood: Flood, capsys: pytest.CaptureFixture[str]) -> None:
-    file = flood.folder / "agents.py"
+    file = flood.folder / "flooded_agents.py"
     server = f"McpServer(command={[*flood.command, '0', 'pages']!r}, cwd={str(ROOT)!r}, name='flood')"
     file.write_text(
         f"from everturn import Agent, McpServer\nclerk = Agent('clerk', model='openai:x', tools=[{server}])\n"

@@ -75,7 +75,7 @@ async def test_a_task_is_followed_by_another_worker_once_its_own_was_killed(
     client: Client, scripted: Scripted, press: Press, tool: str
 ) -> None:
     model = scripted([[call(tool, {"book": "Emma"}), call("quote", {"book": "Emma"})], "Done."])
-    file = press.folder / "agents.py"
+    file = press.folder / "press_agents.py"
     file.write_text(WORKER.format(url=press.url))
     environment = {
         **os.environ,
