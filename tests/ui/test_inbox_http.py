@@ -277,11 +277,12 @@ async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: C
             await conversation.close()
             await conversation.outcome()
             late = await web.post("/api/approve", json=body, headers={"x-user": "bob@example.org"})
-            (over, decided), error = (
-                (f"Conversation '{conversation.id}' is over.", "deny by ada@example.org"),
-                late.json()["error"],
-            )
-            assert (late.status_code, error.startswith(over), decided in error) == (409, True, True)
+            decided = "Call 'a' was already decided: deny by ada@example.org at "
+            over, more = f"Conversation '{conversation.id}' is over. {decided}", ". Your next message continues it."
+            told = re.escape(over) + r"\S+" + re.escape(more)
+            assert late.status_code == 409
+            assert late.json().keys() == {"error"}
+            assert re.fullmatch(told, late.json()["error"])
 
 
 # ---------------------------------------------------------------- the stream
