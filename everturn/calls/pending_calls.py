@@ -3,20 +3,19 @@ this, so that they say the same."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import JsonValue
 
 from everturn import names
-from everturn.calls.decisions import Answer, Approve, Deny, too_late
+from everturn.calls.decisions import Approve, Deny
 from everturn.carryover import QuestionToPerson
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandoff, RunPlan, WaitReason
-from everturn.policy import Policy, Rule, rule_for, with_rules
-from everturn.policy import problem as policy_problem
+from everturn.policy import Policy, Rule, rule_for
 from everturn.records import Decision, ToolCall
 from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
 
@@ -163,30 +162,6 @@ def rules_of(said: Approve | Deny, calls: Iterable[PendingCall]) -> tuple[Rule, 
     reason = reason if len(reason) <= MAX_RULE_CHARS else shortened(reason, max_bytes=MAX_RULE_CHARS)
     tools = dict.fromkeys(one.call.name for one in calls)
     return tuple(Rule(tool=tool, then=then, where=where, by=said.by[:MAX_NAME_CHARS], reason=reason) for tool in tools)
-
-
-def remembered(
-    verdict: str, payload: dict[str, Any], calls: Collection[PendingCall], *, policy: Policy, time: float
-) -> Policy | None:
-    """What a decision on these calls is to decide for always; None if it can't be taken."""
-    if verdict == names.ANSWER:
-        return None if too_late(Answer.model_validate(payload), time) else ()
-    said = (Approve if verdict == names.APPROVE else Deny).model_validate(payload)
-    expected = said.expected if isinstance(said, Approve) else None
-    if expected is not None and any(expected != one.call.arguments for one in calls):
-        return None  # whoever approved had other arguments before them
-    return None if too_late(said, time) or always_problem(said, calls, policy) else rules_of(said, calls)
-
-
-def always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy: Policy) -> str | None:
-    """Why it can't be decided for always; None if it can, or is not to be."""
-    if said.always is False:
-        return None
-    if isinstance(said, Approve) and said.arguments is not None:
-        return "A decision for always can't change arguments: approve this call by itself."
-    if any(one.asked.reason not in ("needs_approval", "not_allowed") for one in calls):
-        return "Only a call that waits for its approval can be decided for always: name its call_id."
-    return policy_problem(with_rules(policy, rules_of(said, calls)))
 
 
 def for_answer(call: ToolCall, plan: AwaitAnswer) -> PendingCall:

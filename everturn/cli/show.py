@@ -11,11 +11,8 @@ from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell_json
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from everturn.cli.terminal import Screen
     from everturn.client.conversation import Conversation
-    from everturn.history.open_calls import OpenCall
     from everturn.payloads import Status
 
 
@@ -68,7 +65,7 @@ async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
     if as_json:
         told = [message.model_dump(mode="json") for message in messages]
         state = status.as_json() if status else None
-        still_open = [_as_json(one) for one in calls]
+        still_open = [one.as_json() for one in calls]
         tell_json({"id": conversation_id, "status": state, "messages": told, "open_calls": still_open})
         return
     screen = Screen(to_stdout=True)
@@ -78,11 +75,6 @@ async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
         screen.line(f"! {why}", style="red")
     screen.lines(transcript_lines(messages, width=screen.width, full=full, markdown=screen.console.is_terminal))
     screen.lines(open_call_lines(calls, width=screen.width, full=full))
-
-
-def _as_json(one: OpenCall) -> dict[str, JsonValue]:
-    result = one.result.model_dump(mode="json") if one.result else None
-    return {"call_id": one.call.call_id, "tool": one.call.name, "state": one.state, "result": result}
 
 
 async def _status(conversation: Conversation) -> tuple[Status | None, str]:

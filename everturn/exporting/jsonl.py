@@ -12,7 +12,7 @@ from everturn.records import Usage
 
 def to_jsonl(exported: Exported) -> str:
     """Lines with a `kind`; all but the first also name their `conversation`. Messages are in the transcript's order,
-    with all that they hold."""
+    with all that they hold. The last lines are the calls of a reply whose results the transcript does not have yet."""
     it = exported
     whole: dict[str, Any] = {
         "kind": "conversation",
@@ -45,7 +45,8 @@ def to_jsonl(exported: Exported) -> str:
         place = {"turn": facts.turn if facts else None, "at": iso(facts.at) if facts else None}
         said = message.model_dump(mode="json")
         messages.append({"kind": "message", "conversation": it.id, "position": position, **place, **said})
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (whole, *turns, *messages))
+    calls = [{"kind": "open_call", "conversation": it.id, **one.as_json()} for one in it.open_calls]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (whole, *turns, *messages, *calls))
 
 
 def heading(it: Exported) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any
 
 from everturn.errors import InvalidFile
 from everturn.exporting.jsonl import heading, iso, tokens
-from everturn.exporting.reading import Exported
-from everturn.records import Part, Thinking
+from everturn.exporting.reading import CallTimes, Exported, TurnFacts
+from everturn.records import Message, Part, Thinking, ToolCall, ToolResult
 from everturn.system.private_files import OWNER_ONLY
 
 APPLICATION_ID = 0x45565254
 """`EVRT`: the application id, by which `file` and everturn recognise such a database."""
-VERSION = 2
+VERSION = 3
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS messages (
 );
 CREATE TABLE IF NOT EXISTS tool_calls (
   conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, call_id TEXT, position INTEGER, turn INTEGER,
-  name TEXT, arguments TEXT, started_at TEXT, finished_at TEXT, PRIMARY KEY (conversation, call_id)
+  name TEXT, arguments TEXT, started_at TEXT, finished_at TEXT, state TEXT, PRIMARY KEY (conversation, call_id)
 );
 CREATE TABLE IF NOT EXISTS tool_results (
   conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, call_id TEXT, position INTEGER, name TEXT,
@@ -57,6 +57,7 @@ ADDED = {
         "messages ADD cut_short INTEGER",
         "usage ADD agent TEXT",
     ),
+    2: ("tool_calls ADD state TEXT",),
 }
 """The columns that a database of an older version lacks. Rows that are in it have no value there until they are
 exported again."""
@@ -110,88 +111,90 @@ def _prepare(database: sqlite3.Connection, path: Path | str) -> None:
 
 
 def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
-    yield (
-        "conversations",
-        {
-            **heading(it),
-            "text": it.outcome.text if it.outcome else None,
-            "reason": it.outcome.reason if it.outcome else None,
-            "turns": len(it.turns),
-            "messages": len(it.messages),
-            "total_tokens": it.usage.total_tokens,
-            "cost_usd": it.cost_usd,
-            "exported_at": iso(datetime.now(UTC)),
-            "tenant": it.labels.get("tenant"),
-            "metadata": json.dumps(labels, ensure_ascii=False) if (labels := it.labels.get("metadata")) else None,
-        },
-    )
+    yield "conversations", _conversation(it)
+    states = {one.call.call_id: one.state for one in it.open_calls}
     for position, message in enumerate(it.messages):
         facts = it.facts.get(position)
         place = {"conversation": it.id, "position": position}
-        turn = {"turn": facts.turn if facts else None}
-        yield (
-            "messages",
-            {
-                **place,
-                **turn,
-                "role": message.role,
-                "author": message.author or None,
-                "at": iso(facts.at) if facts else None,
-                "text": message.text,
-                "thinking": "".join(part.text for part in message.parts if isinstance(part, Thinking)) or None,
-                "parts": _json(message.parts),
-                "cut_short": message.cut_short,
-            },
-        )
+        placed = {**place, "turn": facts.turn if facts else None}
+        yield "messages", {**placed, "at": iso(facts.at) if facts else None, **_message(message)}
         for call in message.tool_calls:
-            times = it.calls.get(call.call_id)
-            yield (
-                "tool_calls",
-                {
-                    **place,
-                    **turn,
-                    "call_id": call.call_id,
-                    "name": call.name,
-                    "arguments": json.dumps(call.arguments, ensure_ascii=False),
-                    "started_at": iso(times.started_at) if times else None,
-                    "finished_at": iso(times.finished_at) if times else None,
-                },
-            )
+            yield "tool_calls", {**placed, **_call(call, it.calls.get(call.call_id)), "state": states.get(call.call_id)}
         for result in message.tool_results:
-            decision = result.decision
-            edited = decision.arguments if decision else None
-            yield (
-                "tool_results",
-                {
-                    **place,
-                    "call_id": result.call_id,
-                    "name": result.name,
-                    "is_error": result.is_error,
-                    "text": result.text,
-                    "content": _json(result.content),
-                    "verdict": decision.verdict if decision else None,
-                    "decided_by": decision.by if decision else None,
-                    "decided_at": decision.at if decision else None,
-                    "note": decision.note if decision else None,
-                    "edited_arguments": json.dumps(edited, ensure_ascii=False) if edited is not None else None,
-                },
-            )
-    for one in it.turns:
-        yield (
-            "usage",
-            {
-                "conversation": it.id,
-                "turn": one.turn,
-                "kind": one.kind,
-                "model": one.model,
-                "started_at": iso(one.started_at),
-                "finished_at": iso(one.finished_at),
-                "stop": one.stop,
-                **tokens(one.usage),
-                "cost_usd": one.cost_usd,
-                "agent": one.agent or None,
-            },
-        )
+            yield "tool_results", {**place, **_result(result)}
+    for one in it.open_calls:
+        if one.result:  # the transcript gets all results of a reply together
+            yield "tool_results", {"conversation": it.id, "position": None, **_result(one.result)}
+    for turn in it.turns:
+        yield "usage", {"conversation": it.id, **_turn(turn)}
+
+
+def _conversation(it: Exported) -> Row:
+    labels = it.labels.get("metadata")
+    return {
+        **heading(it),
+        "text": it.outcome.text if it.outcome else None,
+        "reason": it.outcome.reason if it.outcome else None,
+        "turns": len(it.turns),
+        "messages": len(it.messages),
+        "total_tokens": it.usage.total_tokens,
+        "cost_usd": it.cost_usd,
+        "exported_at": iso(datetime.now(UTC)),
+        "tenant": it.labels.get("tenant"),
+        "metadata": json.dumps(labels, ensure_ascii=False) if labels else None,
+    }
+
+
+def _message(message: Message) -> Row:
+    return {
+        "role": message.role,
+        "author": message.author or None,
+        "text": message.text,
+        "thinking": "".join(part.text for part in message.parts if isinstance(part, Thinking)) or None,
+        "parts": _json(message.parts),
+        "cut_short": message.cut_short,
+    }
+
+
+def _call(call: ToolCall, times: CallTimes | None) -> Row:
+    return {
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": json.dumps(call.arguments, ensure_ascii=False),
+        "started_at": iso(times.started_at) if times else None,
+        "finished_at": iso(times.finished_at) if times else None,
+    }
+
+
+def _result(result: ToolResult) -> Row:
+    decision = result.decision
+    edited = decision.arguments if decision else None
+    return {
+        "call_id": result.call_id,
+        "name": result.name,
+        "is_error": result.is_error,
+        "text": result.text,
+        "content": _json(result.content),
+        "verdict": decision.verdict if decision else None,
+        "decided_by": decision.by if decision else None,
+        "decided_at": decision.at if decision else None,
+        "note": decision.note if decision else None,
+        "edited_arguments": json.dumps(edited, ensure_ascii=False) if edited is not None else None,
+    }
+
+
+def _turn(turn: TurnFacts) -> Row:
+    return {
+        "turn": turn.turn,
+        "kind": turn.kind,
+        "model": turn.model,
+        "started_at": iso(turn.started_at),
+        "finished_at": iso(turn.finished_at),
+        "stop": turn.stop,
+        **tokens(turn.usage),
+        "cost_usd": turn.cost_usd,
+        "agent": turn.agent or None,
+    }
 
 
 def _json(parts: tuple[Part, ...] | tuple[Any, ...]) -> str:

@@ -4,11 +4,12 @@ the agent's own policy says to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from everturn import names
-from everturn.calls import pending_calls
-from everturn.calls.pending_calls import PendingCall
+from everturn.calls.decision_problems import decision_problem
+from everturn.calls.decisions import Answer, Approve, Deny
+from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten
@@ -16,6 +17,12 @@ from everturn.plans import RunHandoff
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import ToolCall, ToolResult
 from everturn.state import State
+
+_RECORDS: Final[dict[str, type[Approve | Deny | Answer]]] = {
+    names.APPROVE: Approve,
+    names.DENY: Deny,
+    names.ANSWER: Answer,
+}
 
 Ruled = tuple[str, Rule]
 """A call that the conversation's policy has decided on, and the rule that decided."""
@@ -51,10 +58,13 @@ class DecisionsByHistory:
         refused."""
         self.ruled: list[Ruled] = []
         """Since it was last asked for."""
+        self.refused_edits = left.refused_edits if left else 0
+        """How many edited arguments did not fit in this turn."""
 
     def begin_reply(self) -> None:
         self.asked.clear()
         self.checked.clear()
+        self.refused_edits = 0
 
     def end_reply(self) -> None:
         self.checked.clear()
@@ -83,9 +93,11 @@ class DecisionsByHistory:
         """False if the decision can't be taken now."""
         approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
         addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
-        rules = pending_calls.remembered(verdict, payload, addressed, policy=self._state.policy, time=time)
-        if rules is None:
+        said = _RECORDS[verdict].model_validate(payload)
+        policy, refused_edits = self._state.policy, self.refused_edits
+        if decision_problem(said, addressed, policy=policy, time=time, refused_edits=refused_edits):
             return False
+        rules = () if isinstance(said, Answer) else rules_of(said, addressed)
         for pending in addressed:
             self._hear(pending, verdict)
         if rules and addressed:

@@ -57,6 +57,15 @@ class Decoder:
             return None, "it is empty"
         return (values[0], "") if isinstance(values[0], kind) else (None, f"it is a {type(values[0]).__name__}")
 
+    async def problem(self, payloads: Payloads, record: type[Record]) -> str:
+        """Why the first payload is no such record, as whoever checks it as plain JSON says it; empty if it is one."""
+        try:
+            values = await self.decode(payloads, None)
+            record.model_validate(values[0] if values else {})
+        except UNREADABLE as error:
+            return why_unreadable(error)
+        return ""
+
     async def text(self, payloads: Payloads) -> str:
         """A result that is a text; empty if it is not a text."""
         return await self.record(payloads, str) or ""

@@ -111,12 +111,14 @@ class EventReader:
             case steps.RunClosed(alike=alike) if alike:
                 # The calls that were open there are in the next run again, if they were not undone.
                 self._open, self._asked = {}, {}
-            case steps.MessageSent(said=said) if said.message_id is not None:
-                if (known := known_id(said.message_id)) in self._message_ids:
-                    return []
-                self._message_ids.add(known)
+            case steps.MessageSent() if not self._is_new(step):
+                return [*untold, *followed]
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
+            case steps.InputUnreadable(cause=cause, cure=cure):
+                state = self.by_history.state
+                stalled = [] if state.closing else [Stalled(turn=state.turn, cause=cause, cure=cure, at=at)]
+                return [*untold, *stalled, *followed]
             case steps.WorkflowTaskCompleted():
                 stalls, self._stalls = self._stalls, []
                 return [*followed, *untold, *stalls, *self._asks(at)]
@@ -131,6 +133,16 @@ class EventReader:
                 self._ask_again(approving=name == names.APPROVE)
                 return [*untold, *followed, *self._asks(at)]
         return [*untold, *followed, *_events(step, at)]
+
+    def _is_new(self, sent: steps.MessageSent) -> bool:
+        """Whether a message counts: not one that is refused, and not the same one again."""
+        if not sent.accepted and self.by_history.refuses(sent.said):
+            return False
+        known = known_id(sent.said.message_id) if sent.said.message_id is not None else None
+        if known in self._message_ids:
+            return False
+        self._message_ids |= {known} if known else set()
+        return True
 
     def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
         """The event that another agent is in charge. At the start of a run, its turns say which agent that is."""

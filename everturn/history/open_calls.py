@@ -4,7 +4,7 @@ together, once the last one is there."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from everturn.history.state_by_history import StateByHistory
 from everturn.records import ToolCall, ToolResult
@@ -31,6 +31,10 @@ class OpenCall:
     before it ends."""
     result: ToolResult | None = None
     """Only of a call that has `finished`."""
+
+    def as_json(self) -> dict[str, Any]:
+        result = self.result.model_dump(mode="json") if self.result else None
+        return {"call_id": self.call.call_id, "tool": self.call.name, "state": self.state, "result": result}
 
 
 def open_calls(by_history: StateByHistory) -> tuple[OpenCall, ...]:

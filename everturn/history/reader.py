@@ -28,6 +28,7 @@ from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.bookmark import Bookmark
 from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder, check_kind
+from everturn.history.patch_reader import PATCH, PatchReader
 from everturn.history.steps import (
     CancelRequested,
     CommandSent,
@@ -67,6 +68,7 @@ class HistoryReader:
         self._tools: dict[int, tuple[str, ToolRequest]] = {}
         self._activities = ActivityReader(converter)
         self._checks: dict[int, DecisionCheck] = {}
+        self._patches = PatchReader()
         self._timers = TimerReader(converter, self._activities)
         self._keeping: set[int] = set()
         self._extending: dict[int, ModelRequest] = {}
@@ -91,6 +93,7 @@ class HistoryReader:
                 started = event.workflow_execution_started_event_attributes
                 check_kind(started.workflow_type.name)
                 start = await self._decoder.record(started.input, Start)
+                self._patches.start_problem = "" if start else await self._decoder.problem(started.input, Start)
                 start = start or Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0
                 if start.carry and start.carry.open:
@@ -98,6 +101,7 @@ class HistoryReader:
                 return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
             case event_types.WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
+                self._patches.signalled(signal.signal_name)
                 return await self._command(event.event_id, at, signal.signal_name, signal.input, accepted=False)
             case event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 accepted = event.workflow_execution_update_accepted_event_attributes
@@ -128,6 +132,8 @@ class HistoryReader:
             case event_types.ACTIVITY_TASK_TIMED_OUT:
                 late = event.activity_task_timed_out_event_attributes
                 return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
+            case event_types.MARKER_RECORDED if event.marker_recorded_event_attributes.marker_name == PATCH:
+                return self._patches.read(event, at)
             case event_types.MARKER_RECORDED:
                 return await self._local(event, at)
             case event_types.TIMER_STARTED:

@@ -17,7 +17,7 @@ from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
 from everturn.history.same_task import SameTask
 from everturn.history.transcript import Transcript, unwritten, user_messages
-from everturn.payloads import Control, ModelReply, ModelRequest, Start
+from everturn.payloads import Control, MessageIn, ModelReply, ModelRequest, Start
 from everturn.plans import RefuseCall, RunHandoff
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
@@ -49,6 +49,8 @@ class StateByHistory:
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, and begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
+        self._early_resume: steps.CommandSent | None = None
+        """A signal that found nothing to resume in its workflow task."""
         self._together: SameTask | None = None  # what the last workflow task brought, until its updates are over
 
     def take(self, step: steps.Step) -> None:
@@ -71,6 +73,8 @@ class StateByHistory:
                 self.take_in()
             case steps.ToolCompleted(local=True) | steps.ToolRunFailed(local=True):
                 self._take_brought(step)  # the conversation itself has written it down
+            case steps.InputUnreadable(cause=cause, cure=cure):
+                self._stall(cause, cure)
             case steps.TurnScheduled(request=request):
                 self._ask(request)
             case steps.ToolScheduled(request=call):
@@ -95,7 +99,7 @@ class StateByHistory:
         sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
         left = [step for step in sent if not (self._take_sent(step) or self.decisions.hold(step))]
         early = [step for step in left if self._may_be_early(step)]
-        self._is_new, self._cut_short = False, self._cut_short or self._cancelled
+        self._is_new, self._cut_short, self._early_resume = False, self._cut_short or self._cancelled, None
         self._take_together(brought, early)
 
     def _take_together(
@@ -107,8 +111,10 @@ class StateByHistory:
         for step in brought:
             self._take_brought(step)
         for step in early:
-            stays_early = _resumes(step) and not self.state.stall  # who pauses after it was sent has the last word
-            if not stays_early and not self._take_sent(step):
+            resume = step if isinstance(step, steps.CommandSent) and step.name == names.RESUME else None
+            if resume and not self.state.stall:  # who pauses after it was sent has the last word
+                self._early_resume = self._early_resume or resume
+            elif not self._take_sent(step):
                 self.decisions.hold(step)
         self._follow()
         if self._together:
@@ -136,6 +142,10 @@ class StateByHistory:
     def overlooks(self) -> bool:
         """Whether there is a message that the conversation has not taken in yet."""
         return any(isinstance(step, steps.MessageSent) for step in self._sent)
+
+    def refuses(self, said: MessageIn) -> bool:
+        """Whether the conversation passes over this message if it comes by signal now."""
+        return self.state.message_problem(said, size_of(said)) is not None
 
     # ------------------------------------------------------------ one step after the other
 
@@ -173,6 +183,13 @@ class StateByHistory:
             self.calls.forget()
             self.decisions.checked.clear()
 
+    def _stall(self, cause: str, cure: str) -> None:
+        """For what it can't read. A `resume` that came before, in the same workflow task, is for this stall."""
+        if not self.state.closing:
+            self.state.stalls(cause, cure)
+            if self._early_resume:
+                self._take_sent(self._early_resume)
+
     def _take_brought(self, step: steps.Step) -> None:
         if isinstance(step, steps.TurnCompleted | steps.TurnFailed | steps.TurnCancelled):
             self._runs = False
@@ -204,8 +221,6 @@ class StateByHistory:
             case steps.DecisionChecked(check=check, refusal=refusal):
                 by = check.decision.by
                 self.decisions.take_check(check.call.call_id, by=by, refusal=refusal, time=self._clock)
-            case _:
-                pass
 
     def _take_reply(self, request: ModelRequest, reply: ModelReply) -> None:
         state = self.state
@@ -270,6 +285,7 @@ class StateByHistory:
         if lost.stalled and not self.state.closing:
             self.state.stalls(lost.cause, lost.cure or None)
             return
+        self.decisions.refused_edits += lost.kind == names.INVALID_EDIT
         again = pending_calls.after_run(
             call,
             plan,
@@ -289,10 +305,10 @@ class StateByHistory:
     def _take_sent(self, step: steps.Sent) -> bool:
         """False if it can't be taken now."""
         if isinstance(step, steps.MessageSent):
-            problem = self.state.message_problem(step.said, size_of(step.said))
-            if not problem:
-                self.state.receive(step.said.as_message(), step.said.message_id)
-            return not problem
+            if self.refuses(step.said):
+                return False
+            self.state.receive(step.said.as_message(), step.said.message_id)
+            return True
         taken = self._take_command(step)
         if taken or step.accepted:
             self._followed.append(step)
@@ -328,8 +344,6 @@ class StateByHistory:
                 state.close()
                 self.decisions.close()
                 self._close_if_settled()
-            case _:
-                pass
         return True
 
     def _may_be_early(self, step: steps.Sent) -> bool:
@@ -384,7 +398,3 @@ class StateByHistory:
             state.inbox, state.late = [*state.inbox, *state.late], []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()
-
-
-def _resumes(step: steps.Sent) -> bool:
-    return isinstance(step, steps.CommandSent) and step.name == names.RESUME

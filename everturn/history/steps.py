@@ -189,6 +189,15 @@ class DecisionChecked(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class InputUnreadable(Step):
+    """The conversation could not read what it was started with, or a signal, and waits for a person. It has written
+    that down itself."""
+
+    cause: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested(Step):
     """Somebody cancelled the workflow, which is about to end."""
 

@@ -16,7 +16,6 @@ from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
-from everturn.sizes import MAX_REASON_BYTES, shortened
 from everturn.state import State
 from everturn.truncation import shortened_reason
 from everturn.workflows.early_decisions import EarlyDecisions
@@ -24,9 +23,6 @@ from everturn.workflows.message_dispatch import Later
 
 MOST_DECISIONS_KEPT = 256
 """How many decisions are kept, to tell a second person who decided first: more than any reply has calls."""
-
-MOST_REFUSED_EDITS = 200
-"""The limit for a turn. Each edit costs a dozen events and an update; Temporal takes 2,000 updates in a run."""
 
 SHORTEST_SECONDS = 0.001
 """One of nothing would be none."""
@@ -158,7 +154,7 @@ class PendingApprovals:
         self._closing = closing
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
-    def objection(self, call_id: str, *, approving: bool = False, expected: object = None) -> str | None:
+    def objection(self, call_id: str, *, approving: bool) -> str | None:
         """Why a decision on this call can't be accepted; None if it can."""
         if call_id == names.EVERY_CALL:
             return None if any(self._addressed(call_id, approving)) else self._none_waits()
@@ -173,9 +169,6 @@ class PendingApprovals:
         if approving and pending.needs == "answer":
             why = "asks a question" if pending.tool_asks else "runs outside"
             return f"Call {call_id!r} ({pending.call.name}) {why}: answer or deny it."
-        if expected is not None and expected != pending.call.arguments:
-            arguments = shortened(str(pending.call.arguments), max_bytes=MAX_REASON_BYTES)
-            return f"Call {call_id!r} has different arguments now: {arguments}. Check them, then decide."
         return None
 
     def decide(self, call_id: str, taken: AppliedDecision) -> tuple[str, ...]:

@@ -11,17 +11,18 @@ from typing import Any
 from temporalio import workflow
 
 from everturn import names
-from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy, too_late
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, always_problem, iso, rules_of
+from everturn.calls.decision_problems import decision_problem
+from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, iso, rules_of
 from everturn.payloads import Control, MessageIn
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision
-from everturn.sizes import MAX_INPUT_BYTES, SMALL_DECISION_BYTES, size_of
+from everturn.sizes import size_of
 from everturn.state import State
 from everturn.truncation import shortened_reason
 from everturn.user_parts import kinds_problem
-from everturn.workflows.approvals import MOST_REFUSED_EDITS, AppliedDecision, PendingApprovals
+from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.history_space import too_full_for
 from everturn.workflows.message_dispatch import Handlers, Later
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
@@ -49,9 +50,9 @@ class Commands:
         self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
         accept = self.handlers.accept
         accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message, hold=self._keep)
-        accept(names.APPROVE, Approve, objection=self._approve_objection, take=self._take_approval, hold=self._hold)
-        accept(names.DENY, Deny, objection=self._objection, take=self._take_denial, hold=self._hold)
-        accept(names.ANSWER, Answer, objection=self._objection, take=self._take_answer, hold=self._hold)
+        accept(names.APPROVE, Approve, objection=self._decision_objection, take=self._take_approval, hold=self._hold)
+        accept(names.DENY, Deny, objection=self._decision_objection, take=self._take_denial, hold=self._hold)
+        accept(names.ANSWER, Answer, objection=self._decision_objection, take=self._take_answer, hold=self._hold)
         accept(names.PAUSE, Control, objection=lambda _: state.pause_problem(), take=self._pause)
         accept(names.RESUME, Control, objection=state.resume_problem, take=self._resume, hold=self._hold_resume)
         accept(names.CANCEL_TURN, Control, objection=lambda _: state.cancel_problem(), take=self._cancel_turn)
@@ -114,43 +115,25 @@ class Commands:
 
     # ------------------------------------------------------------ decisions
 
-    def _approve_objection(self, approval: Approve) -> str | None:
-        if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
-            return "Edited arguments are for one call: name its call_id."
-        if approval.call_id == names.EVERY_CALL and approval.expected is not None:
-            return "Expected arguments are for one call: name its call_id."
-        if approval.arguments is not None and self.approvals.refused_edits >= MOST_REFUSED_EDITS:
-            refused = self.approvals.refused_edits
-            return f"{refused} edits did not fit in this turn. Approve the call as it is, deny it, or answer it."
-        # They go into the tool's payload twice, and beside the model's own into the policy's.
-        if (size := size_of(approval)) > MAX_INPUT_BYTES:
-            return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
-        calls = len(self.approvals.undecided) if approval.call_id == names.EVERY_CALL else 1
-        if size * calls > max(MAX_INPUT_BYTES, SMALL_DECISION_BYTES * calls):  # it goes along with each of them
-            return (
-                f"It has {size:,} bytes of JSON, and goes along with each of {calls} calls; the limit is "
-                f"{max(MAX_INPUT_BYTES // calls, SMALL_DECISION_BYTES):,} then. Send less, or decide on each call by "
-                "itself."
-            )
-        if approval.arguments is not None and (full := too_full_for(3 * size)):  # the tool's input has them twice
-            return full
-        late = too_late(approval, workflow.time())
-        waits = late or self.approvals.objection(approval.call_id, approving=True, expected=approval.expected)
-        return waits or self._always_objection(approval)
+    def _decision_objection(self, said: Approve | Deny | Answer) -> str | None:
+        approving, size = isinstance(said, Approve), size_of(said)
+        addressed = self._addressed(said)
+        problem = decision_problem(
+            said,
+            addressed,
+            policy=self.state.policy,
+            time=workflow.time(),
+            refused_edits=self.approvals.refused_edits,
+        )
+        if not problem and isinstance(said, Approve):  # the tool's input has the edited arguments twice
+            problem = too_full_for(3 * size) if said.arguments is not None else None
+        elif not problem:
+            problem = too_full_for(size)
+        return problem or self.approvals.objection(said.call_id, approving=approving)
 
-    def _always_objection(self, said: Approve | Deny) -> str | None:
-        return always_problem(said, self._addressed(said), self.state.policy)
-
-    def _addressed(self, said: Approve | Deny) -> list[PendingCall]:
+    def _addressed(self, said: Approve | Deny | Answer) -> list[PendingCall]:
         approving = isinstance(said, Approve)
         return [one for one in self.approvals.undecided.values() if one.addressed(said.call_id, approving=approving)]
-
-    def _objection(self, decision: Deny | Answer) -> str | None:
-        if (size := size_of(decision)) > MAX_INPUT_BYTES:
-            return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
-        late = too_late(decision, workflow.time())
-        waits = late or too_full_for(size) or self.approvals.objection(decision.call_id)
-        return waits or (self._always_objection(decision) if isinstance(decision, Deny) else None)
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(

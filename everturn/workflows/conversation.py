@@ -17,6 +17,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from everturn import names
 from everturn.calls.causes import cause_of
 from everturn.calls.pending_calls import READ_AGAIN
+from everturn.calls.unreadable_inputs import DEPLOY_ITS_CODE
 from everturn.carryover import CarryOver, OpenReply
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
@@ -88,7 +89,8 @@ class ConversationWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> Outcome:
         if self._start_input.handed:
-            await self._commands.holds.stalled(self._start_input.problem, "Deploy the code that wrote it, then resume.")
+            if not self._state.closing:
+                await self._commands.holds.stalled(self._start_input.problem, DEPLOY_ITS_CODE)
             if self._state.closing:
                 return self._outcome("cancelled", reason="the conversation was closed before it was answered")
             continue_as_new.go_on(self._start_input.handed_on(self._state.inbox))

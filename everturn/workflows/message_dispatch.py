@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
+from everturn.calls.unreadable_inputs import signal_problem
 from everturn.logs import workflow_log
 from everturn.payloads import Withdrawal
 from everturn.records import Record
@@ -49,14 +50,21 @@ Later = Callable[[str], None]
 """Takes a signal that was held; if it is given a reason, or finds one, logs why the signal can't be taken."""
 
 
+class LostSignal(NamedTuple):
+    number: int
+    """Among the run's signals, from 1 on."""
+    problem: str
+
+
 class Handlers:
     """The signals and updates that a conversation takes, and those that were withdrawn."""
 
     def __init__(self) -> None:
         self.updates = 0
         """How many updates were taken in this run."""
-        self.lost = ""
-        """Why a signal can't be read here, though another worker may; the conversation waits for a person."""
+        self.lost: LostSignal | None = None
+        """A signal that can't be read here, though another worker may be able to; the conversation waits for a
+        person."""
         self._signals = 0
         self._ignored = 0
         """How many signals of this workflow task were ignored."""
@@ -90,9 +98,9 @@ class Handlers:
             return take(read(payload_type, inputs))
 
         def on_signal(*inputs: Any) -> None:
-            if why := self._lost(inputs):
-                self.lost = f"A {name!r} signal can't be read: {why}"
-                workflow_log("signal.unreadable", level="error", signal=name, why=why)
+            if lost := self._lost(name, inputs):
+                self.lost = lost
+                workflow_log("signal.unreadable", level="error", signal=name, why=lost.problem)
                 return
             payload, problem = _read(payload_type, inputs, objection)
             if payload is None or problem is None:
@@ -116,19 +124,20 @@ class Handlers:
             known = ", ".join(sorted(self._by_name))
             self._ignore(name[:MAX_NAME_CHARS], f"there is no such signal; there are {known}")
 
-    def _lost(self, inputs: tuple[Any, ...]) -> str:
-        """Why this worker can't get at a signal's input; empty if it can, or if no worker could. Each replay has the
+    def _lost(self, name: str, inputs: tuple[Any, ...]) -> LostSignal | None:
+        """The signal, if this worker can't get at its input; None if it can, or if no worker could. Each replay has the
         same answer, even on a worker that can read it."""
         self._signals += 1
         marker, replaying = f"unreadable signal {self._signals}", workflow.unsafe.is_replaying()
         if replaying and workflow.patched(marker):
-            return "it could not be read when it came"
-        lost = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
-        if lost and replaying:
-            raise RuntimeError(f"A signal was read before, but this worker can't read it: {lost}")
-        if lost:
-            workflow.patched(marker)
-        return lost
+            return LostSignal(self._signals, signal_problem(name, ""))
+        why = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
+        if not why:
+            return None
+        if replaying:
+            raise RuntimeError(f"A signal was read before, but this worker can't read it: {why}")
+        workflow.patched(marker)
+        return LostSignal(self._signals, signal_problem(name, why))
 
     def _ignore(self, name: str, why: str | None) -> None:
         self._ignored += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import workflow
 
+from everturn.calls.unreadable_inputs import UNREADABLE_START, start_problem
 from everturn.payloads import Start
 from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
@@ -19,9 +20,6 @@ from everturn.workflows import message_dispatch
 
 USERS_KINDS_ONLY = "users' kinds of parts only at the start"
 """The patch marker of runs that refuse a first message with parts that no user may send."""
-
-MARKER = "unreadable start"
-"""The patch marker by which the history says that the run could not read its input."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +46,19 @@ def read(inputs: tuple[Any, ...]) -> StartInput:
     start, why = _read(inputs)
     handed = given if isinstance(given, dict) and isinstance(given.get("carry"), dict) else {}
     replaying = workflow.unsafe.is_replaying()
-    if handed and replaying and workflow.patched(MARKER):
-        why = why or "it could not, when the run began"
+    unreadable = bool(handed and why)
+    if handed and replaying and workflow.patched(UNREADABLE_START):
+        unreadable = True
     elif handed and why and replaying:
         raise RuntimeError(
             f"Another version of the code has read the carry-over of the earlier run, but this one can't: {why}"
         )
     elif handed and why:
-        workflow.patched(MARKER)
-    if start and not why:
+        workflow.patched(UNREADABLE_START)
+    if start and not unreadable:
         return StartInput(start)
     problem = (
-        f"The carry-over of the earlier run can't be read: {why}"
+        start_problem(why)
         if handed
         else f"This conversation can't start: {why}. "
         'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'

@@ -21,6 +21,8 @@ from everturn.activities.tool_contexts import Contexts
 from everturn.calls import pending_calls
 from everturn.client import earlier_transcript, listing
 from everturn.formats.any_format import read_any
+from everturn.history import decisions_by_history
+from everturn.history.event_reader import EventReader
 from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
@@ -109,6 +111,14 @@ def _nobody_reads_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "hand_back", hand_back)
 
 
+def _readers_follow_each_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions_by_history, "decision_problem", lambda *_, **__: None)
+
+
+def _each_message_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EventReader, "_is_new", lambda *_: True)
+
+
 @pytest.mark.long  # what it tests is the simulation itself, and it takes the time of all of its other tests
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -130,6 +140,8 @@ def _nobody_reads_journals(monkeypatch: pytest.MonkeyPatch) -> None:
         ("long local tools", _local_tools_have_less_time),
         ("tools that were quick", _what_was_hurried_is_over),
         ("one machine", _nobody_reads_journals),
+        ("refused signals", _readers_follow_each_decision),
+        ("refused signals", _each_message_is_told),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

@@ -97,6 +97,7 @@ GROUPS = (
     later_moments.REPEATED,
     later_moments.DEPLOYED,
     later_moments.LARGE,
+    later_moments.CROWDED,
 )
 """Of situations, each for a million seeds from WILD on."""
 

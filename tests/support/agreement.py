@@ -113,15 +113,6 @@ def _words(part: Any) -> str:
     )
 
 
-def _come_to(conversation: Any) -> dict[str, Any]:
-    come_to = facts(conversation._state)
-    if conversation._start_input.problem:
-        # What the run before handed on can't be read. It stalls, and only the conversation itself knows that: no event
-        # of its history says so, and none that watchers are told. Nor does one say that it is closed in its stall.
-        del come_to["stall"], come_to["name"], come_to["abandoned"]
-    return come_to
-
-
 class _Watching(UnsandboxedWorkflowRunner):
     """Sees what a workflow had come to with each of its tasks; clearing it away is none of that."""
 
@@ -142,7 +133,7 @@ class _Watching(UnsandboxedWorkflowRunner):
             # A task is over when the next one begins: one that runs local tools is activated several times.
             over = removed or act.history_length > last
             if over and last in self._begins and last not in self.facts:
-                self.facts[last] = _come_to(instance._object)
+                self.facts[last] = facts(instance._object._state)
             last = last if removed else act.history_length
             completion: WorkflowActivationCompletion = activate(act)
             return completion

@@ -26,6 +26,7 @@ from everturn.activities import (
     tool_contexts,
     tool_times,
 )
+from everturn.calls import decision_problems
 from everturn.cli import completion, follow
 from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.history import fork_start, revival
@@ -40,7 +41,6 @@ from everturn.web import app, codec_server, connections, listing
 from everturn.worker import drain_deadline, limit_watch, workflow_steps
 from everturn.workflows import (
     awaited_worker,
-    commands,
     continue_as_new,
     history_space,
     recent_messages,
@@ -78,7 +78,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),
     "unread_bytes": (messages, "MAX_UNREAD_BYTES"),
-    "refused_edits": (commands, "MOST_REFUSED_EDITS"),
+    "refused_edits": (decision_problems, "MOST_REFUSED_EDITS"),
     # How much a history may hold.
     "run_bytes": (history_space, "RUN_BYTES"),
     "task_bytes": (history_space, "TASK_BYTES"),

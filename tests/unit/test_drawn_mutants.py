@@ -23,6 +23,7 @@ from temporalio.exceptions import (
 )
 
 from everturn import names
+from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decisions import Approve, Deny
 from everturn.carryover import Packed, StoredInRun
 from everturn.limits import Limits
@@ -298,15 +299,14 @@ async def test_a_lost_activity_is_tried_again_if_another_try_fits_into_its_patie
 
 
 @pytest.mark.parametrize("call_id", ["a", "#1", "!"])
-def test_expected_arguments_are_refused_only_for_all_calls_at_once(
-    call_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
-    asked: list[dict[str, Any]] = []
-    approvals = SimpleNamespace(refused_edits=0, objection=lambda *_, **more: asked.append(more))
-    one: Any = SimpleNamespace(approvals=approvals, _always_objection=lambda _: None)
-    assert commands.Commands._approve_objection(one, Approve(call_id=call_id, expected={"cents": 1})) is None
-    assert asked[0]["expected"] == {"cents": 1}
+def test_expected_arguments_are_refused_only_for_all_calls_at_once(call_id: str) -> None:
+    asked: Any = SimpleNamespace(call=ToolCall(call_id=call_id, name="refund", arguments={"cents": 1}))
+    about: dict[str, Any] = {"policy": (), "time": 7.0, "refused_edits": 0}
+    one = Approve(call_id=call_id, expected={"cents": 1})
+    assert decision_problem(one, [asked], **about) is None
+    assert "different arguments" in (decision_problem(one.model_copy(update={"expected": {}}), [asked], **about) or "")
+    all_of_them = one.model_copy(update={"call_id": "*"})
+    assert decision_problem(all_of_them, [asked], **about) == "Expected arguments are for one call: name its call_id."
 
 
 async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,11 +433,11 @@ def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int 
     """Why the approval is refused, if so many calls wait and the run has so many bytes left."""
     monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
     monkeypatch.setattr(commands, "too_full_for", lambda size: f"no room for {size}" if size > left else "")
-    approvals = SimpleNamespace(
-        refused_edits=0, objection=lambda *_, **__: None, undecided=dict.fromkeys(range(waiting))
+    approvals = SimpleNamespace(refused_edits=0, objection=lambda *_, **__: None)
+    one: Any = SimpleNamespace(
+        approvals=approvals, state=SimpleNamespace(policy=()), _addressed=lambda _: range(waiting)
     )
-    one: Any = SimpleNamespace(approvals=approvals, _always_objection=lambda _: None)
-    return commands.Commands._approve_objection(one, approval)
+    return commands.Commands._decision_objection(one, approval)
 
 
 def test_an_edit_goes_into_the_history_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,14 +461,11 @@ def test_a_note_goes_along_with_each_call_that_it_approves(monkeypatch: pytest.M
     assert refusal(small, monkeypatch, waiting=1_000) is None
 
 
-def test_a_denial_and_an_answer_have_the_size_of_an_input_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
-    monkeypatch.setattr(commands, "too_full_for", lambda _: "")
-    one: Any = SimpleNamespace(approvals=SimpleNamespace(objection=lambda *_: None), _always_objection=lambda _: None)
+def test_a_denial_and_an_answer_have_the_size_of_an_input_at_most() -> None:
     room = MAX_INPUT_BYTES - size_of(Deny(call_id="a", reason=""))
     for more, refused in ((-1, False), (0, False), (1, True), (1_000, True)):
-        said = commands.Commands._objection(one, Deny(call_id="a", reason="x" * (room + more)))
-        assert bool(said) is refused
+        said = Deny(call_id="a", reason="x" * (room + more))
+        assert bool(decision_problem(said, [], policy=(), time=7.0, refused_edits=0)) is refused
 
 
 def test_after_the_block_activities_are_for_their_own_worker_again() -> None:

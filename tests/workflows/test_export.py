@@ -129,6 +129,49 @@ async def test_lines_and_markdown_hold_all_that_was_said(client: Client, scripte
     assert written.index("Less than it was.") < written.index("Really?")
 
 
+async def test_results_are_exported_before_the_last_call_of_their_reply_is_over(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    @tool
+    def look(thing: str) -> str:
+        return f"{thing} is there"
+
+    @tool(needs_approval=True, effect="once")
+    def refund(cents: int) -> str:
+        return "refunded"
+
+    reply = [call("look", {"thing": "order 81"}), call("refund", {"cents": 5})]
+    agent = agent_on(scripted([reply, "Done."]), tools=[look, refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+
+        async def looked() -> bool:
+            return any(one.result for one in (await read_conversation(client, conversation.id)).open_calls)
+
+        await eventually(looked)
+        exported = await read_conversation(client, conversation.id)
+        await conversation.approve()
+        await conversation.outcome()
+    looked, waits = [json.loads(line) for line in to_jsonl(exported).splitlines() if '"kind": "open_call"' in line]
+    assert (looked["tool"], looked["state"], looked["result"]["content"][0]["text"]) == (
+        "look",
+        "finished",
+        "order 81 is there",
+    )
+    assert (waits["tool"], waits["state"], waits["result"]) == ("refund", "waits", None)
+    file = tmp_path / "open.db"
+    write_sqlite(file, [exported])
+    assert asked(file, "SELECT name, state FROM tool_calls ORDER BY name") == [
+        ("look", "finished"),
+        ("refund", "waits"),
+    ]
+    assert asked(file, "SELECT name, position, text FROM tool_results") == [("look", None, "order 81 is there")]
+    write_sqlite(file, [await read_conversation(client, conversation.id)])
+    assert asked(file, "SELECT name, state FROM tool_calls ORDER BY name") == [("look", None), ("refund", None)]
+    assert asked(file, "SELECT count(*) FROM tool_results WHERE position IS NULL") == [(0,)]
+
+
 @pytest.mark.parametrize("room", [48_000, 0], ids=["packed", "in earlier runs"])
 async def test_it_is_whole_over_many_runs_while_it_still_runs(
     client: Client, scripted: Scripted, bounds: Bounds, tmp_path: Path, room: int
@@ -231,7 +274,7 @@ def test_a_database_of_before_gets_the_columns_that_it_lacks(tmp_path: Path) -> 
     old = tmp_path / "old.db"
     write_sqlite(old, [Exported("first")])
     with closing(sqlite3.connect(old)) as database:
-        for change in sqlite.ADDED[1]:
+        for change in (*sqlite.ADDED[1], *sqlite.ADDED[2]):
             database.execute("ALTER TABLE {} DROP {}".format(*change.split()[::2]))
         database.execute("PRAGMA user_version = 1")
     cut = Message(role="assistant", parts=(Text(text="Once"),), cut_short=True)

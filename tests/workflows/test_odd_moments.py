@@ -15,7 +15,9 @@ from temporalio.client import WorkflowUpdateFailedError
 from everturn import Agent, Approvals, Client, Conversation, Limits, Model, Patience, names, tool
 from everturn.activities.patience import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
+from everturn.events import Decided, MessageReceived
 from everturn.records import Decision, ToolCall
+from everturn.sizes import MAX_INPUT_BYTES
 from everturn.testing import ScriptedModel, call, fail
 from tests.support.agents import agent_on, hosting
 from tests.support.operators import signal
@@ -55,6 +57,37 @@ async def test_a_turn_is_cancelled_in_the_same_step_as_somebody_decides(
         await conversation.outcome()
         (result,) = results_of(await conversation.transcript())
     assert "cut short" in result.text or "closed" in result.text or result.text in ("done", "5 back for 81")
+
+
+LONG = "x" * (MAX_INPUT_BYTES + 1)
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    (names.APPROVE, {"call_id": "*", "arguments": {"order": "81", "cents": 1}}),
+    (names.APPROVE, {"call_id": "*", "expected": {"cents": 1}}),
+    (names.APPROVE, {"call_id": "a", "note": LONG}),
+    (names.DENY, {"call_id": "*", "reason": LONG}),
+    (names.ANSWER, {"call_id": "a", "content": LONG}),
+    (names.MESSAGE, {"text": LONG}),
+]
+
+
+async def test_signals_that_are_refused_change_nothing_and_no_event_tells_them(
+    client: Client, scripted: Scripted
+) -> None:
+    """Readers of the history took these decisions, and told the message: after each of them they said something else
+    than the conversation, which the fixture compares after each workflow task."""
+    agent = agent_on(scripted([ONE[0], "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go")
+        await waiting(conversation)
+        for name, payload in REFUSED:
+            await signal(conversation, name, payload)
+        assert await waiting(conversation) == ("a",)
+        assert await conversation.approve("a") == ("a",)
+        await conversation.outcome()
+        events = [event async for event in conversation.events(deltas=False)]
+    assert [event.message.text for event in events if isinstance(event, MessageReceived)] == ["Go"]
+    assert [(event.verdict, event.by) for event in events if isinstance(event, Decided)] == [("approve", "tester")]
 
 
 @pytest.mark.parametrize("sent", [("resume", "pause"), ("pause", "resume", "pause")], ids="-".join)

@@ -23,9 +23,10 @@ from temporalio.converter import JSONProtoPayloadConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from everturn import Client, Conversation, EverturnPlugin, tool
+from everturn import Client, Conversation, EverturnPlugin, errors, tool
 from everturn.devserver import DevServer
-from everturn.errors import ConversationError, Stalled
+from everturn.errors import ConversationError
+from everturn.events import Stalled, Switched
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, slow
@@ -51,6 +52,14 @@ async def stalls(conversation: Conversation) -> tuple[str, str]:
     return status.cause or "", status.cure or ""
 
 
+async def stalls_told(conversation: Conversation) -> list[str]:
+    """Of a conversation that is over: the causes, as its events have them. Each was followed by what ended it."""
+    told = [event async for event in conversation.events() if isinstance(event, Stalled | Switched)]
+    stalled = [number for number, event in enumerate(told) if isinstance(event, Stalled)]
+    assert all(isinstance(told[number + 1], Switched) for number in stalled)
+    return [event.cause for event in told if isinstance(event, Stalled)]
+
+
 OTHERS = {"message": {"role": "assistant", "parts": []}, "facts": {"limits": {"max_turns": -5}}}
 """What a worker said of itself, as another version's limits may be."""
 
@@ -70,7 +79,7 @@ async def test_a_model_turn_that_an_operator_completes_with_something_else_stall
         cause, cure = await stalls(conversation)
         assert cause.startswith("The reply of turn 1 can't be read: ")
         assert "resume" in cure
-        with pytest.raises(Stalled, match="turn 1 can't be read"):
+        with pytest.raises(errors.Stalled, match="turn 1 can't be read"):
             await conversation.reply()
         await conversation.resume()
         assert (await conversation.outcome()).text == "Hello."
@@ -170,6 +179,7 @@ async def test_a_signal_that_claims_what_nobody_stored_freezes_nobody(
         assert await conversation.reply() == "Bye."
         await conversation.close()
         await conversation.outcome()
+        assert await stalls_told(conversation) == ["A 'message' signal can't be read: it could not, when it came"]
     leave_out(client)  # the replayer of the fixture has no storage
 
 
@@ -258,6 +268,8 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         assert [one async for one in conflicts(ours, [agent])] == [], "a deploy has nothing to fear of it"
         await conversation.close()
         await conversation.outcome()
+        theirs = ours.conversation(conversation.id)
+        assert await stalls_told(theirs) == ["A 'message' signal can't be read: it could not, when it came"]
     leave_out(client)
     history = await client.temporal.get_workflow_handle(conversation.id).fetch_history()
     await Replayer(workflows=[], data_converter=keyed, plugins=[EverturnPlugin()]).replay_workflow(history)
@@ -315,6 +327,30 @@ async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can
         await stalls(conversation)
         await conversation.close()
         assert (await conversation.outcome()).status == "cancelled"
+        assert await stalls_told(conversation) == [cause, cause]
+
+
+@pytest.mark.parametrize("command", ["close", "resume"])
+async def test_what_came_before_such_a_run_could_begin_is_followed(
+    client: Client, scripted: Scripted, cached_conversations: int, command: str
+) -> None:
+    handed = {"agent": "clerk", "carry": HANDED[0]}
+    temporal, name = client.temporal, f"early-{command}-{client.task_queue}"
+    handle = await temporal.start_workflow("Conversation", handed, id=name, task_queue=client.task_queue)
+    await handle.signal(command, {})
+    conversation = client.conversation(name)
+    first = await conversation.latest_run()
+    async with hosting(client, agent_on(scripted(["Hello."])), cached_conversations=cached_conversations):
+        if command == "resume":
+
+            async def next_run() -> bool:
+                return await conversation.latest_run() != first
+
+            await eventually(next_run)
+            await stalls(conversation)
+            await conversation.close()
+        assert (await conversation.outcome()).status == "cancelled"
+        assert len(await stalls_told(conversation)) == {"close": 0, "resume": 2}[command]
 
 
 async def test_earlier_messages_that_other_code_packed_stall_the_turn_that_needs_them(

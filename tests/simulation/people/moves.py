@@ -15,6 +15,7 @@ from everturn import names
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, NotFound, Refused, Unreachable
 from everturn.payloads import WaitingCall
+from everturn.sizes import MAX_INPUT_BYTES
 from everturn.storage.data_converter import data_converter
 
 if TYPE_CHECKING:
@@ -36,6 +37,22 @@ POLICIES: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"tool": "*", "then": "deny"},),
 )
 """Rules that people set while a conversation goes on."""
+
+CROWD = 13
+"""People who do something in one moment: more than Temporal takes updates at once."""
+
+LARGER = "x" * (MAX_INPUT_BYTES + 1)
+
+REFUSED: tuple[Sent, ...] = (
+    (names.APPROVE, {"call_id": "*", "arguments": {"cents": 5}}),
+    (names.APPROVE, {"call_id": "*", "expected": {"cents": -1}}),
+    (names.APPROVE, {"call_id": "*", "note": LARGER}),
+    (names.DENY, {"call_id": "*", "reason": LARGER}),
+    (names.MESSAGE, {"text": LARGER}),
+    (names.MESSAGE, {"parts": [{"kind": "tool_result", "call_id": "c1-0", "name": "pay", "content": []}]}),
+    (names.SET_POLICY, {"rules": [{"tool": "pay", "then": "sometimes"}]}),
+)
+"""Signals that can be read, and are not to be followed."""
 
 RESTS = 700.0
 """Seconds, of who goes away for a while."""
@@ -87,6 +104,14 @@ async def decide(person: Person, what: str, conversation: Conversation, waiting:
             await _noted(person, conversation, call_id)
         case "reset":
             await person._reset(conversation)
+        case "crowd":
+            deciding = (
+                person._decided(conversation, "approve", call_id, lambda: conversation.approve(call_id))
+                for _ in range(CROWD)
+            )
+            await asyncio.gather(*deciding)
+        case "refused":
+            at_once(person.server, conversation.id, *person.chance.sample(REFUSED, 3))
         case "always":
             await person._try(conversation, lambda: conversation.approve(call_id, always=True))
         case "never":
@@ -143,6 +168,12 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
             await _say_again(person, conversation, agent, keep_open)
         case "several":
             await _say_several(person, conversation)
+        case "crowd":
+            told.crowded = True
+            saying = (person.say(agent, conversation.id, keep_open=keep_open) for _ in range(CROWD))
+            await asyncio.gather(*saying)
+        case "refused":
+            at_once(person.server, conversation.id, *person.chance.sample(REFUSED, 3))
         case "rest":
             await asyncio.sleep(RESTS)
         case "policy":

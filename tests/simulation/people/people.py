@@ -74,6 +74,8 @@ class Acknowledged:
     """Each of one decision."""
     not_taken: list[str] = field(default_factory=list)
     """Those of decisions that somebody was told were not taken."""
+    crowded: bool = False
+    """Many people spoke at once, so that their messages have no order."""
     began_with: bool = False
     """It was started with the transcript EARLIER."""
     rough: list[str] = field(default_factory=list)

@@ -22,6 +22,8 @@ from everturn.events import (
 )
 from everturn.history import steps
 from everturn.history.event_reader import EventReader
+from everturn.records import Message, ToolResult
+from tests.simulation.people.moves import LARGER
 from tests.simulation.rules.conversations import Evidence
 
 SWITCHES = {names.SET_POLICY, names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE, "reset"}
@@ -35,6 +37,14 @@ def messages_are_told_once(one: Evidence) -> Iterator[str]:
     for text in one.told.said.values():
         if told[text] > 1:
             yield f"{text!r} is {told[text]} times among the events"
+    for event in one.events:
+        if isinstance(event, MessageReceived) and _is_refused(event.message):
+            yield "the events tell a message that was refused"
+
+
+def _is_refused(message: Message) -> bool:
+    """As in moves.REFUSED."""
+    return message.text == LARGER or any(isinstance(part, ToolResult) for part in message.parts)
 
 
 def results_are_told_once(one: Evidence) -> Iterator[str]:

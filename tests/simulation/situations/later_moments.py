@@ -131,3 +131,35 @@ LARGE: dict[str, Situation] = {
     ),
 }
 """Inputs and results are about as large as a payload may be."""
+
+CROWDED: dict[str, Situation] = {
+    "a crowd": Situation(
+        {
+            **ALONE,
+            "agent": ("clerk", "guarded"),
+            "kills": (0.0, 0.0, 2.0),
+            "workers": (1, 2),
+            "bounds": ((), *SHORT),
+            "impatience": (0.2,),
+            "look_seconds": (1.0, 5.0),
+            "messages": (2,),
+            "waits": (0.2,),
+        },
+        tools=("refund", "look", "slow"),
+        habits=Habits(("crowd", "crowd", "approve", "deny"), unasked=("crowd", "say", "pause", "resume")),
+    ),
+    "refused signals": Situation(
+        {
+            **ALONE,
+            "agent": ("clerk", "guarded"),
+            "bounds": ((), *SHORT),
+            "coincidences": (0.0, 0.3),
+            "impatience": (0.3,),
+            "look_seconds": (0.5, 3.0),
+            "waits": (1.0,),
+        },
+        tools=("refund", "gift", "outside", "look"),
+        habits=Habits(("refused", "refused", "approve", "deny", "misedit"), unasked=("refused", "say", "close")),
+    ),
+}
+"""More people at once than Temporal takes updates, and signals that are to change nothing."""

@@ -250,10 +250,22 @@ class SimulatedService(ServiceClient):
     # ------------------------------------------------------------ updates and queries
 
     async def _update_workflow_execution(self, req: Any) -> Any:
-        run = self._server.open(req.workflow_execution.workflow_id, req.workflow_execution.run_id)
         self._server.count("updates")
-        update = self._server.admit(run, Update(req.request, asyncio.get_running_loop().create_future()))
-        return await self._outcome(run, update)
+        return await self._outcome(*await self._admitted(req))
+
+    async def _admitted(self, req: Any) -> tuple[Run, Update]:
+        """As the SDK's core does, which asks again for a while if there are too many at once."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CORE_TRIES_SECONDS
+        while True:
+            run = self._server.open(req.workflow_execution.workflow_id, req.workflow_execution.run_id)
+            try:
+                return run, self._server.admit(run, Update(req.request, loop.create_future()))
+            except RPCError as error:
+                if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED or loop.time() >= until:
+                    raise
+            self._server.count("updates that were too many at once")
+            await asyncio.sleep(0.5)
 
     async def _poll_workflow_execution_update(self, req: Any) -> Any:
         execution = req.update_ref.workflow_execution

@@ -1,0 +1,73 @@
+"""Why a decision can't be taken. The conversation and the readers of its history both ask this, so that both follow the
+same decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from everturn import names
+from everturn.calls.decisions import Answer, Approve, Deny, too_late
+from everturn.calls.pending_calls import PendingCall, rules_of
+from everturn.policy import Policy, with_rules
+from everturn.policy import problem as policy_problem
+from everturn.sizes import MAX_INPUT_BYTES, MAX_REASON_BYTES, SMALL_DECISION_BYTES, shortened, size_of
+
+MOST_REFUSED_EDITS = 200
+"""The limit for a turn. Each edit costs a dozen events and an update; Temporal takes 2,000 updates in a run."""
+
+
+def decision_problem(
+    said: Approve | Deny | Answer, calls: Collection[PendingCall], *, policy: Policy, time: float, refused_edits: int
+) -> str | None:
+    """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about. `time`: of
+    the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
+    edit = _edit_problem(said, refused_edits) if isinstance(said, Approve) else None
+    problem = edit or _size_problem(said, len(calls)) or too_late(said, time)
+    if problem or isinstance(said, Answer):
+        return problem
+    return _expected_problem(said, calls) or _always_problem(said, calls, policy)
+
+
+def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
+    if approval.call_id == names.EVERY_CALL and approval.arguments is not None:
+        return "Edited arguments are for one call: name its call_id."
+    if approval.call_id == names.EVERY_CALL and approval.expected is not None:
+        return "Expected arguments are for one call: name its call_id."
+    if approval.arguments is not None and refused_edits >= MOST_REFUSED_EDITS:
+        return f"{refused_edits} edits did not fit in this turn. Approve the call as it is, deny it, or answer it."
+    return None
+
+
+def _size_problem(said: Approve | Deny | Answer, calls: int) -> str | None:
+    # It goes into the tool's payload twice, and beside the model's own arguments into the policy's.
+    if (size := size_of(said)) > MAX_INPUT_BYTES:
+        return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
+    calls = calls if said.call_id == names.EVERY_CALL and isinstance(said, Approve) else 1
+    if size * calls > max(MAX_INPUT_BYTES, SMALL_DECISION_BYTES * calls):  # it goes along with each of them
+        return (
+            f"It has {size:,} bytes of JSON, and goes along with each of {calls} calls; the limit is "
+            f"{max(MAX_INPUT_BYTES // calls, SMALL_DECISION_BYTES):,} then. Send less, or decide on each call by "
+            "itself."
+        )
+    return None
+
+
+def _expected_problem(said: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
+    """Whoever approved had other arguments before them."""
+    expected = said.expected if isinstance(said, Approve) else None
+    other = next((one.call for one in calls if one.call.arguments != expected), None) if expected is not None else None
+    if other is None:
+        return None
+    arguments = shortened(str(other.arguments), max_bytes=MAX_REASON_BYTES)
+    return f"Call {other.call_id!r} has different arguments now: {arguments}. Check them, then decide."
+
+
+def _always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy: Policy) -> str | None:
+    """Why it can't be decided for always; None if it can, or is not to be."""
+    if said.always is False:
+        return None
+    if isinstance(said, Approve) and said.arguments is not None:
+        return "A decision for always can't change arguments: approve this call by itself."
+    if any(one.asked.reason not in ("needs_approval", "not_allowed") for one in calls):
+        return "Only a call that waits for its approval can be decided for always: name its call_id."
+    return policy_problem(with_rules(policy, rules_of(said, calls)))
