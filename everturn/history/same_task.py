@@ -41,7 +41,7 @@ class SameTask:
     @staticmethod
     def matters(brought: Sequence[steps.Step]) -> bool:
         """Whether an update may change what follows from it. That is rare; a copy costs more than reading a step."""
-        return any(isinstance(step, MATTERS) or _hands_over(step) for step in brought)
+        return any(isinstance(step, MATTERS) or _goes_on(step) for step in brought)
 
     def take_back(self) -> None:
         for part, before in zip(self._parts, self._before, strict=True):
@@ -62,5 +62,9 @@ def _copy(value: Any, same: dict[int, Any]) -> Any:
             return deepcopy(value, same)
 
 
-def _hands_over(step: steps.Step) -> bool:
-    return isinstance(step, steps.TurnCompleted) and any(isinstance(plan, RunHandoff) for plan in step.reply.plan)
+def _goes_on(step: steps.Step) -> bool:
+    """A reply that puts another agent in charge, or that does not fit and is to be corrected: not if its turn was
+    cancelled before it came."""
+    if not isinstance(step, steps.TurnCompleted):
+        return False
+    return step.reply.output_problem is not None or any(isinstance(plan, RunHandoff) for plan in step.reply.plan)

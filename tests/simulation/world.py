@@ -98,6 +98,8 @@ GROUPS = (
     later_moments.DEPLOYED,
     later_moments.LARGE,
     later_moments.CROWDED,
+    mcp.ELSEWHERE,
+    later_moments.CORRECTED_AND_CUT,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -164,6 +166,8 @@ class Draw:
     """The higher, the more turns until a reply asks for no tools."""
     busy: bool
     """Everything takes long now and then; else things come at once."""
+    strangers: bool = False
+    """Workers that come do not host the agent, as often as they do."""
     situation: str = ""
     """What it is about, of situations/; empty: nothing special."""
     away: float = 0.0
@@ -477,7 +481,8 @@ class World:
                     continue
                 case _:
                     await worker.stop(within=chance.choice((0.0, 1.0, 30.0)))
-            version = chance.choice(("first", "later", "later", "other")) if self.draw.deploys else "first"
+            versions = ("first", "other") if self.draw.strangers else ("first", "later", "later", "other")
+            version = chance.choice(versions) if self.draw.deploys else "first"
             away = self.draw.away
             seconds = chance.choice((0.0, away / 3, away) if away else (0.0, 0.5, 8.0))
             self.server.later(self._new_worker, version, seconds=seconds)

@@ -244,6 +244,36 @@ def repairs_are_limited(one: Evidence) -> Iterator[str]:
             return
 
 
+def replies_are_mended(one: Evidence) -> Iterator[str]:
+    """A reply that does not fit is followed by a correction, as often as one may come in an answer; unless somebody
+    ends the answer meanwhile."""
+    told, unfit, cut, closing = 0, False, False, False
+    for run, taken in one.runs if not any(run.base for run, _ in one.runs) else ():
+        for step in taken:
+            match step:
+                case steps.TurnScheduled(request=request) if not request.summarise:
+                    corrected = any(_is_repair(message) for message in request.delta)
+                    if unfit and not corrected:
+                        yield f"turn {request.turn} of run {run.id}: the reply before was to be corrected"
+                        return
+                    told, unfit, cut = told + corrected, False, False
+                case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
+                    may_be = told < MAX_REPAIRS and not (request.conclude or cut or closing)
+                    unfit = bool(reply.output_problem) and may_be
+                    if reply.final and not unfit:
+                        told = 0
+                case steps.CommandSent(name=names.CANCEL_TURN) | steps.CancelRequested():
+                    told, unfit, cut = 0, False, True
+                case steps.CommandSent(name=names.CLOSE):
+                    told, unfit, closing = 0, False, True
+                case steps.RunStarted():
+                    closing = False
+                case steps.TurnCancelled() | steps.RunClosed(next_run_id=""):
+                    told, unfit = 0, False
+                case _:
+                    pass
+
+
 def _is_repair(message: Message) -> bool:
     return message.author == "everturn" and message.text.startswith("Your reply does not fit")
 
@@ -265,5 +295,6 @@ CARRIED_RULES = (
     what_is_paused_asks_no_model,
     a_summary_that_is_due_comes_next,
     repairs_are_limited,
+    replies_are_mended,
     handoffs_are_limited,
 )

@@ -163,3 +163,22 @@ CROWDED: dict[str, Situation] = {
     ),
 }
 """More people at once than Temporal takes updates, and signals that are to change nothing."""
+
+CORRECTED_AND_CUT: dict[str, Situation] = {
+    "corrections that are cut short": Situation(
+        {
+            **ALONE,
+            "agent": ("typed",),
+            "busy": (True,),
+            "calls": (0.2,),
+            "turns": (6.0,),
+            "messages": (5,),
+            "keep_open": (3_600.0,),
+            "impatience": (0.7,),
+            "look_seconds": (0.3, 1.0),
+        },
+        tools=("look",),
+        habits=Habits(unasked=("cancel_turn", "cancel by signal", "cancel and go on", "say")),
+    ),
+}
+"""A model's replies do not fit, and people cut answers short while they are corrected."""

@@ -40,3 +40,23 @@ MCP: dict[str, Situation] = {
     ),
 }
 """Each part of these worlds draws by its own name."""
+
+ELSEWHERE: dict[str, Situation] = {
+    "MCP tasks elsewhere": Situation(
+        {
+            **_SERVERS,
+            "mcp_trouble": (0.0,),
+            "mcp_changes": (0.0,),
+            "kills": (6.0, 12.0),
+            "workers": (1, 2),
+            "deploys": (True,),
+            "strangers": (True,),
+            "trouble": (0.0,),
+            "coincidences": (0.0,),
+            "bounds": ((),),
+        },
+        tools=tuple(name for name in MCP_TOOLS if name.endswith("build")),
+        habits=Habits(unasked=("say",)),
+    ),
+}
+"""A worker is lost in the middle of a call, and the next one does not host its agent."""
