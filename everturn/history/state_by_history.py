@@ -160,7 +160,11 @@ class StateByHistory:
 
     def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
         return DecisionsByHistory(
-            self.state, left, settle=self._take_result, hand_over=self._hand_over, on_held=self._follow_held
+            self.state,
+            left,
+            settle=self._take_result,
+            hand_over=self._hand_over,
+            on_held=lambda step: self._followed.append(step),  # noqa: PLW0108  (the list is another one later)
         )
 
     def _ask(self, request: ModelRequest) -> None:
@@ -314,9 +318,6 @@ class StateByHistory:
             self._followed.append(step)
         return taken
 
-    def _follow_held(self, step: steps.CommandSent) -> None:
-        self._followed.append(step)
-
     def _take_command(self, step: steps.CommandSent) -> bool:
         state = self.state
         if step.name in names.DECISIONS:
@@ -328,15 +329,17 @@ class StateByHistory:
             return taken
         control = Control.model_validate(step.payload)
         match step.name:
+            case names.PAUSE if state.pause_problem() and not step.accepted:
+                return False
+            case names.CANCEL_TURN if state.cancel_problem() and not step.accepted:
+                return False  # what was accepted came before the final reply
+            case names.RESUME if state.resume_problem(control):
+                return False
             case names.PAUSE:
                 state.pause()
             case names.RESUME:
-                if state.resume_problem(control):
-                    return False
                 state.resume(control)
             case names.CANCEL_TURN:
-                if state.cancel_problem() and not step.accepted:  # what was taken came before the final reply
-                    return False
                 state.cancel(control)
                 state.pending.clear()
                 self._cut_short = True

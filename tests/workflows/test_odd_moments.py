@@ -15,7 +15,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from everturn import Agent, Approvals, Client, Conversation, Limits, Model, Patience, names, tool
 from everturn.activities.patience import retry_delay
 from everturn.errors import InvalidAgent, InvalidModel, Refused, Stalled
-from everturn.events import Decided, MessageReceived
+from everturn.events import Decided, MessageReceived, Switched
 from everturn.records import Decision, ToolCall
 from everturn.sizes import MAX_INPUT_BYTES
 from everturn.testing import ScriptedModel, call, fail
@@ -82,12 +82,15 @@ async def test_signals_that_are_refused_change_nothing_and_no_event_tells_them(
         await waiting(conversation)
         for name, payload in REFUSED:
             await signal(conversation, name, payload)
+        for name in ("pause", "pause", "resume", "resume"):
+            await signal(conversation, name, {})
         assert await waiting(conversation) == ("a",)
         assert await conversation.approve("a") == ("a",)
         await conversation.outcome()
         events = [event async for event in conversation.events(deltas=False)]
     assert [event.message.text for event in events if isinstance(event, MessageReceived)] == ["Go"]
     assert [(event.verdict, event.by) for event in events if isinstance(event, Decided)] == [("approve", "tester")]
+    assert [event.name for event in events if isinstance(event, Switched)] == ["pause", "resume"]
 
 
 @pytest.mark.parametrize("sent", [("resume", "pause"), ("pause", "resume", "pause")], ids="-".join)
