@@ -150,21 +150,16 @@ class StateByHistory:
     # ------------------------------------------------------------ one step after the other
 
     def _begin(self, start: Start, run_began: float) -> None:
-        self.state, self.finished = State(start, run_began=run_began), None
+        self.state, self.finished, self.reply = State(start, run_began=run_began), None, None
         self._cut_short = self._runs = False
         left = (start.carry.open if start.carry else None) or OpenReply()
         self.calls, self.decisions, self._cancelled = CallsByHistory(left), self._decisions(left), False
-        self.reply = None
         self._awaits_worker = 0
         """The turn that nobody could be asked: a worker that comes is given the same request."""
 
     def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
         return DecisionsByHistory(
-            self.state,
-            left,
-            settle=self._take_result,
-            hand_over=self._hand_over,
-            on_held=lambda step: self._followed.append(step),  # noqa: PLW0108  (the list is another one later)
+            self.state, left, settle=self._take_result, hand_over=self._hand_over, on_held=self._follow_held
         )
 
     def _ask(self, request: ModelRequest) -> None:
@@ -178,12 +173,11 @@ class StateByHistory:
         state.begin_turn(limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen)))
         state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
         state.in_charge.agent, state.view = request.agent, request.view
-        if not request.summarise:
-            state.unseen = delta
-            state.note_unseen_in_events()
         state.pending.clear()
         self.reply = None
         if not request.summarise:
+            state.unseen = delta
+            state.note_unseen_in_events()
             self.calls.forget()
             self.decisions.checked.clear()
 
@@ -305,6 +299,9 @@ class StateByHistory:
             self._take_result(unwritten(call))
 
     # ------------------------------------------------------------ what people send
+
+    def _follow_held(self, step: steps.CommandSent) -> None:
+        self._followed.append(step)
 
     def _take_sent(self, step: steps.Sent) -> bool:
         """False if it can't be taken now."""
