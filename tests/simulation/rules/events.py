@@ -13,6 +13,7 @@ from everturn.events import (
     AnswerRequested,
     ApprovalRequested,
     Decided,
+    Done,
     Event,
     MessageReceived,
     Replied,
@@ -60,6 +61,16 @@ def results_are_told_once(one: Evidence) -> Iterator[str]:
     for call_id in results & called.keys():
         if times[call_id] != 1:
             yield f"{call_id} has a result in the transcript, and {times[call_id]} among the events"
+
+
+def a_pause_is_told_once(one: Evidence) -> Iterator[str]:
+    paused = False
+    for event in one.events:
+        if isinstance(event, Switched | Done):
+            if paused and event.kind == "switched" and event.name == names.PAUSE:
+                yield "the events tell of a pause while it is paused"
+                return
+            paused = isinstance(event, Switched) and event.name == names.PAUSE
 
 
 def commands_are_told_by_name(one: Evidence) -> Iterator[str]:
@@ -137,6 +148,7 @@ def _kinds(one: Evidence, cursors: Sequence[str]) -> list[str]:
 
 EVENT_RULES = (
     messages_are_told_once,
+    a_pause_is_told_once,
     results_are_told_once,
     commands_are_told_by_name,
     who_comes_back_is_told_the_rest,
