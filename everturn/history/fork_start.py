@@ -241,7 +241,8 @@ async def _start(
     transcript = [*await read_transcript(client, origin.conversation_id, point.transcript)]
     transcript[state.position : end] = _changed(transcript[state.position : end], changes.results)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
-    new: dict[str, Any] = {"owed": not final, "inbox": (), "message_ids": ()}
+    repairs = 0 if final else state.repairs
+    new: dict[str, Any] = {"owed": not final, "repairs": repairs, "inbox": (), "message_ids": ()}
     if changes.model:
         new["model"] = changes.model
     handed = next_life(state, transcript[:end], origin=origin).model_copy(update={**new, "budget": None})
