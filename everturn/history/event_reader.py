@@ -129,6 +129,10 @@ class EventReader:
             case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
                 # The conversation knows of it, and asks already.
                 return [*untold, *followed, *_events(step, at), *self._asks(at)]
+            case steps.CommandSent(name=names.RESUME, accepted=True) if stall := self.by_history.state.stall:
+                # It ended a pause before the same workflow task brought the failure: it is not about this stall.
+                turn = self.by_history.state.turn
+                return [*untold, *followed, Stalled(turn=turn, cause=stall.cause, cure=stall.cure or "", at=at)]
             case steps.CommandSent(name=name, accepted=True) if _is_on_every_call(step):
                 self._ask_again(approving=name == names.APPROVE)
                 return [*untold, *followed, *self._asks(at)]

@@ -121,6 +121,8 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(38_133, id="resumed-again-and-again-after-the-limit-of-time"),
         pytest.param(53_049, id="a-turn-is-too-long-as-it-closes"),  # by the history, it went on
         pytest.param(23_008, id="nobody-hosts-a-tool-as-it-closes"),  # by the history, it stalled
+        # By the events, it was resumed: that was about the pause before.
+        pytest.param(11_720, id="a-pause-ends-in-the-workflow-task-that-brings-a-stall"),
         # The fork had more corrections than an answer may have.
         pytest.param(3_021, id="a-fork-of-an-answer-that-was-corrected"),
         # By the history, it was corrected all the same.
