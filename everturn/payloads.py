@@ -62,7 +62,7 @@ class Start(Labelled):
     message_id: str | None = Field(default=None, max_length=MAX_MESSAGE_ID_CHARS)
     provider: str = ""
     """The provider that can read the `extra` of the message's parts, such as 'anthropic'."""
-    keep_open: float | None = Field(default=None, ge=0)
+    keep_open: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
     model: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
     limits: Limits | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -20,15 +20,19 @@ MAX_RULES = 100
 ANY_TOOL = "*"
 
 
+Bound = Annotated[float | None, Field(allow_inf_nan=False)]
+"""JSON has no infinite numbers: they would be nothing for the next run."""
+
+
 class Condition(Record):
     """Comparisons with an argument. If there are several, all have to hold."""
 
     equals: JsonValue = None
     one_of: tuple[JsonValue, ...] = ()
-    at_most: float | None = None
-    at_least: float | None = None
-    below: float | None = None
-    above: float | None = None
+    at_most: Bound = None
+    at_least: Bound = None
+    below: Bound = None
+    above: Bound = None
     starts_with: str | None = None
 
     @model_validator(mode="before")
@@ -44,6 +48,8 @@ class Condition(Record):
             raise ValueError(f"there is no condition {min(map(str, unknown))!r}; there are {known}")
         if empty := [name for name, value in given.items() if value is None or value in ([], ())]:
             raise ValueError(f"the condition {empty[0]!r} has nothing to compare with")
+        if endless := [name for name in ("equals", "one_of") if not _is_json(given.get(name))]:
+            raise ValueError(f"the condition {endless[0]!r} compares with a number that JSON does not have")
         return given
 
     def holds(self, value: JsonValue) -> bool | None:
@@ -113,6 +119,19 @@ def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
     new = [*more]
     same = [(rule.tool, rule.where) for rule in new]
     return (*(rule for rule in policy if (rule.tool, rule.where) not in same), *new)
+
+
+def _is_json(value: Any) -> bool:
+    """Whether all numbers in it are finite."""
+    match value:
+        case float():
+            return isfinite(value)
+        case Mapping():
+            return all(map(_is_json, value.values()))
+        case list() | tuple():
+            return all(map(_is_json, value))
+        case _:
+            return True
 
 
 def _all(said: list[bool | None]) -> bool | None:

@@ -139,7 +139,7 @@ def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> A
         say("activity.handed_back", activity=info.activity_type, **facts)
     return ApplicationError(
         cause,
-        {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and poison_calls.lost() > 0},
+        {"cure": cure, "left": left_so_far() or None, "lost": not is_users_own(info) and poison_calls.may_have_run()},
         type=names.NOT_HOSTED,
         non_retryable=not again,
         next_retry_delay=timedelta(seconds=delay * (0.5 + random.random() / 2)),

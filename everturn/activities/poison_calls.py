@@ -60,10 +60,11 @@ SETTLE_SECONDS = 0.25
 """A pause before a call begins alone: in it, the calls that came with it can report that they wait."""
 
 LOST, AT, RAN, ALONE = "everturn_lost", "everturn_at", "everturn_ran", "everturn_alone"
+TRIED = "everturn_tried"
 BEGAN = "everturn_began"
 """The keys of what a try leaves to the next. LOST: how many tries were lost before try AT. RAN: whether try AT is lost,
 too, if it ends without a word. ALONE: how many tries before AT were lost while they ran alone. BEGAN: the last try
-that has said that it begins."""
+that has said that it begins. TRIED: a try has failed that may have had an effect."""
 
 _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
 
@@ -119,6 +120,11 @@ def lost() -> int:
     return known + (at < int(found.get(BEGAN, 0)) < info.attempt or (silent > 0 and not known))
 
 
+def may_have_run() -> bool:
+    """Whether a try before this one was lost, or has failed and may have had an effect."""
+    return lost() > 0 or bool(left().get(TRIED))
+
+
 def blamed() -> int:
     """How many of its lost tries count against a call: the first IN_COMPANY ones, whose cause nobody knows, and those
     that were lost while it ran alone."""
@@ -163,8 +169,10 @@ class _Try(ActivityInboundInterceptor):
             await _say_that_it_begins(before, alone)
         try:
             return await self.next.execute_activity(input)
-        except BaseException:
-            leave(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone})
+        except BaseException as error:
+            never_began = isinstance(error, ApplicationError) and error.type in names.NEVER_BEGUN
+            tried = {} if never_began else {TRIED: True}
+            leave(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone, **tried})
             raise
 
 

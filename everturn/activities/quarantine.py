@@ -114,7 +114,7 @@ async def asked_at(client: Client, conversation: str, run: str) -> datetime:
 
 def _at_rest(by_history: StateByHistory) -> bool:
     """Whether no message waits for an answer."""
-    return not (by_history.state.answering or by_history.state.inbox or by_history.overlooks)
+    return not (by_history.state.answering or by_history.state.inbox or by_history.signals.overlooked)
 
 
 async def _started_for(

@@ -3,13 +3,17 @@ marker of Temporal's patches; the readers of histories find the words again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 UNREADABLE_START: Final = "unreadable start"
 """The patch of a run that could not read what the run before handed on."""
 
-STALLED_BY_SIGNAL: Final = "stalled by unreadable signal "
-"""The patch of a run that is stalled since a signal could not be read; its number follows, from 1 on."""
+STALLED_BY_SIGNALS: Final = "stalled by unreadable signals "
+"""The patch of a run that is stalled since signals could not be read; their numbers follow, from 1 on: `2,5`."""
+
+MOST_NAMED: Final = 20
+"""Of such signals."""
 
 DEPLOY_ITS_CODE: Final = "Deploy the code that wrote it, then resume."
 
@@ -23,6 +27,9 @@ def start_problem(why: str) -> str:
     return f"The carry-over of the earlier run can't be read: {why or 'it could not, when the run began'}"
 
 
-def signal_problem(name: str, why: str) -> str:
-    """`why`: empty if whoever asks has not seen it come."""
-    return f"A {name!r} signal can't be read: {why or 'it could not, when it came'}"
+def signals_problem(signals: Sequence[str], why: str) -> str:
+    """`signals`: their names. `why`: empty if whoever asks has not seen them come."""
+    why = why or "it could not, when it came"
+    if len(signals) == 1:
+        return f"A {signals[0]!r} signal can't be read: {why}"
+    return f"{len(signals)} signals can't be read ({', '.join(map(repr, signals))}): {why}"

@@ -105,7 +105,7 @@ class Conversation(Forks):
                     continue
                 if finished:
                     return self._last_reply(self._outcome(finished), cut_short=bool(state.cancelled))
-                if by_history.overlooks or not state.has_taken(self._sent):
+                if by_history.signals.overlooked or not state.has_taken(self._sent):
                     continue
                 if state.answered or final is not None:
                     if run == seen.run_id:

@@ -168,14 +168,14 @@ class FollowedReply:
         if self._message_id is None or self._found:
             return True
         by_history = self._reader.by_history
-        return by_history.state.has_taken([self._message_id]) and not by_history.overlooks
+        return by_history.state.has_taken([self._message_id]) and not by_history.signals.overlooked
 
     def _rest(self, final: bool) -> WhyAtRest | None:
         by_history = self._reader.by_history
         state, finished = by_history.state, by_history.finished
         if finished:
             return None if finished.next_run_id else _ended(finished)
-        if by_history.overlooks or not self._has_message:
+        if by_history.signals.overlooked or not self._has_message:
             return None
         if state.answered or final:
             return WhyAtRest("answered")

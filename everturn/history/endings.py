@@ -30,7 +30,9 @@ def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
     so."""
     match step:
         case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
-            return reply.message.text if by_history.answers_all(reply) else None
+            state = by_history.state
+            more = by_history.signals.sent or state.inbox or state.late
+            return None if more or state.cancelled or reply.output_problem else reply.message.text
         case _:
             return None
 

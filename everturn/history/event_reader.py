@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn import names
+from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.calls.pending_calls import PendingCall
-from everturn.carryover import OpenReply, QuestionToPerson
+from everturn.carryover import OpenReply, QuestionToPerson, TakenIds
 from everturn.errors import ConversationError
 from everturn.events import (
     CURSOR,
@@ -34,11 +35,11 @@ from everturn.events import (
     WorkerAwaited,
 )
 from everturn.history import steps
+from everturn.history.decoding import COMMANDS
 from everturn.history.state_by_history import StateByHistory
-from everturn.payloads import ModelReply, ModelRequest
+from everturn.payloads import Control, ModelReply, ModelRequest
 from everturn.plans import RefuseCall
 from everturn.records import HookAction, Message, Outcome, results_in
-from everturn.temporal.ids import known_id
 
 
 class EventReader:
@@ -65,11 +66,9 @@ class EventReader:
         self._follows = self._seen[0] > 0
         """Whether an earlier run was read, here or by whoever resumes at a cursor."""
         self._followed: set[int] = set()
-        """The decisions and commands of this run that events have told, by their steps: what an update in the same
-        workflow task takes back is taken in once more."""
-        self._stalls: list[Event] = []
-        """Failures that the conversation has not taken in yet: the commands that came before them are told first."""
-        self._message_ids: set[str] = set()
+        """The decisions, commands and stalls of this run that events have told, by their steps: what an update in the
+        same workflow task takes back is taken in once more."""
+        self._message_ids = TakenIds(())
         """Ids of the messages. The same message may be sent again, and counts once."""
         self._alike = 0
         """After a reset: how many events of this run were already in the run before, and are told."""
@@ -93,16 +92,14 @@ class EventReader:
         at = step.at.isoformat(timespec="milliseconds")
         self.by_history.take(step)
         self._asked = {one: asked for one, asked in self._asked.items() if one in self.by_history.state.pending}
-        ruled, followed = self._by_policy(at), self._by_people(at)
+        ruled, followed = self._by_policy(at), self._taken_in(at)
         untold = [*ruled, *self._handed_off(step, at), *self._untold(step, at)]
         match step:
             case steps.RunStarted(start=start):
                 self._followed.clear()
-                self._stalls.clear()
                 before = self._message_ids if self._alike else ()  # a reset takes them once more
-                carried = start.carry.message_ids if start.carry else ()
-                first = () if start.message_id is None else (start.message_id,)
-                self._message_ids = {*before, *map(known_id, (*carried, *first))}
+                self._message_ids = TakenIds((*before, *(start.carry.message_ids if start.carry else ())))
+                self._message_ids.take(start.message_id)
                 asked = self.by_history.state.pending
                 self._open |= dict.fromkeys(asked, self.by_history.state.turn)
                 if self._follows:  # whoever has read the run before knows what waits
@@ -115,17 +112,8 @@ class EventReader:
                 return [*untold, *followed]
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
-            case steps.InputUnreadable(cause=cause, cure=cure):
-                state = self.by_history.state
-                stalled = [] if state.closing else [Stalled(turn=state.turn, cause=cause, cure=cure, at=at)]
-                return [*untold, *stalled, *followed]
             case steps.WorkflowTaskCompleted():
-                stalls, self._stalls = self._stalls, []
-                return [*followed, *untold, *stalls, *self._asks(at)]
-            case steps.TurnFailed() | steps.ToolRunFailed(local=False):
-                told = _events(step, at)
-                self._stalls += [one for one in told if isinstance(one, Stalled)]
-                return [*untold, *followed, *(one for one in told if not isinstance(one, Stalled))]
+                return [*followed, *untold, *self._asks(at)]
             case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
                 # The conversation knows of it, and asks already.
                 return [*untold, *followed, *_events(step, at), *self._asks(at)]
@@ -140,13 +128,8 @@ class EventReader:
 
     def _is_new(self, sent: steps.MessageSent) -> bool:
         """Whether a message counts: not one that is refused, and not the same one again."""
-        if not sent.accepted and self.by_history.refuses(sent.said):
-            return False
-        known = known_id(sent.said.message_id) if sent.said.message_id is not None else None
-        if known in self._message_ids:
-            return False
-        self._message_ids |= {known} if known else set()
-        return True
+        refused = not sent.accepted and self.by_history.signals.refused(sent, self.by_history.state)
+        return not refused and self._message_ids.take(sent.said.message_id)
 
     def _handed_off(self, step: steps.Step, at: str) -> list[Event]:
         """The event that another agent is in charge. At the start of a run, its turns say which agent that is."""
@@ -163,11 +146,21 @@ class EventReader:
             for call_id, rule in self.by_history.decisions.take_ruled()
         ]
 
-    def _by_people(self, at: str) -> list[Event]:
-        """What people have decided and commanded, once the conversation follows it: a signal may be passed over."""
-        followed = [step for step in self.by_history.take_followed() if step.id not in self._followed]
-        self._followed |= {step.id for step in followed}
-        return [_command(step.name, step.payload, at) for step in followed]
+    def _taken_in(self, at: str) -> list[Event]:
+        """What people have decided and commanded, once the conversation follows it (a signal may be passed over), and
+        what it has stalled over: in the order in which it took these in."""
+        taken = [step for step in self.by_history.take_followed() if step.id not in self._followed]
+        self._followed |= {step.id for step in taken}
+        return [self._told(step, at) for step in taken]
+
+    def _told(self, step: steps.CommandSent | steps.Stalling, at: str) -> Event:
+        match step:
+            case steps.CommandSent(name=name, payload=payload):
+                return _command(name, payload, at)
+            case steps.InputUnreadable(cause=cause, cure=cure):
+                return Stalled(turn=self.by_history.state.turn, cause=cause, cure=cure, at=at)
+            case steps.TurnFailed() | steps.ToolRunFailed():
+                return Stalled(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)
 
     def _asks(self, at: str) -> list[Event]:
         """What people are asked from now on. A decision that came earlier would be refused."""
@@ -231,14 +224,10 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [ApprovalReminder(call_id=call_id, at=at)]
         case steps.TurnFailed(awaited=True) | steps.ToolRunFailed(awaited=True):
             return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
-        case steps.TurnFailed(passing=True):
-            return []
         case steps.ToolRunFailed(kind=names.ASKS | names.NEEDS_APPROVAL):
             return []  # nothing is lost: what is asked follows
         case steps.ToolRunFailed(stalled=True):
-            return [Stalled(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
-        case steps.TurnFailed(request=request, cause=cause, cure=cure):
-            return [Stalled(turn=request.turn, cause=cause, cure=cure, at=at)]
+            return []  # told once the conversation has taken it in
         case steps.ToolScheduled(tool=tool, request=call):
             there = step.conversation_id
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]
@@ -259,12 +248,20 @@ def _is_on_every_call(step: steps.CommandSent) -> bool:
 
 
 def _command(name: str, payload: dict[str, Any], at: str) -> Event:
-    by, reason = str(payload.get("by") or ""), payload.get("reason") or payload.get("note")
-    if name in names.DECISIONS:
-        edited = payload.get("arguments") if isinstance(payload.get("arguments"), dict) else None
-        call_id = str(payload.get("call_id", ""))
-        return Decided(call_id=call_id, verdict=name, by=by, note=reason, arguments=edited, at=at)
-    return Switched(name=name, by=by, reason=reason, at=at)
+    """As the conversation has read it: other keys than those of its record mean nothing."""
+    match COMMANDS[name].model_validate(payload):
+        case Approve(call_id=call_id, by=by, note=note, arguments=edited):
+            return Decided(call_id=call_id, verdict=name, by=by, note=note, arguments=edited, at=at)
+        case Deny(call_id=call_id, by=by, reason=note):
+            return Decided(call_id=call_id, verdict=name, by=by, note=note, at=at)
+        case Answer(call_id=call_id, by=by):
+            return Decided(call_id=call_id, verdict=name, by=by, at=at)
+        case Control(by=by, reason=reason):
+            return Switched(name=name, by=by, reason=reason, at=at)
+        case SetPolicy(by=by):
+            return Switched(name=name, by=by, at=at)
+        case other:
+            raise AssertionError(f"no event tells of {other!r}")
 
 
 def _reply(request: ModelRequest, reply: ModelReply, at: str) -> list[Event]:

@@ -12,9 +12,9 @@ from everturn import names
 from everturn.calls.unreadable_inputs import (
     DEPLOY_ITS_CODE,
     SEND_AGAIN,
-    STALLED_BY_SIGNAL,
+    STALLED_BY_SIGNALS,
     UNREADABLE_START,
-    signal_problem,
+    signals_problem,
     start_problem,
 )
 from everturn.history.decoding import COMMANDS
@@ -41,7 +41,8 @@ class PatchReader:
         patch = str(json.loads(data[0].data).get("id")) if data else ""
         if patch == UNREADABLE_START:
             return InputUnreadable(marker.event_id, at, start_problem(self.start_problem), DEPLOY_ITS_CODE)
-        if patch.startswith(STALLED_BY_SIGNAL):
-            name = self._signals[int(patch.removeprefix(STALLED_BY_SIGNAL)) - 1]
-            return InputUnreadable(marker.event_id, at, signal_problem(name, ""), SEND_AGAIN)
+        if patch.startswith(STALLED_BY_SIGNALS):
+            numbers = map(int, patch.removeprefix(STALLED_BY_SIGNALS).split(","))
+            problem = signals_problem([self._signals[number - 1] for number in numbers], "")
+            return InputUnreadable(marker.event_id, at, problem, SEND_AGAIN)
         return None

@@ -17,7 +17,8 @@ from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
 from everturn.history.same_task import SameTask
 from everturn.history.transcript import Transcript, unwritten, user_messages
-from everturn.payloads import Control, MessageIn, ModelReply, ModelRequest, Start
+from everturn.history.waiting_signals import WaitingSignals
+from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import RefuseCall, RunHandoff
 from everturn.records import Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
@@ -38,10 +39,10 @@ class StateByHistory:
         self.finished: steps.RunClosed | None = None
         self.calls = CallsByHistory()  # of that reply
         self.decisions = self._decisions()
-        self._sent: list[steps.Sent] = []
-        """What came by signal since the conversation's last workflow task."""
-        self._followed: list[steps.CommandSent] = []
-        """Decisions and commands that the conversation has followed, since somebody asked last."""
+        self.signals = WaitingSignals()
+        self._followed: list[steps.CommandSent | steps.Stalling] = []
+        """Decisions and commands that the conversation has followed, and what it stalled over, since somebody asked
+        last."""
         self._clock = 0.0
         """The same, of the conversation itself."""
         self._brought: list[steps.Step] = []  # by activities and timers, likewise
@@ -49,8 +50,8 @@ class StateByHistory:
         self._runs = False  # the model's part of the turn
         self._cancelled = False  # the workflow was, and begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
-        self._early_resume: steps.CommandSent | None = None
-        """A signal that found nothing to resume in its workflow task."""
+        self._before_answer: tuple[bool, str, int] | None = None
+        """Of the state, before the last workflow task began an answer; None if it began none."""
         self._together: SameTask | None = None  # what the last workflow task brought, until its updates are over
 
     def take(self, step: steps.Step) -> None:
@@ -62,7 +63,7 @@ class StateByHistory:
             case steps.RunStarted(start=start, at=at):
                 self._begin(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
-                self._sent.append(step)
+                self.signals.sent.append(step)
             case steps.MessageSent() | steps.CommandSent() if together:
                 self._take_before(together, step)
             case steps.MessageSent() | steps.CommandSent():
@@ -73,8 +74,8 @@ class StateByHistory:
                 self.take_in()
             case steps.ToolCompleted(local=True) | steps.ToolRunFailed(local=True):
                 self._take_brought(step)  # the conversation itself has written it down
-            case steps.InputUnreadable(cause=cause, cure=cure):
-                self._stall(cause, cure)
+            case steps.InputUnreadable():
+                self._take_unreadable(step)
             case steps.TurnScheduled(request=request):
                 self._ask(request)
             case steps.ToolScheduled(request=call):
@@ -88,18 +89,18 @@ class StateByHistory:
             case _:
                 self._brought.append(step)
 
-    def take_followed(self) -> list[steps.CommandSent]:
-        """The decisions and commands that the conversation has followed since the last time this was asked. One that
-        came by signal may be passed over: then it is never among them."""
+    def take_followed(self) -> list[steps.CommandSent | steps.Stalling]:
+        """The decisions and commands that the conversation has followed, and what it has stalled over, since the last
+        time this was asked. What came by signal may be passed over: then it is never among them."""
         followed, self._followed = self._followed, []
         return followed
 
     def take_in(self) -> None:
         """The conversation's workflow task is completed: it has taken in all that came before."""
-        sent, brought, self._sent, self._brought = self._sent, self._brought, [], []
-        left = [step for step in sent if not (self._take_sent(step) or self.decisions.hold(step))]
-        early = [step for step in left if self._may_be_early(step)]
-        self._is_new, self._cut_short, self._early_resume = False, self._cut_short or self._cancelled, None
+        sent, brought, self._brought, self._before_answer = self.signals.take(), self._brought, [], None
+        left = (step for step in sent if not (self._take_sent(step) or self.decisions.hold(step)))
+        early = [step for step in left if self._may_be_early(step)]  # one after the other: as things are when it comes
+        self._is_new, self._cut_short = False, self._cut_short or self._cancelled
         self._take_together(brought, early)
 
     def _take_together(
@@ -110,10 +111,11 @@ class StateByHistory:
             self._together = SameTask(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
             self._take_brought(step)
+        stalled = self.state.stall is not None
         for step in early:
             resume = step if isinstance(step, steps.CommandSent) and step.name == names.RESUME else None
             if resume and not self.state.stall:  # who pauses after it was sent has the last word
-                self._early_resume = self._early_resume or resume
+                self.signals.resumes += [] if stalled else [resume]  # one is enough for a stall
             elif not self._take_sent(step):
                 self.decisions.hold(step)
         self._follow()
@@ -132,20 +134,6 @@ class StateByHistory:
     def outcome(self) -> Outcome | None:
         """None while the conversation goes on, and if it ended without an outcome."""
         return self.finished.outcome if self.finished else None
-
-    def answers_all(self, reply: ModelReply) -> bool:
-        """Whether a final reply that arrives now answers all messages."""
-        state = self.state
-        return not (self._sent or state.inbox or state.late or state.cancelled or reply.output_problem)
-
-    @property
-    def overlooks(self) -> bool:
-        """Whether there is a message that the conversation has not taken in yet."""
-        return any(isinstance(step, steps.MessageSent) for step in self._sent)
-
-    def refuses(self, said: MessageIn) -> bool:
-        """Whether the conversation passes over this message if it comes by signal now."""
-        return self.state.message_problem(said, size_of(said)) is not None
 
     # ------------------------------------------------------------ one step after the other
 
@@ -181,12 +169,23 @@ class StateByHistory:
             self.calls.forget()
             self.decisions.checked.clear()
 
-    def _stall(self, cause: str, cure: str) -> None:
-        """For what it can't read. A `resume` that came before, in the same workflow task, is for this stall."""
-        if not self.state.closing:
-            self.state.stalls(cause, cure)
-            if self._early_resume:
-                self._take_sent(self._early_resume)
+    def _take_unreadable(self, step: steps.InputUnreadable) -> None:
+        """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is
+        answered after it."""
+        if self.state.closing:
+            return
+        self._stall(step)
+        if self._before_answer:
+            self.state.answering = False
+            self.state.final, self.state.cancelled, self.state.in_charge.handoffs = self._before_answer
+        for resume in self.signals.resumes:
+            if self._take_sent(resume):
+                self._follow()
+                break
+
+    def _stall(self, over: steps.Stalling) -> None:
+        self.state.stalls(over.cause, over.cure or None)
+        self._followed.append(over)
 
     def _take_brought(self, step: steps.Step) -> None:
         if isinstance(step, steps.TurnCompleted | steps.TurnFailed | steps.TurnCancelled):
@@ -257,7 +256,7 @@ class StateByHistory:
             self.state.fall_back(failed.fallback)
         elif not failed.passing:
             self.state.begin_fallbacks_anew()
-            self.state.stalls(failed.cause, failed.cure or None)
+            self._stall(failed)
 
     def _take_result(self, result: ToolResult) -> None:
         """The model is told once all calls of the reply have their results."""
@@ -281,7 +280,7 @@ class StateByHistory:
         if call is None or plan is None:
             return
         if lost.stalled and not self.state.closing:
-            self.state.stalls(lost.cause, lost.cure or None)
+            self._stall(lost)
             return
         self.decisions.refused_edits += lost.kind == names.INVALID_EDIT
         again = pending_calls.after_run(
@@ -306,7 +305,7 @@ class StateByHistory:
     def _take_sent(self, step: steps.Sent) -> bool:
         """False if it can't be taken now."""
         if isinstance(step, steps.MessageSent):
-            if self.refuses(step.said):
+            if self.state.message_problem(step.said, size_of(step.said)):
                 return False
             self.state.receive(step.said.as_message(), step.said.message_id)
             return True
@@ -378,8 +377,9 @@ class StateByHistory:
 
     def _settle(self) -> None:
         state = self.state
-        over = state.answering or state.abandoned or state.ended or state.limit or self._cancelled
+        over = state.answering or state.abandoned or state.ended or state.limit or state.stall or self._cancelled
         if state.inbox and not over:
+            self._before_answer = state.final, state.cancelled, state.in_charge.handoffs
             state.begin_answer()
 
     def _finish(self, finished: steps.RunClosed) -> None:

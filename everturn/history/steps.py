@@ -212,3 +212,7 @@ class RunClosed(Step):
     """Set if it continued as a new run."""
     alike: int = 0
     """An operator reset it. The next run begins with so many events of this one."""
+
+
+Stalling = TurnFailed | ToolRunFailed | InputUnreadable
+"""What a conversation may stall over."""

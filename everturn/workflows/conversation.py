@@ -91,9 +91,9 @@ class ConversationWorkflow:
         if self._start_input.handed:
             if not self._state.closing:
                 await self._commands.holds.stalled(self._start_input.problem, DEPLOY_ITS_CODE)
-            if self._state.closing:
+            if self._state.closing and not self._state.late:
                 return self._outcome("cancelled", reason="the conversation was closed before it was answered")
-            continue_as_new.go_on(self._start_input.handed_on(self._state.inbox))
+            continue_as_new.go_on(self._start_input.handed_on(self._state))
         if self._start_input.problem:
             raise ApplicationError(self._start_input.problem, type=names.INVALID_START, non_retryable=True)
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
@@ -196,9 +196,7 @@ class ConversationWorkflow:
     async def _ask_model(self, *, summarise: bool = False) -> ModelReply | None:
         """A reply of the model, however long that takes: what retries and fallbacks can't cure waits for a person.
 
-        None if that person closed the conversation instead, if a summary had to come first, or if a limit ends it: a
-        person may come long after the limit of time.
-        """
+        None if that person closed the conversation, if a summary had to come first, or if a limit ends it by then."""
         state = self._state
         while True:
             await self._commands.holds.unpaused()

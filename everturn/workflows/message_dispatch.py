@@ -15,7 +15,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.calls.unreadable_inputs import signal_problem
 from everturn.logs import workflow_log
 from everturn.payloads import Withdrawal
 from everturn.records import Record
@@ -53,7 +52,9 @@ Later = Callable[[str], None]
 class LostSignal(NamedTuple):
     number: int
     """Among the run's signals, from 1 on."""
-    problem: str
+    name: str
+    why: str
+    """Empty in a replay."""
 
 
 class Handlers:
@@ -62,8 +63,8 @@ class Handlers:
     def __init__(self) -> None:
         self.updates = 0
         """How many updates were taken in this run."""
-        self.lost: LostSignal | None = None
-        """A signal that can't be read here, though another worker may be able to; the conversation waits for a
+        self.lost: list[LostSignal] = []
+        """Signals that can't be read here, though another worker may be able to; the conversation waits for a
         person."""
         self._signals = 0
         self._ignored = 0
@@ -99,8 +100,8 @@ class Handlers:
 
         def on_signal(*inputs: Any) -> None:
             if lost := self._lost(name, inputs):
-                self.lost = lost
-                workflow_log("signal.unreadable", level="error", signal=name, why=lost.problem)
+                self.lost.append(lost)
+                workflow_log("signal.unreadable", level="error", signal=name, why=lost.why)
                 return
             payload, problem = _read(payload_type, inputs, objection)
             if payload is None or problem is None:
@@ -130,14 +131,14 @@ class Handlers:
         self._signals += 1
         marker, replaying = f"unreadable signal {self._signals}", workflow.unsafe.is_replaying()
         if replaying and workflow.patched(marker):
-            return LostSignal(self._signals, signal_problem(name, ""))
+            return LostSignal(self._signals, name, "")
         why = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
         if not why:
             return None
         if replaying:
             raise RuntimeError(f"A signal was read before, but this worker can't read it: {why}")
         workflow.patched(marker)
-        return LostSignal(self._signals, signal_problem(name, why))
+        return LostSignal(self._signals, name, why)
 
     def _ignore(self, name: str, why: str | None) -> None:
         self._ignored += 1

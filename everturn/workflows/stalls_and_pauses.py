@@ -8,7 +8,7 @@ from typing import Literal
 from temporalio import workflow
 
 from everturn import names
-from everturn.calls.unreadable_inputs import SEND_AGAIN, STALLED_BY_SIGNAL
+from everturn.calls.unreadable_inputs import MOST_NAMED, SEND_AGAIN, STALLED_BY_SIGNALS, signals_problem
 from everturn.state import State
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.message_dispatch import Handlers, Later
@@ -39,9 +39,11 @@ class StallsAndPauses:
     async def nothing_lost(self) -> None:
         """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
         while (lost := self._handlers.lost) and not self._state.closing:
-            self._handlers.lost = None
-            workflow.patched(f"{STALLED_BY_SIGNAL}{lost.number}")  # for those who read the history
-            await self.stalled(lost.problem, SEND_AGAIN)
+            self._handlers.lost = []
+            numbers = ",".join(str(one.number) for one in lost[:MOST_NAMED])
+            workflow.patched(f"{STALLED_BY_SIGNALS}{numbers}")  # for those who read the history
+            why = next((one.why for one in lost if one.why), "")
+            await self.stalled(signals_problem([one.name for one in lost[:MOST_NAMED]], why), SEND_AGAIN)
 
     async def stalled(self, cause: str, cure: str | None) -> None:
         """Waits until a person sends `resume`."""

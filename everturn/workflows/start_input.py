@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import workflow
 
 from everturn.calls.unreadable_inputs import UNREADABLE_START, start_problem
+from everturn.carryover import REMEMBERED_IDS
 from everturn.payloads import Start
-from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
+from everturn.state import State
 from everturn.storage.data_converter import NoValue
 from everturn.truncation import cut
 from everturn.user_parts import kinds_problem
@@ -30,12 +30,18 @@ class StartInput:
     handed: dict[str, Any] = field(default_factory=dict)
     """The input as it came from the run before, if it can't be read. Other code may be able to."""
 
-    def handed_on(self, inbox: Iterable[Message]) -> dict[str, Any]:
-        """The same, with the messages that came meanwhile."""
+    def handed_on(self, state: State) -> dict[str, Any]:
+        """The same, with what people have sent meanwhile."""
         carry = self.handed["carry"]
         room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(self.handed)
-        more = [message.model_dump(mode="json") for message in cut(tuple(inbox), max(0, room))]
-        return {**self.handed, "carry": {**carry, "inbox": [*carry.get("inbox", ()), *more]}}
+        messages = cut((*state.inbox, *state.late), max(0, room))
+        more: dict[str, Any] = {
+            "inbox": [*carry.get("inbox", ()), *(one.model_dump(mode="json") for one in messages)],
+            "message_ids": [*carry.get("message_ids", ()), *state.message_ids][-REMEMBERED_IDS:],
+        }
+        more |= {"paused": True} if state.paused else {}
+        more |= {"policy": [rule.model_dump(mode="json") for rule in state.policy]} if state.policy else {}
+        return {**self.handed, "carry": {**carry, **more}}
 
 
 def read(inputs: tuple[Any, ...]) -> StartInput:

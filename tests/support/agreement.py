@@ -279,7 +279,7 @@ class Told:
                 self.agent, self.model = agent, None
             case FellBack(model=model) if not (self._cut_short or self._closing):
                 self.model = model
-            case Stalled(cause=cause) if not (self._cut_short or self._closing):
+            case Stalled(cause=cause):
                 self.stall, self._stalled_call, self.model = cause, "", None
             case Switched():
                 self._switch(event)

@@ -247,7 +247,7 @@ def repairs_are_limited(one: Evidence) -> Iterator[str]:
 def replies_are_mended(one: Evidence) -> Iterator[str]:
     """A reply that does not fit is followed by a correction, as often as one may come in an answer; unless somebody
     ends the answer meanwhile."""
-    told, unfit, cut, closing = 0, False, False, False
+    told, unfit, final, cut, closing, turn = 0, False, False, False, False, 0
     for run, taken in one.runs if not any(run.base for run, _ in one.runs) else ():
         for step in taken:
             match step:
@@ -256,13 +256,15 @@ def replies_are_mended(one: Evidence) -> Iterator[str]:
                     if unfit and not corrected:
                         yield f"turn {request.turn} of run {run.id}: the reply before was to be corrected"
                         return
-                    told, unfit, cut = told + corrected, False, False
+                    if request.turn != turn:  # a turn may be asked again
+                        told = told + 1 if corrected else 0 if final else told
+                    unfit, cut, turn = False, False, request.turn
                 case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
                     may_be = told < MAX_REPAIRS and not (request.conclude or cut or closing)
-                    unfit = bool(reply.output_problem) and may_be
-                    if reply.final and not unfit:
-                        told = 0
-                case steps.CommandSent(name=names.CANCEL_TURN) | steps.CancelRequested():
+                    unfit, final = bool(reply.output_problem) and may_be, reply.final
+                case steps.CommandSent(name=names.CANCEL_TURN, accepted=accepted):  # a signal may be passed over
+                    told, unfit, cut = 0 if accepted else told, False, True
+                case steps.CancelRequested():
                     told, unfit, cut = 0, False, True
                 case steps.CommandSent(name=names.CLOSE):
                     told, unfit, closing = 0, False, True

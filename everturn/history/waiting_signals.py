@@ -1,0 +1,34 @@
+"""What came by signal since the conversation's last workflow task: it has not taken it in yet."""
+
+from __future__ import annotations
+
+from everturn import names
+from everturn.history import steps
+from everturn.sizes import size_of
+from everturn.state import State
+
+
+class WaitingSignals:
+    def __init__(self) -> None:
+        self.sent: list[steps.Sent] = []
+        self.resumes: list[steps.CommandSent] = []
+        """Those of the last workflow task that found nothing to resume: they may be for what it stalls over."""
+
+    def take(self) -> list[steps.Sent]:
+        """They come in now."""
+        sent, self.sent, self.resumes = self.sent, [], []
+        return sent
+
+    @property
+    def overlooked(self) -> bool:
+        """Whether one of them is a message."""
+        return any(isinstance(step, steps.MessageSent) for step in self.sent)
+
+    def refused(self, message: steps.MessageSent, state: State) -> bool:
+        """Whether the conversation passes over this message, which is the last of them."""
+        size, before = size_of(message.said), self.sent[:-1]
+        closes = any(isinstance(step, steps.CommandSent) and step.name == names.CLOSE for step in before)
+        if state.closing or not closes:
+            return state.message_problem(message.said, size) is not None
+        more = [step.said.as_message() for step in before if isinstance(step, steps.MessageSent)]
+        return message.said.problem(size, after=[*state.inbox, *state.late, *more]) is not None
