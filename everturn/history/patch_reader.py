@@ -40,7 +40,7 @@ class PatchReader:
         data = marker.marker_recorded_event_attributes.details["patch-data"].payloads
         patch = str(json.loads(data[0].data).get("id")) if data else ""
         if patch == UNREADABLE_START:
-            return InputUnreadable(marker.event_id, at, start_problem(self.start_problem), DEPLOY_ITS_CODE)
+            return InputUnreadable(marker.event_id, at, start_problem(self.start_problem), DEPLOY_ITS_CODE, start=True)
         if patch.startswith(STALLED_BY_SIGNALS):
             numbers = map(int, patch.removeprefix(STALLED_BY_SIGNALS).split(","))
             problem = signals_problem([self._signals[number - 1] for number in numbers], "")

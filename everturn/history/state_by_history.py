@@ -48,7 +48,7 @@ class StateByHistory:
         self._brought: list[steps.Step] = []  # by activities and timers, likewise
         self._cut_short = False  # the turn was cancelled, and has not ended yet
         self._runs = False  # the model's part of the turn
-        self._cancelled = False  # the workflow was, and begins nothing more
+        self._cancelled = False  # the workflow was, or can't read its start: it begins nothing more
         self._is_new = False  # the reply at hand came in with the last workflow task
         self._before_answer: tuple[bool, str, int] | None = None
         """Of the state, before the last workflow task began an answer; None if it began none."""
@@ -172,12 +172,12 @@ class StateByHistory:
     def _take_unreadable(self, step: steps.InputUnreadable) -> None:
         """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is
         answered after it."""
-        if self.state.closing:
+        state, self._cancelled = self.state, self._cancelled or step.start
+        if state.closing:
             return
         self._stall(step)
         if self._before_answer:
-            self.state.answering = False
-            self.state.final, self.state.cancelled, self.state.in_charge.handoffs = self._before_answer
+            state.answering, (state.final, state.cancelled, state.in_charge.handoffs) = False, self._before_answer
         for resume in self.signals.resumes:
             if self._take_sent(resume):
                 self._follow()

@@ -195,6 +195,8 @@ class InputUnreadable(Step):
 
     cause: str
     cure: str
+    start: bool = False
+    """It is the start: nothing begins in this run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,11 @@ class StartInput:
 
     def handed_on(self, state: State) -> dict[str, Any]:
         """The same, with what people have sent meanwhile."""
+        if state.late:  # what was said while it closed takes it up again
+            state.take_up_again(workflow.time())
         carry = self.handed["carry"]
         room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(self.handed)
-        messages = cut((*state.inbox, *state.late), max(0, room))
+        messages = cut(tuple(state.inbox), max(0, room))
         more: dict[str, Any] = {
             "inbox": [*carry.get("inbox", ()), *(one.model_dump(mode="json") for one in messages)],
             "message_ids": [*carry.get("message_ids", ()), *state.message_ids][-REMEMBERED_IDS:],
