@@ -78,7 +78,8 @@ class Report:
             lines.append(f"    step by step: make sim SEED={seed}")
         if len(self.broken) > SHOWN:
             lines.append(f"and {len(self.broken) - SHOWN} more")
-        lines.append(f"BROKEN in {len(self.broken)} of {self.worlds}" if self.broken else "every invariant held")
+        held = "every invariant held" if self.worlds else "no world was lived through"
+        lines.append(f"BROKEN in {len(self.broken)} of {self.worlds}" if self.broken else held)
         return "\n".join(lines)
 
 
