@@ -100,6 +100,7 @@ GROUPS = (
     later_moments.CROWDED,
     mcp.ELSEWHERE,
     later_moments.CORRECTED_AND_CUT,
+    later_moments.LIMITED,
 )
 """Of situations, each for a million seeds from WILD on."""
 

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
-from everturn.calls.pending_calls import PendingCall
-from everturn.carryover import CarryOver, QuestionToPerson, WorkerFacts
+from everturn import tool
+from everturn.activities import tool_retries
+from everturn.calls.decisions import Deny
+from everturn.calls.pending_calls import PendingCall, rules_of
+from everturn.carryover import CarryOver, Packed, QuestionToPerson, StoredInRun, WorkerFacts
+from everturn.errors import Retry
 from everturn.heartbeat_details import SeenReply
-from everturn.payloads import Start
-from everturn.plans import Expiry, RunPlan
+from everturn.history.revival import next_life
+from everturn.limits import Limits
+from everturn.payloads import Start, WaitingCall
+from everturn.plans import Expiry, RunPlan, RunTool, WaitReason
+from everturn.policy import Condition, Rule
 from everturn.records import Message, Successor, ToolCall, ToolResult, Usage
 from everturn.state import State
-from everturn.workflows import approvals, continue_as_new
+from everturn.workflows import approvals, continue_as_new, wait_notices
 
 
 def state(**carried: Any) -> State:
@@ -101,3 +110,97 @@ async def test_a_reminder_makes_nothing_expire_later(
     assert decided == ["c"]
     assert now[0] == pytest.approx(1_050.0)
     assert len(slept) == (2 if remind_before in (10.0, 49.0) else 1)
+
+
+# ---------------------------------------------------------------- of a third stranger
+
+
+def asked(reason: WaitReason, *, since: float = 7.0) -> PendingCall:
+    plan = RunTool(call_id="a", effect="once", timeout=1.0, patience=1.0, approval="it asks", expiry=Expiry(after=60.0))
+    question = QuestionToPerson(call_id="a", reason=reason, why="it asks", since=since)
+    return PendingCall(ToolCall(call_id="a", name="pay", arguments={"cents": 5}), plan, question)
+
+
+def test_who_may_not_decide_does_not_make_a_call_wait_longer() -> None:
+    again = asked("needs_approval").after_check(by="ann", refusal="no")
+    assert (again.asked.reason, again.asked.since, again.at(99.0).asked.since) == ("not_allowed", 7.0, 7.0)
+
+
+@pytest.mark.parametrize("reason", ["needs_approval", "not_allowed"])
+def test_new_rules_decide_what_waits_however_it_came_to_that(reason: WaitReason) -> None:
+    rule = Rule(tool="pay", then="deny")
+    assert asked(reason).ruled((rule,), again=True) == rule
+
+
+def test_a_denial_for_always_keeps_its_conditions() -> None:
+    (rule,) = rules_of(Deny(call_id="a", always={"cents": Condition(above=4.0)}), [asked("needs_approval")])
+    assert (rule.then, rule.where) == ("deny", {"cents": Condition(above=4.0)})
+
+
+def test_a_turn_that_is_asked_again_does_not_count_twice() -> None:
+    one = state(turn=1)
+    one.limits = Limits(max_turns=2)
+    one.begin_turn()  # the last one that may be
+    assert one.limit_reached(100.0) is None
+    assert one.limit_reached(100.0) is None, "nor once more, after a stall"
+    one.reply_awaited = False
+    assert one.limit_reached(100.0)
+
+
+def test_what_was_told_two_runs_ago_is_not_told_again() -> None:
+    unseen = (Message(role="tool", parts=(ToolResult(call_id="a", name="pay", content=()),)),)
+    one = state(unseen=unseen, told=("a",))
+    assert one.in_events == ("a",)
+    assert one.carry_over(earlier=Packed(data=""), keep_by=None).told == ("a",)
+
+
+def test_another_life_has_all_of_its_time() -> None:
+    one = state(started_at=5.0)
+    origin = StoredInRun(run_id="r", conversation_id="c")
+    assert next_life(one, [], origin=origin).started_at is None
+
+
+@pytest.mark.parametrize("after", [timedelta(milliseconds=500), timedelta(days=1, seconds=5)])
+async def test_a_tool_says_how_long_to_wait_to_the_millisecond(
+    after: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float | None] = []
+
+    def delay(seconds: float | None, **_: Any) -> timedelta:
+        waits.append(seconds)
+        return timedelta(seconds=1)
+
+    monkeypatch.setattr(tool_retries.patience, "retry_delay", delay)
+    monkeypatch.setattr(tool_retries.patience, "spend", lambda *_: True)
+    monkeypatch.setattr(tool_retries.activity, "info", lambda: SimpleNamespace(attempt=1))
+
+    @tool(effect="idempotent")
+    def look() -> str:
+        """Look."""
+        return ""
+
+    with pytest.raises(ApplicationError):
+        await tool_retries.retry_or_text(look, Retry("later", after=after))
+    assert waits == [after.total_seconds()]
+
+
+async def test_a_call_that_waits_again_is_announced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[list[str]] = []
+
+    def notice_of(calls: list[WaitingCall], **_: Any) -> None:
+        told.append([call.call_id for call in calls])
+
+    async def send(*_: Any) -> None:
+        pass
+
+    monkeypatch.setattr(wait_notices, "notice_of", notice_of)
+    monkeypatch.setattr(wait_notices, "OwnLoop", lambda: SimpleNamespace(runs=True))
+    monkeypatch.setattr(wait_notices.workflow, "info", lambda: SimpleNamespace(workflow_id="w"))
+    one = state()
+    notices = wait_notices.WaitNotices(one, told=())
+    monkeypatch.setattr(notices, "_send", send)
+    notify: Any = None
+    for pending in ({"a": asked("needs_approval")}, {}, {"a": asked("not_allowed")}):
+        one.pending = pending
+        notices._tell(notify)
+    assert told == [["a"], ["a"]]

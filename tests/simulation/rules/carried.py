@@ -195,6 +195,15 @@ def what_is_handed_on_is_so(one: Evidence) -> Iterator[str]:
             account.begin(step)
 
 
+def another_life_has_all_of_its_time(one: Evidence) -> Iterator[str]:
+    """A fork, or a conversation that was revived: its limit of time begins with it."""
+    for run, taken in one.runs:
+        for step in taken:
+            carry = step.start.carry if isinstance(step, steps.RunStarted) else None
+            if carry and carry.origin and carry.started_at is not None:
+                yield f"run {run.id} begins another life, and has the time of the one before"
+
+
 def what_is_paused_asks_no_model(one: Evidence) -> Iterator[str]:
     """Through all runs: no turn begins until somebody has resumed it."""
     account, settled, awaits = _Account(), False, 0
@@ -294,6 +303,7 @@ def handoffs_are_limited(one: Evidence) -> Iterator[str]:
 
 CARRIED_RULES = (
     what_is_handed_on_is_so,
+    another_life_has_all_of_its_time,
     what_is_paused_asks_no_model,
     a_summary_that_is_due_comes_next,
     repairs_are_limited,

@@ -526,8 +526,22 @@ def limits_are_those_that_a_worker_said_last(one: Evidence) -> Iterator[str]:
                             yield f"turn {request.turn} goes on after {replied} of {limits.max_turns} turns"
                         if limits.max_tool_calls is not None and calls >= limits.max_tool_calls:
                             yield f"turn {request.turn} goes on after {calls} of {limits.max_tool_calls} calls"
+                    case steps.TurnScheduled(request=request) if request.conclude == _in_words(
+                        limits.max_turns, "turns"
+                    ):
+                        if request.turn - 1 < limits.max_turns:
+                            yield f"turn {request.turn} concludes, and there may be {limits.max_turns}"
+                    case steps.TurnScheduled(request=request) if request.conclude == _in_words(
+                        limits.max_tool_calls, "tool calls"
+                    ):
+                        if calls < (limits.max_tool_calls or 0):
+                            yield f"turn {request.turn} concludes after {calls} of {limits.max_tool_calls} calls"
                     case _:
                         pass
+
+
+def _in_words(limit: int | None, what: str) -> str:
+    return f"the limit of {limit} {what}"
 
 
 def run_start(one: Evidence) -> Start:

@@ -182,3 +182,21 @@ CORRECTED_AND_CUT: dict[str, Situation] = {
     ),
 }
 """A model's replies do not fit, and people cut answers short while they are corrected."""
+
+LIMITED: dict[str, Situation] = {
+    "limits beside stalls": Situation(
+        {
+            **ALONE,
+            "agent": ("short", "thrifty"),
+            "trouble": (0.6,),
+            "calls": (1.0,),
+            "turns": (8.0,),
+            "messages": (2, 3),
+            "look_seconds": (0.5, 3.0),
+        },
+        tools=("look", "note", "pay"),
+        failures=("key", "missing", "quota", "refused"),
+        habits=Habits(unasked=("say", "pause", "resume")),
+    ),
+}
+"""Turns stall and are asked again, and the limits are near."""
