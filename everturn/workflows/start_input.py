@@ -35,15 +35,14 @@ class StartInput:
         if state.late:  # what was said while it closed takes it up again
             state.take_up_again(workflow.time())
         carry = self.handed["carry"]
-        room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(self.handed)
-        messages = cut(tuple(state.inbox), max(0, room))
-        more: dict[str, Any] = {
-            "inbox": [*carry.get("inbox", ()), *(one.model_dump(mode="json") for one in messages)],
-            "message_ids": [*carry.get("message_ids", ()), *state.message_ids][-REMEMBERED_IDS:],
-        }
-        more |= {"paused": True} if state.paused else {}
+        more: dict[str, Any] = {"paused": True} if state.paused else {}
         more |= {"policy": [rule.model_dump(mode="json") for rule in state.policy]} if state.policy else {}
-        return {**self.handed, "carry": {**carry, **more}}
+        if ids := (*carry.get("message_ids", ()), *state.message_ids):
+            more["message_ids"] = ids[-REMEMBERED_IDS:]
+        kept = {**self.handed, "carry": {**carry, **more}}
+        messages = cut(tuple(state.inbox), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
+        inbox = [*carry.get("inbox", ()), *(one.model_dump(mode="json") for one in messages)]
+        return {**kept, "carry": {**kept["carry"], "inbox": inbox}}
 
 
 def read(inputs: tuple[Any, ...]) -> StartInput:

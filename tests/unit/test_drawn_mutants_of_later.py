@@ -37,7 +37,9 @@ def test_messages_go_along_with_an_unreadable_start_as_far_as_a_payload_has_room
     handed: dict[str, Any] = {"carry": {"inbox": []}, "odd": ""}
     room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of((message,)) + beside
     handed["odd"] = "x" * (room - size_of(handed))
-    left = start_input.StartInput(Start(agent="clerk"), handed=handed).handed_on([message])
+    state = State(Start(agent="clerk", keep_open=1.0), run_began=0.0)
+    state.receive(message)
+    left = start_input.StartInput(Start(agent="clerk"), handed=handed).handed_on(state)
     assert size_of(left) <= MAX_PAYLOAD_BYTES
     (kept,) = left["carry"]["inbox"]
     assert (kept["parts"][0]["text"] == "x" * 1_000) is (beside == 0)
