@@ -123,6 +123,11 @@ def test_what_worlds_of_handoffs_found_stays_mended(seed: int) -> None:
         pytest.param(23_008, id="nobody-hosts-a-tool-as-it-closes"),  # by the history, it stalled
         # By the events, it was resumed: that was about the pause before.
         pytest.param(11_720, id="a-pause-ends-in-the-workflow-task-that-brings-a-stall"),
+        # Its events told a stall of a turn that was cancelled.
+        pytest.param(38_602, id="a-turn-fails-after-it-was-cancelled"),
+        # The model was told that it had not run.
+        pytest.param(39_740, id="a-call-whose-tries-ran-out-of-time-and-that-nobody-hosts-then"),
+        pytest.param(50_229, id="an-answer-goes-on"),  # by the history, it was over
         # The fork had more corrections than an answer may have.
         pytest.param(3_021, id="a-fork-of-an-answer-that-was-corrected"),
         # By the history, it was corrected all the same.
