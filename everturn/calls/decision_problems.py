@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from everturn import names
 from everturn.calls.decisions import Answer, Approve, Deny, too_late
-from everturn.calls.pending_calls import PendingCall, rules_of
+from everturn.calls.pending_calls import RULED, PendingCall, rules_of
 from everturn.policy import Policy, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.sizes import MAX_INPUT_BYTES, MAX_REASON_BYTES, SMALL_DECISION_BYTES, shortened, size_of
@@ -68,6 +68,6 @@ def _always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy
         return None
     if isinstance(said, Approve) and said.arguments is not None:
         return "A decision for always can't change arguments: approve this call by itself."
-    if any(one.asked.reason not in ("needs_approval", "not_allowed") for one in calls):
+    if any(one.asked.reason not in RULED for one in calls):
         return "Only a call that waits for its approval can be decided for always: name its call_id."
     return policy_problem(with_rules(policy, rules_of(said, calls)))

@@ -69,6 +69,13 @@ class Answer(Record):
         return (Text(text=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)),)
 
 
+DECISION_RECORDS: Final[dict[str, type[Approve | Deny | Answer]]] = {
+    names.APPROVE: Approve,
+    names.DENY: Deny,
+    names.ANSWER: Answer,
+}
+
+
 class SetPolicy(Record):
     """`set_policy`: these rules replace all others."""
 

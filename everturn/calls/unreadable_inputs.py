@@ -13,7 +13,7 @@ STALLED_BY_SIGNALS: Final = "stalled by unreadable signals "
 """The patch of a run that is stalled since signals could not be read; their numbers follow, from 1 on: `2,5`."""
 
 MOST_NAMED: Final = 20
-"""Of such signals."""
+"""Of such signals in one stall; the others have the next one."""
 
 DEPLOY_ITS_CODE: Final = "Deploy the code that wrote it, then resume."
 
@@ -29,7 +29,7 @@ def start_problem(why: str) -> str:
 
 def signals_problem(signals: Sequence[str], why: str) -> str:
     """`signals`: their names. `why`: empty if whoever asks has not seen them come."""
-    why = why or "it could not, when it came"
     if len(signals) == 1:
-        return f"A {signals[0]!r} signal can't be read: {why}"
-    return f"{len(signals)} signals can't be read ({', '.join(map(repr, signals))}): {why}"
+        return f"A {signals[0]!r} signal can't be read: {why or 'it could not, when it came'}"
+    all_of_them = ", ".join(map(repr, signals))
+    return f"{len(signals)} signals can't be read ({all_of_them}): {why or 'they could not, when they came'}"

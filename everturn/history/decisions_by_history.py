@@ -4,11 +4,11 @@ the agent's own policy says to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
-from everturn.calls.decisions import Answer, Approve, Deny
+from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve
 from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
@@ -17,12 +17,6 @@ from everturn.plans import RunHandoff
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import ToolCall, ToolResult
 from everturn.state import State
-
-_RECORDS: Final[dict[str, type[Approve | Deny | Answer]]] = {
-    names.APPROVE: Approve,
-    names.DENY: Deny,
-    names.ANSWER: Answer,
-}
 
 Ruled = tuple[str, Rule]
 """A call that the conversation's policy has decided on, and the rule that decided."""
@@ -91,9 +85,9 @@ class DecisionsByHistory:
 
     def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
         """False if the decision can't be taken now."""
-        approving, call_id = verdict == names.APPROVE, payload.get("call_id", "")
-        addressed = [one for one in self._state.pending.values() if one.addressed(call_id, approving=approving)]
-        said = _RECORDS[verdict].model_validate(payload)
+        said = DECISION_RECORDS[verdict].model_validate(payload)
+        approving, waiting = isinstance(said, Approve), self._state.pending.values()
+        addressed = [one for one in waiting if one.addressed(said.call_id, approving=approving)]
         policy, refused_edits = self._state.policy, self.refused_edits
         if decision_problem(said, addressed, policy=policy, time=time, refused_edits=refused_edits):
             return False

@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.calls.decisions import DECISION_RECORDS, SetPolicy
 from everturn.errors import InvalidSetting, NotFound
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record
@@ -20,9 +20,7 @@ from everturn.validation.explaining import why_unreadable
 R = TypeVar("R")
 
 COMMANDS: dict[str, type[Record]] = {
-    names.APPROVE: Approve,
-    names.DENY: Deny,
-    names.ANSWER: Answer,
+    **DECISION_RECORDS,
     names.SET_POLICY: SetPolicy,
     **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
 }

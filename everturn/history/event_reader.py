@@ -224,10 +224,8 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return [ApprovalReminder(call_id=call_id, at=at)]
         case steps.TurnFailed(awaited=True) | steps.ToolRunFailed(awaited=True):
             return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=at)]
-        case steps.ToolRunFailed(kind=names.ASKS | names.NEEDS_APPROVAL):
-            return []  # nothing is lost: what is asked follows
-        case steps.ToolRunFailed(stalled=True):
-            return []  # told once the conversation has taken it in
+        case steps.ToolRunFailed(kind=names.ASKS | names.NEEDS_APPROVAL) | steps.ToolRunFailed(stalled=True):
+            return []  # nothing is lost: what is asked, or the stall, is told as the conversation takes it in
         case steps.ToolScheduled(tool=tool, request=call):
             there = step.conversation_id
             return [ToolStarted(turn=call.turn, call_id=call.call_id, tool=tool, conversation_id=there, at=at)]

@@ -63,7 +63,7 @@ class StateByHistory:
             case steps.RunStarted(start=start, at=at):
                 self._begin(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
-                self.signals.sent.append(step)
+                self.signals.add(step)
             case steps.MessageSent() | steps.CommandSent() if together:
                 self._take_before(together, step)
             case steps.MessageSent() | steps.CommandSent():

@@ -11,12 +11,18 @@ from everturn.state import State
 class WaitingSignals:
     def __init__(self) -> None:
         self.sent: list[steps.Sent] = []
+        self._closes = False
+        """One of them closes the conversation."""
         self.resumes: list[steps.CommandSent] = []
         """Those of the last workflow task that found nothing to resume: they may be for what it stalls over."""
 
+    def add(self, step: steps.Sent) -> None:
+        self.sent.append(step)
+        self._closes |= isinstance(step, steps.CommandSent) and step.name == names.CLOSE
+
     def take(self) -> list[steps.Sent]:
         """They come in now."""
-        sent, self.sent, self.resumes = self.sent, [], []
+        sent, self.sent, self.resumes, self._closes = self.sent, [], [], False
         return sent
 
     @property
@@ -26,9 +32,8 @@ class WaitingSignals:
 
     def refused(self, message: steps.MessageSent, state: State) -> bool:
         """Whether the conversation passes over this message, which is the last of them."""
-        size, before = size_of(message.said), self.sent[:-1]
-        closes = any(isinstance(step, steps.CommandSent) and step.name == names.CLOSE for step in before)
-        if state.closing or not closes:
+        size = size_of(message.said)
+        if state.closing or not self._closes:
             return state.message_problem(message.said, size) is not None
-        more = [step.said.as_message() for step in before if isinstance(step, steps.MessageSent)]
+        more = [step.said.as_message() for step in self.sent[:-1] if isinstance(step, steps.MessageSent)]
         return message.said.problem(size, after=[*state.inbox, *state.late, *more]) is not None

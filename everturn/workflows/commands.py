@@ -116,20 +116,15 @@ class Commands:
     # ------------------------------------------------------------ decisions
 
     def _decision_objection(self, said: Approve | Deny | Answer) -> str | None:
-        approving, size = isinstance(said, Approve), size_of(said)
-        addressed = self._addressed(said)
+        policy, refused_edits = self.state.policy, self.approvals.refused_edits
         problem = decision_problem(
-            said,
-            addressed,
-            policy=self.state.policy,
-            time=workflow.time(),
-            refused_edits=self.approvals.refused_edits,
+            said, self._addressed(said), policy=policy, time=workflow.time(), refused_edits=refused_edits
         )
-        if not problem and isinstance(said, Approve):  # the tool's input has the edited arguments twice
-            problem = too_full_for(3 * size) if said.arguments is not None else None
-        elif not problem:
-            problem = too_full_for(size)
-        return problem or self.approvals.objection(said.call_id, approving=approving)
+        return (
+            problem
+            or _too_full_for(said)
+            or self.approvals.objection(said.call_id, approving=isinstance(said, Approve))
+        )
 
     def _addressed(self, said: Approve | Deny | Answer) -> list[PendingCall]:
         approving = isinstance(said, Approve)
@@ -209,6 +204,12 @@ class Commands:
     def _changed(self) -> dict[str, Any]:
         self._on_change()
         return {"state": self.state.name}
+
+
+def _too_full_for(said: Approve | Deny | Answer) -> str:
+    if not isinstance(said, Approve):
+        return too_full_for(size_of(said))
+    return too_full_for(3 * size_of(said)) if said.arguments is not None else ""  # a tool's input has them twice
 
 
 def now() -> str:

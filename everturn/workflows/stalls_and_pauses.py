@@ -39,11 +39,11 @@ class StallsAndPauses:
     async def nothing_lost(self) -> None:
         """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
         while (lost := self._handlers.lost) and not self._state.closing:
-            self._handlers.lost = []
-            numbers = ",".join(str(one.number) for one in lost[:MOST_NAMED])
+            named, self._handlers.lost = lost[:MOST_NAMED], lost[MOST_NAMED:]
+            numbers = ",".join(str(one.number) for one in named)
             workflow.patched(f"{STALLED_BY_SIGNALS}{numbers}")  # for those who read the history
-            why = next((one.why for one in lost if one.why), "")
-            await self.stalled(signals_problem([one.name for one in lost[:MOST_NAMED]], why), SEND_AGAIN)
+            why = next((one.why for one in named if one.why), "")
+            await self.stalled(signals_problem([one.name for one in named], why), SEND_AGAIN)
 
     async def stalled(self, cause: str, cure: str | None) -> None:
         """Waits until a person sends `resume`."""

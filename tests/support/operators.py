@@ -25,9 +25,14 @@ async def move_on(conversation: Conversation) -> None:
     run = await conversation.latest_run()
     await conversation.pause()
     await conversation.resume()
+    await goes_on(conversation, run)
+
+
+async def goes_on(conversation: Conversation, first: str) -> None:
+    """Waits until it goes on as another run than the `first` one."""
 
     async def another() -> bool:
-        return await conversation.latest_run() != run
+        return await conversation.latest_run() != first
 
     await eventually(another, what="it goes on as new")
 

@@ -23,7 +23,7 @@ from everturn.testing import ScriptedModel, call, slow
 from everturn.workflows.message_dispatch import Handlers
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
-from tests.support.operators import running, signal
+from tests.support.operators import goes_on, running, signal
 from tests.support.waiting import busy_in, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
@@ -65,13 +65,6 @@ def in_short(events: list[Event]) -> list[str]:
 
 def _held(event: Event) -> bool:
     return isinstance(event, Stalled | Switched)
-
-
-async def goes_on(conversation: Conversation, first: str) -> None:
-    async def next_run() -> bool:
-        return await conversation.latest_run() != first
-
-    await eventually(next_run)
 
 
 @pytest.mark.parametrize("where", [{"at_most": math.inf}, {"above": math.nan}, {"equals": -math.inf}])

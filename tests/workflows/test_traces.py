@@ -34,6 +34,7 @@ from everturn.testing import ScriptedModel, call, fail
 from tests.crash.workers import WorkerProcess
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
+from tests.support.operators import goes_on
 from tests.support.otlp import Receiver
 from tests.support.tools import refund
 from tests.support.waiting import eventually, reaches, waiting
@@ -386,7 +387,7 @@ async def test_a_run_that_goes_on_as_new_goes_on_in_its_trace(
         first_run = await conversation.latest_run()
         await conversation.pause()
         await conversation.resume()
-        await eventually(lambda: _moved(conversation, first_run), what="it goes on as a new run")
+        await goes_on(conversation, first_run)
         await waiting(conversation)
         await conversation.approve("a")
         assert await conversation.reply() == "Done."
@@ -399,10 +400,6 @@ async def test_a_run_that_goes_on_as_new_goes_on_in_its_trace(
     wait, answer = receiver.one("await_approval refund"), receiver.one("invoke_agent clerk")
     assert answer.begin <= wait.begin
     assert wait.parent_id == answer.span_id
-
-
-async def _moved(conversation: Any, first_run: str) -> bool:
-    return bool(await conversation.latest_run() != first_run)
 
 
 async def test_a_trace_that_the_sampler_drops_costs_next_to_nothing(

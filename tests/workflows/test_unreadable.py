@@ -34,7 +34,7 @@ from everturn.worker.deploy_check import conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import leave_out
-from tests.support.operators import complete, running
+from tests.support.operators import complete, goes_on, running
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, reaches, waiting
 
@@ -320,10 +320,7 @@ async def test_a_run_that_cannot_read_what_it_was_handed_waits_for_code_that_can
         first = await conversation.latest_run()
         await conversation.resume()
 
-        async def next_run() -> bool:
-            return await conversation.latest_run() != first
-
-        await eventually(next_run)
+        await goes_on(conversation, first)
         await stalls(conversation)
         await conversation.close()
         assert (await conversation.outcome()).status == "cancelled"
@@ -342,11 +339,7 @@ async def test_what_came_before_such_a_run_could_begin_is_followed(
     first = await conversation.latest_run()
     async with hosting(client, agent_on(scripted(["Hello."])), cached_conversations=cached_conversations):
         if command == "resume":
-
-            async def next_run() -> bool:
-                return await conversation.latest_run() != first
-
-            await eventually(next_run)
+            await goes_on(conversation, first)
             await stalls(conversation)
             await conversation.close()
         assert (await conversation.outcome()).status == "cancelled"
@@ -373,10 +366,7 @@ async def test_earlier_messages_that_other_code_packed_stall_the_turn_that_needs
         first = await conversation.latest_run()
         await conversation.resume()
 
-        async def next_run() -> bool:
-            return await conversation.latest_run() != first
-
-        await eventually(next_run)
+        await goes_on(conversation, first)
         assert await stalls(conversation) == (cause, cure)
         await conversation.close()
         assert (await conversation.outcome()).status == "cancelled"
