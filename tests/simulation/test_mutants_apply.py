@@ -63,7 +63,7 @@ def test_git_applies_each_of_them() -> None:
 def test_it_says_what_it_was(patch: Patch) -> None:
     assert tuple(patch.heads) in (HEADS, (*HEADS, WORLDS))
     assert {*patch.situations} <= {*ALL_SITUATIONS}
-    assert re.match(r"[0-9a-f]{7} ", patch.heads["Mended"])
+    assert re.match(r"[0-9a-f]{7,12} ", patch.heads["Mended"])
     for name in re.findall(r"tests/\S+\.py", patch.heads["Test"]):
         test = (ROOT / name).read_text()
         assert all(f"def {one}(" in test for one in re.findall(r"::(\w+)", patch.heads["Test"]))
