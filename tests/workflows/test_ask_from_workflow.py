@@ -51,11 +51,12 @@ async def ended(client: Client, name: str, *args: Any) -> Any:
 
 
 async def child_ids(client: Client) -> list[str]:
+    """Of those that have begun: a child that its parent has only asked for is not there yet."""
     history = await client.temporal.get_workflow_handle(f"{client.task_queue}-own").fetch_history()
     return [
-        event.start_child_workflow_execution_initiated_event_attributes.workflow_id
+        event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
         for event in history.events
-        if event.HasField("start_child_workflow_execution_initiated_event_attributes")
+        if event.HasField("child_workflow_execution_started_event_attributes")
     ]
 
 
