@@ -86,8 +86,9 @@ class Retry(EverturnError):
     after half a second, then twice as long each time. When the tool's patience is over, the model reads the message
     as an error.
 
-    `after`: a timedelta, or seconds, as a Retry-After header gives them. A tool with effect="once" is never tried
-    again: there, the model is told at once.
+    `after`: a timedelta, or seconds, as a Retry-After header gives them. So that not all calls come back at once, up to
+    half of it is added, 30 seconds at the most. A tool with effect="once" is never tried again: the model is told at
+    once.
     """
 
     def __init__(self, message: str = "", *, after: timedelta | float | None = None) -> None:

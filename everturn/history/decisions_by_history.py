@@ -118,7 +118,7 @@ class DecisionsByHistory:
         self._state.pending.pop(pending.call.call_id, None)
         if verdict == "approve" and isinstance(pending.plan, RunHandoff):
             self._hand_over(pending.call, pending.plan)
-        elif verdict != "approve" and (self._state.closing or not pending.tool_asks):
+        elif self._state.closing or (verdict != "approve" and not pending.tool_asks):  # one that closes begins nothing
             self._settle(unwritten(pending.call))
 
     def close(self) -> None:

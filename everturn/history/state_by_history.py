@@ -211,7 +211,7 @@ class StateByHistory:
             case steps.ActivityEnded(result=result):
                 self.calls.from_outputs.add(result.call_id)
                 self._take_result(result)
-            case steps.ToolRunFailed(awaited=False, again=False):
+            case steps.ToolRunFailed(awaited=awaited, again=False) if self.state.closing or not awaited:
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
                 self.decisions.decide(pending, pending.verdict_on_expiry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from temporalio import workflow
@@ -65,22 +65,31 @@ class AwaitedWorker:
     def cure(self) -> str | None:
         return next((cure for _, cure in self._awaited.values()), None)
 
-    async def find(self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True) -> R:
+    async def find(
+        self,
+        what: str,
+        start: Schedule[R],
+        *,
+        patience: float | None = None,
+        retried: bool = True,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> R:
         """What `start` brings once a worker hosts it. Raises the last ActivityError once patience is over.
 
         `patience`: in seconds; None: PATIENCE. `retried`: Temporal tries the activity again by itself, so that waiting
-        costs no events.
+        costs no events. `given_up`: nobody wants it any more. Then nothing is begun.
         """
         try:
             return await start(None)
         except ActivityError as error:
-            if not tool_results.not_hosted(error):
+            if not tool_results.not_hosted(error) or given_up():
                 raise
             self._show(what, error)
+            handed_back = error
         longest = PATIENCE.total_seconds() if patience is None else patience
         try:
             with by_the_queue():
-                return await (start(longest) if retried else self._rounds(start, longest))
+                return await (start(longest) if retried else self._rounds(start, longest, handed_back, given_up))
         finally:
             del self._awaited[what]
             self._on_change()
@@ -97,19 +106,24 @@ class AwaitedWorker:
             del self._awaited[what]
             self._on_change()
 
-    async def _rounds(self, start: Schedule[R], patience: float) -> R:
+    async def _rounds(
+        self, start: Schedule[R], patience: float, handed_back: ActivityError, given_up: Callable[[], bool]
+    ) -> R:
         delay = FIRST_DELAY_SECONDS
-        while patience > delay:
-            await workflow.sleep(delay, summary="until a worker has the tool")
-            patience -= delay
+        while True:
+            pause = min(delay, max(patience, 0.001))
+            with suppress(TimeoutError):
+                await workflow.wait_condition(given_up, timeout=pause, timeout_summary="until a worker has the tool")
+            if given_up():
+                raise handed_back
+            patience -= pause
             try:
-                return await start(None)
+                return await start(None if patience > 0 else 0.0)
             except ActivityError as error:
-                if not tool_results.not_hosted(error):
+                if patience <= 0 or not tool_results.not_hosted(error):
                     raise
+                handed_back = error
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
-        await workflow.sleep(max(patience, 0.001), summary="until a worker has the tool")
-        return await start(0.0)
 
     def _show(self, what: str, error: ActivityError) -> None:
         self._awaited[what] = (_since(tool_results.cause_of(error)), tool_results.detail(error, "cure"))

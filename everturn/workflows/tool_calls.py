@@ -143,8 +143,7 @@ class OpenCalls:
 
     def handed_on(self) -> OpenReply:
         """The reply, in the form in which another run can continue it while its calls wait."""
-        waiting = self._approvals.undecided
-        ids = self._chain_ids
+        waiting, ids = self._approvals.undecided, self._chain_ids
         return OpenReply(
             calls=self._open,
             plan=tuple(one.plan for one in waiting.values()),
@@ -207,9 +206,8 @@ class OpenCalls:
                 if pending.tool_asks and not self._state.closing:
                     decision, answer = pending.asked.decision, taken.to(pending.asked)
                 elif taken.decision.verdict != "approve":
-                    return (
-                        tool_results.outcome_unknown(call, taken) if pending.doubtful else tool_results.of(call, taken)
-                    )
+                    told = tool_results.outcome_unknown if pending.doubtful else tool_results.of
+                    return told(call, taken)
                 else:
                     decision = taken.decision
             if isinstance(plan, RunHandoff):
@@ -351,7 +349,9 @@ class OpenCalls:
         """The result of `start`, however long it takes. While no worker hosts the tool, the conversation is stalled."""
         while True:
             try:
-                return await self._awaited_worker.find(what, start, patience=patience, retried=retried)
+                return await self._awaited_worker.find(
+                    what, start, patience=patience, retried=retried, given_up=lambda: self._state.closing
+                )
             except ActivityError as error:
                 if not tool_results.not_hosted(error) or self._state.closing:
                     raise

@@ -141,6 +141,53 @@ def test_a_handoff_that_comes_together_with_a_cancellation_hands_nothing_over() 
         assert not found.state.answering
 
 
+def test_a_call_that_waits_for_a_worker_ends_when_the_conversation_is_closed() -> None:
+    """By the history, it did so only if the close came after it was handed back."""
+    call = ToolCall(call_id="a", name="pay")
+    reply = ModelReply(message=Message(role="assistant", parts=(call,)), plan=(RunTool(call_id="a"),))
+    begun = steps.ToolScheduled(9, AT, "pay", ToolRequest(agent="clerk", turn=1, call_id="a"))
+    close = steps.CommandSent(11, AT, "close", {}, accepted=True)
+    handed_back = steps.ToolRunFailed(12, AT, "pay", begun.request, "nobody has it", names.NOT_HOSTED, awaited=True)
+    for came in ((close, handed_back), (handed_back, close)):
+        found = by_history(
+            steps.TurnScheduled(5, AT, ASKED),
+            steps.TurnCompleted(7, AT, ASKED, reply),
+            steps.WorkflowTaskCompleted(8, AT, 1.0),
+            begun,
+        )
+        for number, step in enumerate(came):
+            assert found.state.answering
+            found.take(step)
+            found.take(steps.WorkflowTaskCompleted(13 + number, AT, 2.0))
+        assert not found.state.answering
+        assert unanswered(found) == ["a"]
+
+
+def test_a_check_that_lets_a_call_run_after_a_close_ends_it() -> None:
+    """The call does not begin. By the history, the reply was still open, and no result was recorded."""
+    calls = WAITS, ToolCall(call_id="b", name="look")
+    plan = RunTool(call_id="a", approval="it costs", policy=True), RunTool(call_id="b")
+    looked = steps.ToolScheduled(9, AT, "look", ToolRequest(agent="clerk", turn=1, call_id="b"))
+    seen = ToolResult(call_id="b", name="look", content=())
+    approved = Decision(verdict="approve", by="me")
+    found = by_history(
+        steps.TurnScheduled(5, AT, ASKED),
+        steps.TurnCompleted(7, AT, ASKED, ModelReply(message=Message(role="assistant", parts=calls), plan=plan)),
+        steps.WorkflowTaskCompleted(8, AT, 1.0),
+        looked,
+        steps.ToolCompleted(10, AT, "look", looked.request, seen),
+        steps.WorkflowTaskCompleted(11, AT, 2.0),
+        steps.CommandSent(12, AT, "approve", {"call_id": "a", "by": "me"}, accepted=True),
+        steps.CommandSent(14, AT, "close", {}, accepted=True),
+        steps.WorkflowTaskCompleted(16, AT, 3.0),
+        steps.DecisionChecked(18, AT, DecisionCheck(agent="clerk", turn=1, call=WAITS, decision=approved), ""),
+        steps.WorkflowTaskCompleted(20, AT, 4.0),
+    )
+    assert unanswered(found) == ["a", "b"]
+    assert found.state.recorded == {"b"}
+    assert not found.state.answering
+
+
 WAITS = ToolCall(call_id="a", name="refund")
 
 

@@ -312,10 +312,11 @@ def test_expected_arguments_are_refused_only_for_all_calls_at_once(call_id: str)
 async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
 
-    async def sleep(seconds: float, **_: Any) -> None:
-        slept.append(seconds)
+    async def wait_condition(_: Any, *, timeout: float, **__: Any) -> None:
+        slept.append(timeout)
+        raise TimeoutError
 
-    monkeypatch.setattr(awaited_worker.workflow, "sleep", sleep)
+    monkeypatch.setattr(awaited_worker.workflow, "wait_condition", wait_condition)
     monkeypatch.setattr(awaited_worker.workflow, "now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
     monkeypatch.setattr(awaited_worker, "by_the_queue", nullcontext)
     not_hosted = activity_error(ApplicationError("nobody", {}, type=names.NOT_HOSTED))

@@ -13,6 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
+from everturn.activities.patience import retry_delay
 from everturn.plans import RunTool
 from everturn.temporal.heartbeat_profiles import PROFILES
 from everturn.workflows.timeouts import check_options, model_options, tool_activity_options
@@ -31,6 +32,14 @@ def test_a_lost_worker_is_replaced_as_soon_as_promised_however_often_the_activit
     # Temporal doubles its interval for each failure of any kind. `make crash SEED=2502` met a turn whose provider had
     # failed seven times, and whose worker was killed then: the next try came 30 s later.
     assert profile.timeout + options["retry_policy"].maximum_interval <= PROMISED[profile.name]
+
+
+@pytest.mark.parametrize(("asked", "latest"), [(0.5, 0.75), (40.0, 60.0), (86_400.0, 86_430.0)])
+def test_who_says_when_is_tried_then_and_little_later(asked: float, latest: float) -> None:
+    delays = [retry_delay(asked, attempt=1, longest=timedelta(days=7)).total_seconds() for _ in range(200)]
+    assert min(delays) >= asked
+    assert max(delays) <= latest
+    assert len(set(delays)) > 1, "not all at once"
 
 
 class Fails(ActivityInboundInterceptor):

@@ -172,6 +172,25 @@ async def test_a_run_once_call_finds_the_worker_that_has_its_tool_and_runs_once(
     assert (await _kinds(conversation)).count("approval_requested") == 1
 
 
+async def test_a_run_once_call_that_waits_for_a_worker_is_not_begun_any_more_once_the_conversation_is_closed(
+    client: Client, scripted: Scripted, cached_conversations: int
+) -> None:
+    """It ended only when a worker came or patience was over, and a tool that had never begun ran after the close."""
+    planned = {"needs_approval": True, "effect": "once"}
+    old, new, booked = _versions(scripted, planned=planned, now=None)
+    async with hosting(client, old, cached_conversations=cached_conversations):
+        conversation = await client.start(old, "Book it")
+        await waiting(conversation)
+    async with hosting(client, new, cached_conversations=cached_conversations):
+        await conversation.approve()
+        await eventually(lambda: _status(conversation, "running", "has the tool 'book'"))
+        await conversation.close()
+        assert (await conversation.outcome()).status == "completed"
+    assert booked == []
+    (result,) = results_of(await conversation.transcript())
+    assert result.text == "This call was denied by tester and did not run. Reason: The conversation was closed."
+
+
 async def test_the_model_is_told_of_a_tool_that_is_gone_for_good(
     client: Client, scripted: Scripted, soon_told: None, cached_conversations: int
 ) -> None:
