@@ -18,6 +18,7 @@ from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow, tool_calls
 from tests.simulation.chance import Chances
 from tests.simulation.many import WORLDS_AT_A_TIME, Batch, live_through
+from tests.simulation.rules import checks
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
 from tests.simulation.temporal.history import NAMES
@@ -42,6 +43,18 @@ def test_every_invariant_holds_in_two_thousand_conversations() -> None:
     print(report)
     assert not report.broken, str(report)
     assert report.conversations >= MANY
+
+
+def test_a_rule_that_fails_breaks_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody awaits the worker's task that it is called in: its error was lost."""
+
+    def fails(_: object) -> list[str]:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(checks, "TASK_RULES", (fails,))
+    broken = run(1).broken
+    assert broken
+    assert "a rule failed: AttributeError: no such field, in fails" in broken[0]
 
 
 async def test_temporals_own_replayer_takes_the_histories() -> None:

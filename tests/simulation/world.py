@@ -42,6 +42,7 @@ from tests.simulation.situations import (
     rare_moments,
     run_changes,
     turns,
+    worded,
     workers_alone,
 )
 from tests.simulation.situations.situation import Situation
@@ -66,7 +67,6 @@ LOW_BOUNDS = (
 )
 
 WATCHED = 0.4
-"""How many conversations somebody watches from the beginning."""
 
 MOST_FAULTS = 25
 """Of a world: then its workers are left alone."""
@@ -101,6 +101,7 @@ GROUPS = (
     mcp.ELSEWHERE,
     later_moments.CORRECTED_AND_CUT,
     later_moments.LIMITED,
+    worded.WORDED,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -175,6 +176,10 @@ class Draw:
     """Seconds, at the most, until another worker comes in the place of one that is gone; 0: some."""
     labelled: bool = False
     """Conversations are started for a tenant, and with metadata."""
+    watched: float = WATCHED
+    """How many conversations somebody watches from the beginning."""
+    notified: bool = False
+    """Conversations are started so that they tell a workflow of calls that wait."""
     sealed: bool = False
     """What is in histories is encrypted."""
     lists: bool = False
@@ -354,6 +359,7 @@ class World:
             Index(self.server, random.Random(f"{draw.seed}/index"))
         self.server.may_leave = bool(draw.outages)
         self.people.earlier, self.people.large = draw.earlier, draw.large
+        self.people.notified = draw.notified
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.machine = Machine(self.server) if draw.machine else None
         self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes, draw.mcp_ponders)
@@ -411,7 +417,7 @@ class World:
 
     async def _see_through(self, conversation: Conversation, keep_open: timedelta | None) -> None:
         chance = self.chances.of("watcher", conversation.id)
-        watched = chance.random() < WATCHED
+        watched = chance.random() < self.draw.watched
         watcher = self.loop.create_task(self.checks.watch(conversation, chance)) if watched else None
         caretaker = self.loop.create_task(self.people.look_after(conversation, self.draw.agent, keep_open=keep_open))
         outages = self.loop.create_task(self._outages()) if self.draw.outages else None

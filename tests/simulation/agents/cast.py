@@ -15,7 +15,7 @@ from everturn.records import Decision, ToolCall
 from everturn.tools.context import TurnContext
 from tests.simulation.agents import asking_and_hooked, local_tools, run_time
 from tests.simulation.agents import mcp as mcp_agents
-from tests.simulation.agents.ledger import chance_at_hand, leave, take
+from tests.simulation.agents.ledger import chance_at_hand, leave, take, tried
 
 
 @tool(effect="read")
@@ -95,6 +95,16 @@ async def flaky(times: int, context: ToolContext) -> str:
     if context.attempt <= times:
         raise Retry("not yet", after=chance_at_hand().choice((None, 0.0, 1.0, 40.0)))
     return leave("flaky", context, times=times)
+
+
+@tool(patience=timedelta(days=20))
+async def tardy(times: int, context: ToolContext) -> str:
+    """Says when it wants to be tried again, at once or in days."""
+    after = chance_at_hand().choice((0.5, 0.5, 40.0, 100_000.0)) if context.attempt <= times else None
+    tried(context, after)
+    if after is not None:
+        raise Retry("not yet", after=after)
+    return leave("tardy", context, times=times)
 
 
 @tool(timeout=timedelta(seconds=20), patience=timedelta(minutes=2))
@@ -207,6 +217,7 @@ AGENTS: dict[str, Agent] = {
         _handing("guard", HandOff("triage", needs_approval=True), approvers=may_decide),
         _agent("told", **run_time.NEWER_AGENTS["told"]),
         _agent("forced", **run_time.NEWER_AGENTS["forced"]),
+        _agent("waiting", tools=(*TOOLS, tardy)),
         _agent("near", tools=(*TOOLS, *local_tools.NEAR_TOOLS)),
         _agent(mcp_agents.PLUGGED, tools=(look, *mcp_agents.SERVERS)),
         _agent("shell", tools=(*TOOLS, *run_time.PROVIDERS_TOOLS), **run_time.NEWER_AGENTS["shell"]),
@@ -223,6 +234,7 @@ WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
         "asking",
         "prepared",
         "near",
+        "waiting",
         mcp_agents.PLUGGED,
         *HANDING,
         *run_time.NEWER_AGENTS,

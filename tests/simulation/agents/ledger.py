@@ -32,11 +32,23 @@ class Effect:
     """What the conversation was started with, as the tool was told."""
 
 
+@dataclass(frozen=True)
+class Try:
+    """Of a tool that says when it wants to be tried again."""
+
+    conversation_id: str
+    call_id: str
+    attempt: int
+    at: float
+    after: float | None
+
+
 @dataclass
 class Ledger:
     """What happened in the world outside."""
 
     effects: list[Effect] = field(default_factory=list)
+    tries: list[Try] = field(default_factory=list)
     begun: set[tuple[str, str]] = field(default_factory=set)
     """Conversations and calls whose tool was begun by a worker, whether or not that lived to see its effect."""
 
@@ -74,6 +86,13 @@ def leave(name: str, context: ToolContext, **arguments: Any) -> str:
         where = worker.name, worker.server.loop.time(), run_id
         worker.server.ledger.effects.append(Effect(*made, arguments, *where, *told))
     return f"{name} {context.call_id} did its work"
+
+
+def tried(context: ToolContext, after: float | None) -> None:
+    """One more try, which wants to be followed by another one `after` so many seconds."""
+    server = worker_at_hand().server
+    at = server.loop.time()
+    server.ledger.tries.append(Try(context.conversation_id, context.call_id, context.attempt, at, after))
 
 
 def begun(context: ToolContext) -> None:

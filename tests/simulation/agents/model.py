@@ -224,6 +224,7 @@ class SimulatedModel:
                 ("waver", {"times": number % 4}),
                 ("glance", {"number": number}),
             )
+            more += (("tardy", {"times": number % 3}),)
             more += tuple((f"transfer_to_{name}", {"message": f"take over {number}"}) for name in HANDING)
             more += tuple((name, {"number": number}) for name in MCP_TOOLS)
             possible = tuple(one for one in (*possible, *more) if one[0] in self.tools)

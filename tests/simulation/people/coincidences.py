@@ -95,6 +95,14 @@ class Coincidences:
                 told.ended = True
                 self._signal(run, "close", {})
                 self._say(run)
+            case "close and say twice":
+                told.ended = True
+                self._say(run)
+                self._signal(run, "close", {})
+                self._say(run)
+                self._say(run)
+            case "two words":
+                self._two_words(run)
             case "pause and close":
                 told.ended = True
                 self._signal(run, "pause", {})
@@ -120,6 +128,12 @@ class Coincidences:
                 self._signal(run, "approve", {"call_id": call_id, "by": by, "arguments": {"x": [1]}})
             case _:
                 self._signal(run, "approve", {"call_id": call_id, "by": by})
+
+    def _two_words(self, run: Run) -> None:
+        """Different ones on one call, by the same person."""
+        call_id = self._some_call()
+        for name in self._chance.sample(("approve", "deny", "approve"), 2):
+            self._signal(run, name, {"call_id": call_id, "by": "me"})
 
     def _some_call(self) -> str:
         """Of one of the last replies, the one that comes in now included."""

@@ -38,6 +38,26 @@ POLICIES: tuple[tuple[dict[str, Any], ...], ...] = (
 )
 """Rules that people set while a conversation goes on."""
 
+CONDITIONS: tuple[tuple[dict[str, Any], ...], ...] = (
+    ({"tool": "pay", "then": "ask", "where": {"cents": {"at_least": 6}}}, {"tool": "pay", "then": "approve"}),
+    ({"tool": "refund", "then": "approve", "where": {"cents": {"below": 12, "above": 2}}},),
+    ({"tool": "*", "then": "deny", "where": {"cents": {"equals": 7}}}, {"tool": "refund", "then": "approve"}),
+    ({"tool": "pay", "then": "deny", "where": {"cents": {"one_of": [3, 5, 8, 11]}}},),
+    ({"tool": "refund", "then": "approve", "where": {"order_id": {"starts_with": "1"}}},),
+    ({"tool": "refund", "then": "deny", "where": {"order_id": {"equals": 4}}},),
+    ({"tool": "note", "then": "deny", "where": {"text": {"starts_with": "n1"}, "cents": {"above": 0}}},),
+    ({"tool": "gift", "then": "approve", "where": {"cents.of": {"above": 1}}},),
+    ({"tool": "gift", "then": "approve"}, {"tool": "gift", "then": "ask", "where": {"cents": {"above": 10}}}),
+    (
+        {
+            "tool": "refund",
+            "then": "approve",
+            "where": {"cents": {"at_most": 9}, "order_id": {"one_of": ["5", "6", "9"]}},
+        },
+    ),
+)
+"""Rules about what tools are called with: some can't be compared with it, or are about what is not there."""
+
 CROWD = 13
 """People who do something in one moment: more than Temporal takes updates at once."""
 
@@ -98,6 +118,11 @@ async def decide(person: Person, what: str, conversation: Conversation, waiting:
             )
         case "two people":
             at_once(person.server, conversation.id, *chance.choice(((theirs, mine), (mine, theirs), (mine, mine))))
+        case "two words":
+            words: Sequence[Sent] = [(name, {"call_id": call_id, "by": "me"}) for name in (names.APPROVE, names.DENY)]
+            at_once(person.server, conversation.id, *chance.sample(words, 2))
+        case "always, if":
+            await _for_such(person, conversation, waiting)
         case "stranger":
             at_once(person.server, conversation.id, theirs)
         case "noted":
@@ -118,6 +143,27 @@ async def decide(person: Person, what: str, conversation: Conversation, waiting:
             await person._try(conversation, lambda: conversation.deny(call_id, reason="no", always=True))
         case _:
             pass  # they wait
+
+
+async def _for_such(person: Person, conversation: Conversation, waiting: WaitingCall) -> None:
+    """Decides for always on calls like this one, by what they are called with."""
+    cents = waiting.arguments.get("cents")
+    if not isinstance(cents, int):
+        return
+    conditions: Sequence[dict[str, Any]] = (
+        {"at_most": cents},
+        {"at_least": cents},
+        {"below": cents + 3},
+        {"above": cents - 3},
+        {"equals": cents + 2},
+        {"one_of": [cents, cents + 4]},
+        {"above": cents - 3, "below": cents + 5},
+    )
+    where = {"cents": person.chance.choice(conditions)}
+    if person.chance.random() < 0.5:
+        await person._try(conversation, lambda: conversation.approve(waiting.call_id, always=where))
+    else:
+        await person._try(conversation, lambda: conversation.deny(waiting.call_id, reason="no", always=where))
 
 
 async def _noted(person: Person, conversation: Conversation, call_id: str) -> None:
@@ -178,6 +224,9 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
             await asyncio.sleep(RESTS)
         case "policy":
             rules = person.chance.choice(POLICIES)
+            await person._try(conversation, lambda: conversation.set_policy(rules))
+        case "policy with conditions":
+            rules = person.chance.choice(CONDITIONS)
             await person._try(conversation, lambda: conversation.set_policy(rules))
         case "policy by signal":
             rules = person.chance.choice((*POLICIES, ({"tool": 5},)))

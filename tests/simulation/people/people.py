@@ -13,14 +13,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from everturn import names
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.limits import Limits
 from everturn.payloads import Status, WaitingCall
 from tests.simulation.people import moves
 from tests.simulation.situations.situation import USUAL, Habits
+from tests.simulation.temporal.dispatch import QUEUE
 from tests.simulation.temporal.resets import points
 
 if TYPE_CHECKING:
@@ -42,6 +45,9 @@ JUNK: tuple[tuple[str, Any], ...] = (
 
 EARLIER = ({"role": "user", "content": "said before"}, {"role": "assistant", "content": "answered before"})
 """What conversations begin with, if they begin with a transcript."""
+
+WAITS = "waits"
+"""The signal that tells of calls that wait, of conversations that were started to send it."""
 
 MOST_RESETS = 6
 """Of one conversation: each copies its history."""
@@ -120,6 +126,8 @@ class Person:
         """They start conversations with a transcript."""
         self.labelled = False
         """They start conversations for a tenant, and with metadata."""
+        self.notified = False
+        """They start conversations that tell another workflow of calls that wait."""
         self.expects_answers = False
         """Before they close a conversation that idles, they look whether everybody has their answer."""
 
@@ -162,10 +170,25 @@ class Person:
             return await self.client.start(agent, text, transcript=EARLIER, **options)
         if self.labelled:
             options |= labels(options["id"])
+        if self.notified and first and options["id"] not in self.started:
+            self.started.add(options["id"])
+            return await self._start_elsewhere(agent, text, **options)
         if first and limits and options["id"] not in self.started:
             self.started.add(options["id"])
             return await self.client.start(agent, text, limits=Limits(**dict(limits)), **options)
         return await self.client.send(agent, text, stream=self.chance.choice((None, True, False)), **options)
+
+    async def _start_elsewhere(self, agent: str, text: str, **options: Any) -> Conversation:
+        """As another program does that knows the wire, and wants a workflow to be told of calls that wait."""
+        keep_open, message_id = options["keep_open"], options["message_id"]
+        told = {"workflow_id": self.chance.choice(("desk", options["id"])), "signal": WAITS}
+        start = {"agent": agent, "message": text, "message_id": message_id, "notify": told}
+        start |= {"keep_open": keep_open.total_seconds()} if keep_open else {}
+        try:
+            await self.client.temporal.start_workflow(names.CONVERSATION, start, id=options["id"], task_queue=QUEUE)
+        except WorkflowAlreadyStartedError as error:
+            raise AlreadyStarted(str(error)) from error
+        return self.client.conversation(options["id"])
 
     async def _await_reply(self, conversation: Conversation, text: str) -> None:
         """What a program is told that says something and waits for the answer."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from everturn import names
 from everturn.calls.decisions import policy_after
-from everturn.carryover import CarryOver, WorkerFacts
+from everturn.carryover import CarryOver, StoredInRun, WorkerFacts
 from everturn.history import steps
 from everturn.policy import Policy
 from everturn.records import Message, Outcome, Usage
@@ -204,6 +204,24 @@ def another_life_has_all_of_its_time(one: Evidence) -> Iterator[str]:
                 yield f"run {run.id} begins another life, and has the time of the one before"
 
 
+def what_has_to_be_brought_along_is_so_in_time(one: Evidence) -> Iterator[str]:
+    """When the messages of earlier runs have to be brought along, is not put off from run to run."""
+    keep_by: float | None = None
+    for run, taken in one.runs:
+        for step in taken:
+            match step:
+                case steps.RunStarted(start=start, previous_run_id=before):
+                    now = start.carry.keep_by if start.carry else None
+                    elsewhere = start.carry is not None and isinstance(start.carry.earlier, StoredInRun)
+                    if before and elsewhere and keep_by is not None and (now is None or now > keep_by):
+                        yield f"run {run.id} is to bring earlier messages along by {now}; it was by {keep_by} before"
+                    keep_by = now
+                case steps.TranscriptKept():
+                    keep_by = None
+                case _:
+                    pass
+
+
 def what_is_paused_asks_no_model(one: Evidence) -> Iterator[str]:
     """Through all runs: no turn begins until somebody has resumed it."""
     account, settled, awaits = _Account(), False, 0
@@ -303,6 +321,7 @@ def handoffs_are_limited(one: Evidence) -> Iterator[str]:
 
 CARRIED_RULES = (
     what_is_handed_on_is_so,
+    what_has_to_be_brought_along_is_so_in_time,
     another_life_has_all_of_its_time,
     what_is_paused_asks_no_model,
     a_summary_that_is_due_comes_next,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC
@@ -41,8 +42,11 @@ from tests.simulation.rules.events import EVENT_RULES, Returning, commands_are_t
 from tests.simulation.rules.hooks import HOOK_RULES
 from tests.simulation.rules.local_tools import LOCAL_RULES
 from tests.simulation.rules.mcp import MCP_RULES
+from tests.simulation.rules.policies import POLICY_RULES
 from tests.simulation.rules.steering import STEERING_RULES
+from tests.simulation.rules.tool_retries import RETRY_RULES
 from tests.simulation.rules.turns import TURN_RULES
+from tests.simulation.rules.waits import WAIT_RULES, Waits, untold
 from tests.simulation.temporal.clock import EPOCH
 from tests.simulation.temporal.instances import at_once
 from tests.simulation.temporal.runs import Run
@@ -74,6 +78,9 @@ ALL_RULES = (
     *CHAIN_RULES,
     *EVENT_RULES,
     *HOOK_RULES,
+    *POLICY_RULES,
+    *RETRY_RULES,
+    *WAIT_RULES,
     *TURN_RULES,
     *LOCAL_RULES,
     *MCP_RULES,
@@ -130,17 +137,28 @@ class Checks:
         self.transcripts: dict[str, tuple[Message, ...]] = {}
         self.events: dict[str, list[Event]] = {}
         """Of the last life of each conversation."""
+        self.waits = Waits()
         self.client: Client | None = None
         """Of who looks at lists."""
 
     # ------------------------------------------------------------ after each workflow task
 
     def after_task(self, run: Run) -> None:
+        try:
+            self._look(run)
+        except Exception as error:  # noqa: BLE001 - nobody awaits the worker's task: it would be lost
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            self.server.wrong(f"a rule failed: {type(error).__name__}: {error}, in {at.name}, line {at.lineno}")
+
+    def _look(self, run: Run) -> None:
         """The workflow's own state is that which its history says, and what its events tell."""
         if run.id not in self.read_runs:
             self.read_runs[run.id] = ReadRun(run, sealed=self.sealed)
         read = self.read_runs[run.id]
+        before = len(read.steps)
         read.read()
+        for step in read.steps[before:]:
+            self.waits.take(run.workflow_id, step)
         last = read.steps[-1]
         if isinstance(last, steps.RunClosed) and not (last.outcome or last.next_run_id):
             return  # it failed: nothing was come to
@@ -223,6 +241,11 @@ class Checks:
         for rule in TASK_RULES:
             for what in rule(moment):
                 self.server.wrong(f"{place}: {what}")
+        start = next((step.start for step in self.read_runs[run.id].steps if isinstance(step, steps.RunStarted)), None)
+        untold_of = untold(run, start, holder.state) if start else ()
+        moved = () if self.was_reset else self.waits.moved(run.workflow_id, holder.state.pending)
+        for what in (*moved, *untold_of):
+            self.server.wrong(f"{place}: {what}")
 
     @property
     def was_reset(self) -> bool:
@@ -385,6 +408,8 @@ class Checks:
             begun=frozenset(call_id for known, call_id in self.ledger.begun if known == conversation_id),
             labelled=people.labelled,
             sealed=self.sealed,
+            tries=[tried for tried in self.ledger.tries if tried.conversation_id == conversation_id],
+            quiet=not self.loses_workers,
             mcp_calls=[called for called in self.mcp_calls if called.conversation_id == conversation_id],
         )
 

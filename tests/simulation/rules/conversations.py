@@ -27,7 +27,7 @@ from everturn.payloads import Control, Start
 from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
 from tests.simulation.agents import asking_and_hooked, run_time
 from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LIMITS_LATER, LOCAL, ONCE, instructions_of
-from tests.simulation.agents.ledger import Effect
+from tests.simulation.agents.ledger import Effect, Try
 from tests.simulation.agents.mcp import MCP_ERRORS
 from tests.simulation.agents.model import Asked
 from tests.simulation.temporal.runs import Run
@@ -68,6 +68,10 @@ class Evidence:
     """The words of each turn that was cancelled, as far as the server knew them by its end."""
     mcp_calls: Sequence[Called] = ()
     """What MCP servers have taken up for it."""
+    tries: Sequence[Try] = ()
+    """Those of tools that say when they want to be tried again."""
+    quiet: bool = False
+    """No worker is lost in this world."""
 
     @property
     def life(self) -> Sequence[tuple[Run, Sequence[steps.Step]]]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from everturn import names
-from everturn.calls.decisions import policy_after
 from everturn.history import steps
-from everturn.policy import Policy, rule_for
-from everturn.records import ToolCall
 from tests.simulation.agents import asking_and_hooked
 from tests.simulation.people.people import labels
-from tests.simulation.rules.conversations import AGENTS_BY_NAME, Evidence
+from tests.simulation.rules.conversations import Evidence
 
 HOOKED = "hooked"
 
@@ -41,48 +38,6 @@ def what_hooks_change_is_changed_once(one: Evidence) -> Iterator[str]:
             times = message.text.count(asking_and_hooked.SEEN)
             if times != 1 and not message.text.startswith("stopped "):
                 yield f"a reply was seen {times} times by its hook: {message.text[-50:]!r}"
-
-
-def what_a_policy_denies_never_runs(one: Evidence) -> Iterator[str]:
-    """Nor does what it has people asked about, without their word: of replies during which nobody changed it."""
-    if AGENTS_BY_NAME[one.agent].approvers:
-        return  # a rule decides as the person who made it, and some may not
-    ran = {effect.call_id for effect in one.effects}
-    approved = {
-        step.request.call_id for step in one.steps if isinstance(step, steps.ToolScheduled) and step.request.decision
-    }
-    for policy, call in _ruled(one):
-        rule = rule_for(policy, call.name, call.arguments)
-        if rule and call.call_id in ran and rule.then == "deny":
-            yield f"{call.name} {call.call_id} ran, and the policy denies it: {rule}"
-        if rule and call.call_id in ran - approved and rule.then == "ask" and call.name not in ("peek", "peep"):
-            yield f"{call.name} {call.call_id} ran without a person's word, and the policy asks for one: {rule}"
-
-
-def _ruled(one: Evidence) -> Iterator[tuple[Policy, ToolCall]]:
-    """The calls of each reply, with the policy that was in force from the reply to the next turn."""
-    policy: Policy | None = ()
-    calls: list[ToolCall] = []
-    for run, taken in one.runs:
-        if not run.started.continued_execution_run_id and taken and isinstance(taken[0], steps.RunStarted):
-            carry = taken[0].start.carry
-            policy = carry.policy if carry else taken[0].start.policy
-        for step in taken:
-            match step:
-                case steps.CommandSent(name=names.SET_POLICY, payload=payload):
-                    policy, calls = policy_after(payload, policy or ()) or policy, []
-                    if not payload.get("rules"):
-                        policy = ()
-                case steps.CommandSent(payload=payload) if payload.get("always"):
-                    policy, calls = None, []  # until somebody sets it again
-                case steps.TurnCompleted(request=request, reply=reply) if not request.summarise:
-                    calls = [*reply.message.tool_calls]
-                case steps.TurnScheduled() | steps.RunClosed(next_run_id=""):
-                    if policy is not None:
-                        yield from ((policy, call) for call in calls)
-                    calls = []
-                case _:
-                    pass
 
 
 def what_asks_in_the_middle_is_heard(one: Evidence) -> Iterator[str]:
@@ -125,7 +80,6 @@ def nothing_is_written_plainly(one: Evidence) -> Iterator[str]:
 HOOK_RULES = (
     what_hooks_deny_never_runs,
     what_hooks_change_is_changed_once,
-    what_a_policy_denies_never_runs,
     what_asks_in_the_middle_is_heard,
     the_context_goes_along,
     nothing_is_written_plainly,

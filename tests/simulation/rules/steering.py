@@ -57,6 +57,33 @@ def what_is_closed_asks_no_model(one: Evidence) -> Iterator[str]:
                     pass
 
 
+def what_is_closed_begins_nothing(one: Evidence) -> Iterator[str]:
+    """Once a workflow task has taken a close in, what runs may come to its end, and what was said before is answered,
+    by one turn; no tool, no agent, and no other turn begins."""
+    for run, taken in one.runs:
+        closed = settled = False
+        unanswered = True  # what the run begins with
+        turn = 0
+        for step in taken:
+            match step:
+                case steps.CommandSent(name=names.CLOSE):
+                    closed = True
+                case steps.MessageSent() if not closed:
+                    unanswered = True
+                case steps.WorkflowTaskCompleted():
+                    settled = closed
+                case steps.TurnScheduled(request=request) if not request.summarise:
+                    if settled and request.turn > turn and not unanswered:
+                        yield f"turn {request.turn} of run {run.id} began at event {step.id}, after it was closed"
+                        return
+                    unanswered, turn = False, request.turn
+                case steps.ToolScheduled() if settled:
+                    yield f"{step.tool} {step.request.call_id} of run {run.id} began after it was closed"
+                    return
+                case _:
+                    pass
+
+
 def what_goes_on_needs_no_resume(one: Evidence) -> Iterator[str]:
     """After close, cancel_turn and resume, a conversation is neither stalled nor paused."""
     for run, taken in one.runs:
@@ -166,6 +193,7 @@ def what_is_cancelled_stays_so(one: Evidence) -> Iterator[str]:
 STEERING_RULES = (
     what_was_cut_short_may_have_run,
     what_is_closed_asks_no_model,
+    what_is_closed_begins_nothing,
     what_goes_on_needs_no_resume,
     what_is_said_meanwhile_is_kept,
     what_was_approved_is_what_runs,
