@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from temporalio.api.common.v1 import Payloads
@@ -40,7 +41,7 @@ POLICIES: tuple[tuple[dict[str, Any], ...], ...] = (
 
 CONDITIONS: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"tool": "pay", "then": "ask", "where": {"cents": {"at_least": 6}}}, {"tool": "pay", "then": "approve"}),
-    ({"tool": "refund", "then": "approve", "where": {"cents": {"below": 12, "above": 2}}},),
+    ({"tool": "refund", "then": "approve", "where": {"cents": {"below": 3, "above": 1}}},),
     ({"tool": "*", "then": "deny", "where": {"cents": {"equals": 7}}}, {"tool": "refund", "then": "approve"}),
     ({"tool": "pay", "then": "deny", "where": {"cents": {"one_of": [3, 5, 8, 11]}}},),
     ({"tool": "refund", "then": "approve", "where": {"order_id": {"starts_with": "1"}}},),
@@ -145,6 +146,13 @@ async def decide(person: Person, what: str, conversation: Conversation, waiting:
             pass  # they wait
 
 
+def _compared(chance: Random) -> tuple[dict[str, Any], ...]:
+    """A rule whose bound some call is likely to meet."""
+    bound = {chance.choice(("below", "above", "at_most", "at_least")): chance.randint(2, 8)}
+    then, tool = chance.choice(("approve", "approve", "deny")), chance.choice(("refund", "gift", "*"))
+    return ({"tool": tool, "then": then, "where": {"cents": bound}},)
+
+
 async def _for_such(person: Person, conversation: Conversation, waiting: WaitingCall) -> None:
     """Decides for always on calls like this one, by what they are called with."""
     cents = waiting.arguments.get("cents")
@@ -153,8 +161,8 @@ async def _for_such(person: Person, conversation: Conversation, waiting: Waiting
     conditions: Sequence[dict[str, Any]] = (
         {"at_most": cents},
         {"at_least": cents},
-        {"below": cents + 3},
-        {"above": cents - 3},
+        {"below": cents + 1},
+        {"above": cents},
         {"equals": cents + 2},
         {"one_of": [cents, cents + 4]},
         {"above": cents - 3, "below": cents + 5},
@@ -226,7 +234,7 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
             rules = person.chance.choice(POLICIES)
             await person._try(conversation, lambda: conversation.set_policy(rules))
         case "policy with conditions":
-            rules = person.chance.choice(CONDITIONS)
+            rules = person.chance.choice((*CONDITIONS, *([_compared(person.chance)] * len(CONDITIONS))))
             await person._try(conversation, lambda: conversation.set_policy(rules))
         case "policy by signal":
             rules = person.chance.choice((*POLICIES, ({"tool": 5},)))

@@ -38,11 +38,13 @@ def what_a_policy_says_is_done(one: Evidence) -> Iterator[str]:
             yield f"{name} ran, and the policy denies it: {rules}"
         if then == "ask" and call.call_id in ran - approved and call.name not in LOCAL:
             yield f"{name} ran without a person's word, and the policy asks for one: {rules}"
+        decision = first[call.call_id].request.decision if call.call_id in first else decided.get(call.call_id)
+        if decision and decision.by_policy and decision.verdict != then:
+            yield f"a rule decided on {name} ({decision.verdict}), and they say {then}: {rules}"
         if then != "approve" or not needs_approval(call, one.agent) or named & {call.call_id, names.EVERY_CALL}:
             continue
         if call.name in (*LOCAL, *HEARD_ONLY) or one.agent == "hooked" or any(run.base for run, _ in one.runs):
             continue
-        decision = first[call.call_id].request.decision if call.call_id in first else decided.get(call.call_id)
         if decision and not decision.by_policy:
             yield f"{decision.by!r} decided on {name}, and the policy approves it: {rules}"
 

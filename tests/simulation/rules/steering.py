@@ -76,7 +76,8 @@ def what_is_closed_begins_nothing(one: Evidence) -> Iterator[str]:
                     if settled and request.turn > turn and not unanswered:
                         yield f"turn {request.turn} of run {run.id} began at event {step.id}, after it was closed"
                         return
-                    unanswered, turn = False, request.turn
+                    unanswered = unanswered and request.turn == turn  # the same turn, asked again, has no more in it
+                    turn = request.turn
                 case steps.ToolScheduled() if settled:
                     yield f"{step.tool} {step.request.call_id} of run {run.id} began after it was closed"
                     return

@@ -137,8 +137,8 @@ def untold(run: Run, start: Start, state: State) -> Iterator[str]:
     for call_id, one in state.pending.items():
         if one.asked.since and call_id not in told and call_id not in handed:
             yield f"{call_id} waits, and nobody was told of it"
-        elif call_id in told and told[call_id].tool != one.call.name:
-            yield f"{call_id} of {one.call.name} was told of as one of {told[call_id].tool}"
+        elif call_id in told and (told[call_id].tool, told[call_id].reason) != (one.call.name, one.asked.reason):
+            yield f"{call_id} of {one.call.name} waits ({one.asked.reason}), and what was told last is {told[call_id]}"
 
 
 def _handed(start: Start) -> set[str]:
