@@ -27,7 +27,8 @@ from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
 from everturn.workflows import tool_calls, tool_results
-from tests.simulation.situations import cut_replies
+from tests.simulation.situations import cut_replies, worded
+from tests.simulation.temporal.history import kind
 from tests.simulation.world import run, seeds_of
 
 SOME = 60
@@ -177,3 +178,12 @@ def test_worlds_cut_replies_short_while_people_see_them() -> None:
     worlds = [run(seed) for seed in islice(seeds_of([*cut_replies.CUT_SHORT]), 12)]
     assert [one.broken for one in worlds if one.broken] == []
     assert sum(one.counts.get("turns cut short", 0) for one in worlds) >= 12
+
+
+@pytest.mark.timeout(120)
+def test_worlds_are_about_what_people_say() -> None:
+    worlds = [run(seed, keep=True) for seed in islice(seeds_of([*worded.WORDED]), 15)]
+    assert [one.broken for one in worlds if one.broken] == []
+    kinds = {kind(event) for one in worlds for _, events in one.histories for event in events}
+    assert "signal_external_workflow_execution_initiated" in kinds, "nobody was told of calls that wait"
+    assert any("tardy" in what for one in worlds for _, what in one.notes), "no tool asked to be tried again"
