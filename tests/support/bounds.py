@@ -90,6 +90,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "started_within": (timeouts, "STARTED_WITHIN"),
     "lost_activity_tries": (user_activity_calls, "MOST_TRIES"),
     "host_patience": (awaited_worker, "PATIENCE"),
+    # Between two tries to find a worker that has a run-once tool: which worker gets one is chance.
+    "longest_host_delay": (awaited_worker, "LONGEST_DELAY_SECONDS"),
     # How much of a provider's answer is read, and how long its end is waited for.
     "broken_seconds": (background, "BROKEN_SECONDS"),
     "poll_seconds": (background, "POLL_SECONDS"),

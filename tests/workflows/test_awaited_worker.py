@@ -156,8 +156,9 @@ async def test_an_approved_call_whose_tool_is_gone_stalls_and_runs_once_it_is_ba
 
 
 async def test_a_run_once_call_finds_the_worker_that_has_its_tool_and_runs_once(
-    client: Client, scripted: Scripted, cached_conversations: int
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
+    bounds(longest_host_delay=1.0)
     planned = {"needs_approval": True, "effect": "once"}
     old, new, booked = _versions(scripted, planned=planned, now=None)
     async with hosting(client, old, cached_conversations=cached_conversations):
@@ -224,8 +225,9 @@ async def test_the_model_is_told_of_a_tool_that_is_gone_for_good(
 
 
 async def test_two_agents_with_different_tools_of_one_name_share_a_queue(
-    client: Client, scripted: Scripted, cached_conversations: int
+    client: Client, scripted: Scripted, cached_conversations: int, bounds: Bounds
 ) -> None:
+    bounds(longest_host_delay=1.0)
     ran: list[str] = []
 
     @tool(name="book")
