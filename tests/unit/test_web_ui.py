@@ -58,6 +58,8 @@ def test_the_turn_after_a_tool_that_failed_says_so() -> None:
     twice = [Message(role="tool", parts=(result("fetch", is_error=True), result("fetch", is_error=True)))]
     assert web_ui.turn_summary(3, "", delta=twice) == "turn 3 · fetch failed"
     assert web_ui.turn_summary(3, "", delta=[*told, *told], summarise=True) == "a summary · fetch failed"
+    long = [Message(role="tool", parts=(result("f" * 41, is_error=True),))]
+    assert web_ui.turn_summary(3, "", delta=long) == f"turn 3 · {'f' * 39}… failed", "40 characters of it"
     assert "**fetch failed:** no" in next(web_ui.lines(told))
 
 

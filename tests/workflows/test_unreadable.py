@@ -87,9 +87,22 @@ async def test_a_model_turn_that_an_operator_completes_with_something_else_stall
     assert [(one.cause, one.cure) for one in told] == [(cause, cure)], "the status and events agree"
 
 
-@pytest.mark.parametrize("effect", ["idempotent", "once"])
-async def test_a_tool_that_an_operator_completes_with_plain_text_waits_for_a_person(
-    client: Client, scripted: Scripted, cached_conversations: int, effect: Any
+def of_call(call_id: str) -> dict[str, Any]:
+    return {"kind": "tool_result", "call_id": call_id, "name": "refund", "content": [{"kind": "text", "text": "5"}]}
+
+
+@pytest.mark.parametrize(
+    ("effect", "with_what", "why"),
+    [
+        ("idempotent", "x", "can't be read: "),
+        ("once", "x", "can't be read: "),
+        ("once", of_call("another"), "belongs to another call, 'another'"),
+        ("once", of_call("yet another"), "belongs to another call, 'yet another'"),
+    ],
+    ids=["idempotent", "once", "of a call before", "of a call after"],
+)
+async def test_a_tool_that_an_operator_completes_with_something_else_waits_for_a_person(
+    client: Client, scripted: Scripted, cached_conversations: int, effect: Any, with_what: Any, why: str
 ) -> None:
     runs: list[int] = []
 
@@ -104,11 +117,11 @@ async def test_a_tool_that_an_operator_completes_with_plain_text_waits_for_a_per
     async with hosting(client, agent, cached_conversations=cached_conversations, drain_timeout=timedelta(0)):
         conversation = await client.start(agent, "Refund")
         await eventually(lambda: runs)
-        await complete(client, conversation, "refund", "x")
+        await complete(client, conversation, "refund", with_what)
         (call_id,) = await waiting(conversation)
         (shown,) = (await conversation.status()).waiting
         assert shown.reason == "outcome_unknown"
-        assert shown.why.startswith("outcome unknown: The result of refund can't be read: ")
+        assert shown.why.startswith(f"outcome unknown: The result of refund {why}")
         await conversation.answer(call_id, "It was refunded by hand.")
         assert await conversation.reply() == "Done."
         (result,) = results_of(await conversation.transcript())
