@@ -13,7 +13,7 @@ from everturn.records import Message
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.state import State
 from everturn.tracing import MAX_LINKS, TraceContext
-from everturn.workflows import start_input, tracing
+from everturn.workflows import start_input, tracing, visibility
 
 
 @pytest.mark.parametrize(("turn", "awaited", "reached"), [(2, True, False), (2, False, True), (3, True, True)])
@@ -43,3 +43,11 @@ def test_messages_go_along_with_an_unreadable_start_as_far_as_a_payload_has_room
     assert size_of(left) <= MAX_PAYLOAD_BYTES
     (kept,) = left["carry"]["inbox"]
     assert (kept["parts"][0]["text"] == "x" * 1_000) is (beside == 0)
+
+
+@pytest.mark.parametrize(("shown", "model"), [("full", "openai:m"), ("minimal", "")])
+def test_a_turns_summary_names_the_model_only_if_it_may_be_shown(shown: Any, model: str) -> None:
+    state = State(Start(agent="clerk", visibility=shown), run_began=0.0)
+    state.model = "openai:m"
+    one: Any = SimpleNamespace(_state=state, _minimal=shown == "minimal", model="openai:other")
+    assert visibility.Visibility.turn_model.fget(one) == model  # type: ignore[attr-defined]
