@@ -18,7 +18,7 @@ from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow, tool_calls
 from tests.simulation.chance import Chances
 from tests.simulation.many import WORLDS_AT_A_TIME, Batch, live_through
-from tests.simulation.rules import checks
+from tests.simulation.rules.checks import Checks
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
 from tests.simulation.temporal.history import NAMES
@@ -48,10 +48,10 @@ def test_every_invariant_holds_in_two_thousand_conversations() -> None:
 def test_a_rule_that_fails_breaks_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody awaits the worker's task that it is called in: its error was lost."""
 
-    def fails(_: object) -> list[str]:
+    def fails(*_: object) -> None:
         raise AttributeError("no such field")
 
-    monkeypatch.setattr(checks, "TASK_RULES", (fails,))
+    monkeypatch.setattr(Checks, "_ruled", fails)
     broken = run(1).broken
     assert broken
     assert "a rule failed: AttributeError: no such field, in fails" in broken[0]
