@@ -48,6 +48,13 @@ def test_a_summary_does_not_say_again_what_stands_before_it() -> None:
     assert web_ui.call_summary("refund", {"order_id": "81"}, visibility="minimal", beside="refund") == ""
 
 
+def test_a_call_that_hooks_changed_names_them_in_forty_characters() -> None:
+    assert web_ui.call_summary("refund", {"a": 1}, changed_by="caps") == "refund(a=1) · changed by caps"
+    for length, named in ((40, "h" * 40), (41, f"{'h' * 39}…")):
+        shown = web_ui.call_summary("refund", {"a": 1}, changed_by="h" * length)
+        assert shown == f"refund(a=1) · changed by {named}"
+
+
 def test_the_turn_after_a_tool_that_failed_says_so() -> None:
     def result(name: str, **more: Any) -> ToolResult:
         return ToolResult(call_id="c", name=name, content=(Text(text="no"),), **more)
