@@ -340,6 +340,10 @@ def test_no_bound_has_two_values() -> None:
     assert {name: found for name, found in values.items() if len(set(map(repr, found.values()))) > 1} == {}
 
 
-def test_no_file_is_longer_than_400_lines() -> None:
-    lengths = {path: len(path.read_text().splitlines()) for path in MODULES.values()}
-    assert {str(path): lines for path, lines in lengths.items() if lines > 400} == {}
+LONG_FILES: dict[str, str] = {}
+"""Files of more than 600 lines, each with its reason. A file is one noun of the field's; nothing is split to fit a number."""
+
+
+def test_a_file_of_over_600_lines_has_its_reason() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES.values()}
+    assert {path for path, lines in lengths.items() if lines > 600} == set(LONG_FILES), lengths
