@@ -341,7 +341,7 @@ def test_no_bound_has_two_values() -> None:
 
 
 LONG_FILES: dict[str, str] = {}
-"""Files of more than 600 lines, each with its reason. A file is one noun of the field's; nothing is split to fit a number."""
+"""Files of more than 600 lines, each with its reason. A file is one noun; nothing is split to fit a number."""
 
 
 def test_a_file_of_over_600_lines_has_its_reason() -> None:
