@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 7) + 1)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test long check bench crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
+.PHONY: demo setup test long check bench peers crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -49,6 +49,9 @@ check: .venv/ready ## what CI runs first
 
 bench: .venv/ready ## the benchmarks, as a table
 	@.venv/bin/python -m benchmarks
+
+peers: .venv/ready ## real peers (vendors' SDKs, gateways, MCP, front ends, Temporal's servers), for docs/works-with.md: ONLY=vendors,mcp; LATEST=1: the newest
+	@.venv/bin/python -m peers
 
 crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; STACK=1: on `make stack`; MUTANTS=1: does it find ten wrong everturns?
 	@.venv/bin/python -m tests.crash
