@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     """What `everturn web` knows its visitors by."""
     mcp_token: SecretStr | None = None
     """What `everturn mcp --http` knows its callers by: the bearer token of their requests."""
+    mcp_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """The names, or `name:port`, at which callers reach `everturn mcp --http`, besides this machine's own: with commas
+    between. Without any, every name if there is a token, and else none."""
 
     deployment: str | None = None
     """A worker's deployment, for Temporal's worker versioning."""
@@ -115,7 +118,7 @@ class Settings(BaseSettings):
             variable = PREFIX + str(problem["loc"][0]).upper()
             raise InvalidSetting(f"{variable}={problem['input']!r} is invalid: {problem['msg']}.") from None
 
-    @field_validator("agents", mode="before")
+    @field_validator("agents", "mcp_hosts", mode="before")
     @classmethod
     def _split_at_commas(cls, value: object) -> object:
         if isinstance(value, str):

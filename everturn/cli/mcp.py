@@ -51,14 +51,14 @@ async def _mcp(
 
     settings = settings_with(agents, None)
     loaded = load_agents(",".join(settings.agents)) if settings.agents else []
-    served = {one.name: one.description for one in loaded} | dict.fromkeys(named, "")
+    served = dict.fromkeys(named, "") | {agent.name: agent.description for agent in loaded}
     token = settings.mcp_token.get_secret_value() if settings.mcp_token else None
     if http:
         check_token(token, host=host, what="MCP server", variable="EVERTURN_MCP_TOKEN")
     screen = Screen()
     async with remote_client() as client:
-        await require_namespace(client)
         server = AgentServer(client, served, decisions=decisions, wait_seconds=wait)
+        await require_namespace(client)
         if not http:
             await server.mcp.run_stdio_async()
             return
@@ -70,4 +70,4 @@ async def _mcp(
                 screen.line(f"Agents   {', '.join(served) or 'any, by `start`'}")
                 screen.line("Ctrl-C ends it.", style="dim")
 
-            await serve_http(server, bound, host=host, token=token, started=tell)
+            await serve_http(server, bound, token=token, hosts=settings.mcp_hosts, started=tell)

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import wraps
+from importlib.metadata import version
 from typing import Annotated, Any, TypeVar
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -24,10 +25,12 @@ from pydantic import Field, JsonValue
 
 from everturn import names
 from everturn.client.client import Client
-from everturn.errors import EverturnError
+from everturn.client.conversation import Conversation
+from everturn.errors import EverturnError, InvalidSetting, Refused
 from everturn.events import Done, Event
 from everturn.mcp_server import turns
-from everturn.mcp_server.turns import Reached
+from everturn.mcp_server.reach import Reach
+from everturn.mcp_server.turns import AskingCall, Reached
 
 WAIT_SECONDS = 50.0
 """Less than the minute after which many clients give up on a call."""
@@ -45,9 +48,18 @@ STATELESS = "2026-07-28"
 """The protocol from which on a question ends the call, which is made again with the answer."""
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-REPEATABLE = ToolAnnotations(idempotent_hint=True, destructive_hint=False)
-DECIDES = ToolAnnotations(idempotent_hint=True, destructive_hint=True)
-"""With these hints, a client asks a person first: an approval is worth nothing if the model gives it to itself."""
+ADDS = ToolAnnotations(read_only_hint=False, idempotent_hint=False, destructive_hint=False)
+"""A second call begins a second conversation, or says the message twice, unless it has the key of the first."""
+DECIDES = ToolAnnotations(read_only_hint=False, idempotent_hint=False, destructive_hint=True)
+"""With these hints, a client asks a person first: an approval is worth nothing if the model gives it to itself. A call
+that was decided may wait again, for a next answer or after its worker was lost: the same decision then counts again."""
+ENDS = ToolAnnotations(read_only_hint=False, idempotent_hint=True, destructive_hint=True)
+
+WITH_KEY = {names.MCP_IDEMPOTENT_WITH_KEY: True}
+"""In the `_meta` of a tool."""
+
+OWN_TOOLS = ("start", "send", "status", "events", "approve", "deny", "answer", "close")
+"""Names that no agent's tool can have, whether or not decisions are taken here."""
 
 Id = Annotated[str, Field(description="The conversation's id, as `start` returned it.")]
 CallId = Annotated[str, Field(description="The id of a call in the status's `waiting`.")]
@@ -58,19 +70,26 @@ R = TypeVar("R")
 class AgentServer:
     """Serves agents that workers host. It runs no agent itself, and holds no state of its own.
 
-    `agents`: their names and descriptions; each agent becomes a tool of its name. `decisions=False`: without the tools
-    `approve`, `deny` and `answer`.
+    `agents`: their names and descriptions; each agent becomes a tool of its name, and only their conversations, and
+    those of the agents that work for them, can be reached. Without any, every agent can be started, and every
+    conversation reached. `decisions=False`: nobody decides here on waiting calls. Raises InvalidSetting.
     """
 
     def __init__(
         self, client: Client, agents: Mapping[str, str], *, decisions: bool = True, wait_seconds: float = WAIT_SECONDS
     ) -> None:
+        if taken := [name for name in agents if name in OWN_TOOLS]:
+            raise InvalidSetting(
+                f"The agent {taken[0]!r} can't be served: everturn's own MCP tool has that name.",
+                cure="Give the agent another name, or leave it out.",
+            )
         self._client = client
-        self._agents = agents
+        self._reach = Reach(client, agents)
         self._decisions = decisions
         self._wait_seconds = wait_seconds
         self.mcp: MCPServer[Any] = MCPServer(
             "everturn",
+            version=version("everturn"),
             instructions="Agents that you can ask. Their conversations go on even if you disconnect.",
             log_level="ERROR",
         )
@@ -88,33 +107,41 @@ class AgentServer:
         self.mcp.add_tool(
             _explained(ask),
             name=name,
-            description=f"{description or f'Ask the agent {name}.'} Returns its answer, or how far it is.",
-            annotations=REPEATABLE,
+            description=f"{description or f'Ask the agent {name}.'} Returns its answer, or how far it is. Each call "
+            "begins a new conversation.",
+            annotations=ADDS,
+            meta=WITH_KEY,
         )
 
     def _add_tools(self) -> None:
+        deciding = (self.approve, self.deny, self.answer) if self._decisions else ()
         tools: dict[Callable[..., Any], ToolAnnotations] = {
-            **dict.fromkeys((self.start, self.send, self.close), REPEATABLE),
+            **dict.fromkeys((self.start, self.send), ADDS),
             **dict.fromkeys((self.status, self.events), READS),
-            **dict.fromkeys((self.approve, self.deny, self.answer) if self._decisions else (), DECIDES),
+            **dict.fromkeys(deciding, DECIDES),
+            self.close: ENDS,
         }
         for function, hints in tools.items():
-            self.mcp.add_tool(_explained(function), annotations=hints)
+            self.mcp.add_tool(_explained(function), annotations=hints, meta=WITH_KEY if hints is ADDS else None)
 
     # ------------------------------------------------------------ an agent as a tool
 
     async def _ask(self, agent: str, message: str, ctx: Ctx) -> CallToolResult | InputRequiredResult:
-        key, answers = key_of(ctx), ctx.input_responses or {}
-        given = {name: one for name, one in answers.items() if isinstance(one, ElicitResult)}
-        for name, answer in given.items():
-            await turns.take_answer(self._client, name, answer.action, dict(answer.content or {}))
-        conversation_id = next(iter(given), "").rpartition(" ")[0]
-        if not conversation_id:
-            conversation_id = await turns.begin(self._client, agent, message, conversation_id=None, key=key)
+        call = AskingCall(agent, message)
+        answers = {
+            name: answer for name, answer in (ctx.input_responses or {}).items() if isinstance(answer, ElicitResult)
+        }
+        if answers and not self._decisions:
+            raise Refused("This server takes no decisions, and has asked no question.", cure="Decide elsewhere.")
+        if answers:
+            conversation_id = await call.take_answers(self._reach, answers)
+        else:
+            conversation_id = await turns.begin(self._client, agent, message, conversation_id=None, key=key_of(ctx))
         conversation = self._client.conversation(conversation_id)
         reached = await turns.settled(conversation, seconds=self._wait_seconds, say=ctx.report_progress)
-        if reached.status.waiting and self._decisions and _can_ask(ctx):
-            return _questions(agent, reached)
+        closed = any(answer.action == "cancel" for answer in answers.values())
+        if reached.status.waiting and self._decisions and _can_ask(ctx) and not closed:
+            return _questions(call, reached)
         return _result(reached)
 
     # ------------------------------------------------------------ tools
@@ -126,16 +153,20 @@ class AgentServer:
         ctx: Ctx,
         conversation_id: Annotated[
             str | None,
-            Field(description="An id that you choose. Starting twice with the same id starts one conversation."),
+            Field(description="An id that you choose. The same id with the same agent and message is the same work."),
         ] = None,
     ) -> dict[str, Any]:
-        """Start a conversation with an agent, and return at once. `status` and `events` follow it."""
-        began = await turns.begin(self._client, agent, message, conversation_id=conversation_id, key=key_of(ctx))
-        return {"conversation_id": began}
+        """Start a conversation with an agent, and return at once. `status` and `events` follow it. Without a
+        conversation_id, each call starts another conversation. The id of another agent's, or with another message, is
+        refused."""
+        self._reach.check_agent(agent)
+        begun = await turns.begin(self._client, agent, message, conversation_id=conversation_id, key=key_of(ctx))
+        return {"conversation_id": begun}
 
     async def send(self, conversation_id: Id, message: str, ctx: Ctx) -> dict[str, Any]:
-        """Say something more to a conversation, also to one that is done."""
-        revived = await self._client.conversation(conversation_id).send(message, message_id=key_of(ctx), revive=True)
+        """Say something more to a conversation, also to one that is done. Each call says it again."""
+        conversation = await self._reach.conversation(conversation_id)
+        revived = await conversation.send(message, message_id=key_of(ctx), revive=True)
         return {"conversation_id": conversation_id, "revived": revived}
 
     async def status(
@@ -146,7 +177,7 @@ class AgentServer:
         ] = 0,
     ) -> dict[str, Any]:
         """What goes on, what waits for whom, and the answer once there is one."""
-        conversation = self._client.conversation(conversation_id)
+        conversation = await self._reach.conversation(conversation_id)
         if not wait_seconds:
             return (await turns.look(conversation)).as_json
         return (await turns.settled(conversation, seconds=wait_seconds)).as_json
@@ -163,19 +194,19 @@ class AgentServer:
         limit: Annotated[int, Field(ge=1, le=MAX_EVENTS_AT_ONCE)] = 50,
     ) -> dict[str, Any]:
         """What happened since, in order: turns, calls, results, decisions."""
-        found: list[Any] = []
-        conversation, seen, done = self._client.conversation(conversation_id), since, False
+        conversation = await self._reach.conversation(conversation_id)
+        happened: list[Any] = []
+        cursor, done = since, False
         follow: Any = conversation.events(since, deltas=False)
-        async with aclosing(follow) as told:
-            while not done and len(found) < limit:
+        async with aclosing(follow) as events:
+            while not done and len(happened) < limit:
                 first = max(wait_seconds, FIRST_SECONDS) if since else MAX_WAIT_SECONDS
-                quiet = QUIET_SECONDS if found else first
-                event = await _next(told, seconds=quiet)
+                event = await _next(events, seconds=QUIET_SECONDS if happened else first)
                 if event is None:
                     break
-                found.append(event.model_dump(mode="json"))
-                seen, done = event.cursor, isinstance(event, Done)
-        return {"conversation_id": conversation_id, "events": found, "cursor": seen, "done": done}
+                happened.append(event.model_dump(mode="json"))
+                cursor, done = event.cursor, isinstance(event, Done)
+        return {"conversation_id": conversation_id, "events": happened, "cursor": cursor, "done": done}
 
     async def approve(
         self,
@@ -187,8 +218,8 @@ class AgentServer:
         note: Annotated[str | None, Field(description="For the agent.")] = None,
     ) -> dict[str, Any]:
         """Let a waiting call run. A person decides this, not a model."""
-        calls = await self._client.conversation(conversation_id).approve(call_id, arguments, note)
-        return {"call_ids": list(calls)}
+        conversation = await self._decided(conversation_id, call_id)
+        return {"call_ids": list(await conversation.approve(call_id, arguments, note))}
 
     async def deny(
         self,
@@ -197,16 +228,24 @@ class AgentServer:
         reason: Annotated[str | None, Field(description="For the agent.")] = None,
     ) -> dict[str, Any]:
         """Refuse a waiting call, so that it does not run. A person decides this, not a model."""
-        return {"call_ids": list(await self._client.conversation(conversation_id).deny(call_id, reason))}
+        conversation = await self._decided(conversation_id, call_id)
+        return {"call_ids": list(await conversation.deny(call_id, reason))}
 
     async def answer(self, conversation_id: Id, call_id: CallId, content: JsonValue) -> dict[str, Any]:
         """Answer a question that waits, or give the result of a call that runs outside."""
-        return {"call_ids": list(await self._client.conversation(conversation_id).answer(call_id, content))}
+        conversation = await self._decided(conversation_id, call_id)
+        return {"call_ids": list(await conversation.answer(call_id, content))}
 
     async def close(self, conversation_id: Id, reason: str | None = None) -> dict[str, Any]:
         """End a conversation: the reply at hand is finished, and what waits is denied."""
-        await self._client.conversation(conversation_id).close(reason)
+        await (await self._reach.conversation(conversation_id)).close(reason)
         return {"conversation_id": conversation_id}
+
+    async def _decided(self, conversation_id: str, call_id: str) -> Conversation:
+        """The conversation. Raises Refused for all calls at once: a decision here is on what somebody has seen."""
+        if call_id == names.EVERY_CALL:
+            raise Refused("Decide on each call by its own id.", cure="The `waiting` of `status` has the ids.")
+        return await self._reach.conversation(conversation_id)
 
 
 def _explained(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
@@ -230,18 +269,18 @@ def key_of(ctx: Ctx) -> str | None:
 
 
 def _can_ask(ctx: Ctx) -> bool:
-    able = ctx.client_capabilities
-    return (ctx.protocol_version or "") >= STATELESS and able is not None and able.elicitation is not None
+    client = ctx.client_capabilities
+    return (ctx.protocol_version or "") >= STATELESS and client is not None and client.elicitation is not None
 
 
-def _questions(agent: str, reached: Reached) -> InputRequiredResult:
-    asked = {}
-    for one in reached.status.waiting:
-        message, form = turns.question(agent, one)
-        asked[turns.question_name(reached.conversation_id, one)] = ElicitRequest(
+def _questions(asking: AskingCall, reached: Reached) -> InputRequiredResult:
+    questions = {}
+    for call in reached.status.waiting:
+        message, form = turns.question(asking.agent, call)
+        questions[asking.question_name(reached.conversation_id, call)] = ElicitRequest(
             params=ElicitRequestFormParams(message=message, requested_schema=form)
         )
-    return InputRequiredResult(input_requests=asked)
+    return InputRequiredResult(input_requests=questions)
 
 
 def _result(reached: Reached) -> CallToolResult:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import json
 import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from everturn import names
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
-from everturn.errors import Ended, Refused, Unreachable
+from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Unreachable
+from everturn.history.reader import first_step
+from everturn.mcp_server.reach import Reach
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES, shortened
+from everturn.temporal import temporal_errors
 from everturn.text.utf8 import mend
+
+if TYPE_CHECKING:
+    from mcp.types import ElicitResult
 
 FIRST_LOOK_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 2.0
@@ -23,8 +34,10 @@ LONGEST_LOOK_SECONDS = 2.0
 SHOWN_CHARS = 1_000
 """Of the arguments of a call that waits."""
 
+DIGEST_CHARS = 32
+
 _SEPARATOR = " "
-"""Separates a conversation's id from a call's in a question's name; a call's id does not contain it."""
+"""Separates the conversation's id, the call's and the digest in a question's name; only the first may contain it."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +54,19 @@ class Reached:
     def as_json(self) -> dict[str, Any]:
         status = self.status.as_json()
         facts = {name: status[name] for name in ("state", "turn", "waiting", "cause", "cure", "cost_usd")}
-        said = {} if self.text is None else {"text": self.text}
-        made = {} if self.output is None else {"output": self.output}
-        return {"conversation_id": self.conversation_id, **facts, **said, **made}
+        text = {} if self.text is None else {"text": self.text}
+        output = {} if self.output is None else {"output": self.output}
+        return {"conversation_id": self.conversation_id, **facts, **text, **output}
 
     @property
     def in_words(self) -> str:
         """What a model reads about it."""
         if self.text is not None:
             return self.text
-        told = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
-        waiting = "; ".join(f"call {one.call_id}: {one.why}" for one in self.status.waiting)
-        why = waiting or self.status.cause or ""
-        return f"{told}{f' ({why})' if why else ''}. It goes on by itself. Ask for its `status` later."
+        state = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
+        waiting = "; ".join(f"call {call.call_id}: {call.why}" for call in self.status.waiting)
+        cause = waiting or self.status.cause or ""
+        return f"{state}{f' ({cause})' if cause else ''}. It goes on by itself. Ask for its `status` later."
 
 
 def id_for(agent: str, key: str | None) -> str:
@@ -62,10 +75,26 @@ def id_for(agent: str, key: str | None) -> str:
 
 
 async def begin(client: Client, agent: str, message: str, *, conversation_id: str | None, key: str | None) -> str:
-    """Starts a conversation, once for the same id or key; returns its id."""
+    """Starts a conversation, once for the same id or key; returns its id. Raises AlreadyStarted if the id is that of
+    another agent's conversation."""
     name = conversation_id or id_for(agent, key)
+    await _check_same_agent(client, name, agent)
     await client.send(agent, message, id=name, message_id=f"start:{key or ''}")
     return name
+
+
+async def _check_same_agent(client: Client, conversation_id: str, agent: str) -> None:
+    try:
+        with temporal_errors.explained(client.temporal, conversation_id):
+            step = await first_step(client.temporal, conversation_id)
+    except NotFound:
+        return
+    begun = step.start.agent if step else ""
+    if names.unversioned(begun) != names.unversioned(agent):
+        raise AlreadyStarted(
+            f"Conversation {conversation_id!r} is one of the agent {begun!r}, and not of {agent!r}.",
+            cure="Use another id.",
+        )
 
 
 async def look(conversation: Conversation) -> Reached:
@@ -102,39 +131,89 @@ async def settled(conversation: Conversation, *, seconds: float, say: Any = None
 # ---------------------------------------------------------------- questions, for callers that put them to a person
 
 
-def question_name(conversation_id: str, one: WaitingCall) -> str:
-    """The name leads the answer to its call: no server remembers anything between the two."""
-    return f"{conversation_id}{_SEPARATOR}{one.call_id}"
-
-
-def question(agent: str, one: WaitingCall) -> tuple[str, dict[str, Any]]:
+def question(agent: str, call: WaitingCall) -> tuple[str, dict[str, Any]]:
     """The question to a person about a waiting call, and the form for the answer."""
-    written = json.dumps(one.arguments, ensure_ascii=False)
+    written = json.dumps(call.arguments, ensure_ascii=False)
     shown = shortened(mend(written), max_bytes=MAX_REASON_BYTES, max_chars=SHOWN_CHARS)
-    if one.needs == "answer":
+    if call.needs == "answer":
         fields: dict[str, Any] = {"answer": {"type": "string"}}
-        return f"{agent} asks: {one.why}", {"type": "object", "properties": fields, "required": ["answer"]}
+        return f"{agent} asks: {call.why}", {"type": "object", "properties": fields, "required": ["answer"]}
     fields = {
         "decision": {"type": "string", "enum": ["approve", "deny"]},
         "note": {"type": "string", "description": "why, for the model"},
     }
-    text = f"{agent}: {one.why}: {one.tool}({shown})"
+    text = f"{agent}: {call.why}: {call.tool}({shown})"
     return text, {"type": "object", "properties": fields, "required": ["decision"]}
 
 
-async def take_answer(client: Client, name: str, action: str, content: dict[str, Any]) -> None:
-    """Carries out a person's answer. If somebody else has decided meanwhile, that decision stays."""
-    conversation_id, _, call_id = name.rpartition(_SEPARATOR)
-    conversation = client.conversation(conversation_id)
+@dataclass(frozen=True)
+class AskingCall:
+    """The call of an agent's tool that puts questions to a person. Its answers come in a call with the same agent and
+    message, and no server remembers anything between the two: a question's name leads its answer to the waiting call,
+    and says what was asked."""
+
+    agent: str
+    message: str
+
+    def question_name(self, conversation_id: str, call: WaitingCall) -> str:
+        return _SEPARATOR.join((conversation_id, call.call_id, self._digest(conversation_id, call)))
+
+    def _digest(self, conversation_id: str, call: WaitingCall) -> str:
+        """Of all that the person is shown, and of the time since when the call waits: one that waits again, such as
+        after its worker was lost, is another question."""
+        shown = call.model_dump(mode="json", exclude={"expires_at"})
+        written = json.dumps([self.agent, self.message, conversation_id, shown], sort_keys=True)
+        return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:DIGEST_CHARS]
+
+    async def take_answers(self, reach: Reach, answers: Mapping[str, ElicitResult]) -> str:
+        """Carries out a person's answers to questions of this call; returns the id of the conversation. An answer to a
+        call that waits no more, or again, decides nothing: if somebody else has decided meanwhile, that decision
+        stays. Raises NotFound and Refused, before anything is decided."""
+        asking, decisions = set[str](), list[Callable[[], Awaitable[Any]]]()
+        for name, answer in answers.items():
+            conversation_id, call_id = _places(name)
+            asking.add(await reach.asked_by_tool(conversation_id, self.agent))
+            conversation = await reach.conversation(conversation_id)
+            for call in (await conversation.status()).waiting:
+                is_asked = hmac.compare_digest(self.question_name(conversation_id, call).encode(), name.encode())
+                if call.call_id == call_id and is_asked:
+                    decisions.append(_decision(conversation, call, answer))
+        if len(asking) > 1:
+            raise Refused("These answers are to questions of several conversations.", cure="Send them one by one.")
+        for decide in decisions:
+            with suppress(Refused, Ended):
+                await decide()
+        return asking.pop()
+
+
+def _places(question_name: str) -> tuple[str, str]:
+    """The ids of the conversation and of the call. Raises Refused."""
+    match question_name.rsplit(_SEPARATOR, 2):
+        case [conversation_id, call_id, _]:
+            return conversation_id, call_id
+    raise Refused(f"No question was asked here with the name {question_name!r:.300}.")
+
+
+def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResult) -> Callable[[], Awaitable[Any]]:
+    """Carries out the answer. Raises Refused if it says nothing that the question's form asks for."""
+    content = answer.content or {}
     note = str(content.get("note") or "") or None
-    try:
-        if action != "accept":
-            await conversation.deny(call_id, "The caller declined to decide.")
-        elif "answer" in content:
-            await conversation.answer(call_id, content["answer"])
-        elif content.get("decision") == "approve":
-            await conversation.approve(call_id, note=note)
-        else:
-            await conversation.deny(call_id, note)
-    except (Refused, Ended):
-        return
+    match answer.action, call.needs:
+        case "cancel", _:  # a person who closes the question has decided nothing
+            return _nothing
+        case "decline", _:
+            return partial(conversation.deny, call.call_id, "The caller declined to decide.")
+        case "accept", "answer" if isinstance(text := content.get("answer"), str):
+            return partial(conversation.answer, call.call_id, text)
+        case "accept", "approval" if content.get("decision") == "approve":
+            return partial(conversation.approve, call.call_id, note=note, expected=call.arguments)
+        case "accept", "approval" if content.get("decision") == "deny":
+            return partial(conversation.deny, call.call_id, note)
+    raise Refused(
+        f"The answer to the question about call {call.call_id} does not fit.",
+        cure="Write an answer." if call.needs == "answer" else "Write the decision: approve or deny.",
+    )
+
+
+async def _nothing() -> None:
+    return

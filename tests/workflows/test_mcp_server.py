@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from mcp import types
 from mcp.client.stdio import StdioServerParameters
 from starlette.testclient import TestClient
 
-from everturn import Client, McpServer, tool
+from everturn import Client, Conversation, McpServer, tool
 from everturn.errors import InvalidSetting
-from everturn.mcp_server.server import AgentServer
-from everturn.mcp_server.serving import Bearer
+from everturn.mcp_server.server import OWN_TOOLS, AgentServer
+from everturn.mcp_server.serving import app_of
 from everturn.testing import ScriptedModel, call
+from everturn.tools.mcp.listing import tools_of
 from everturn.web.auth import check_token
-from tests.support.agents import agent_on, hosting
+from tests.support.agents import agent_on, hosting, nowhere
 from tests.support.ports import free_port, listens
 from tests.support.prepared import Program
 from tests.support.transcripts import results_of
@@ -211,22 +212,185 @@ async def test_the_command_serves_over_http_to_whoever_has_the_token(
     assert not result.is_error
 
 
-def test_strangers_are_turned_away() -> None:
-    server = AgentServer(None, {})  # type: ignore[arg-type] # nobody asks anything of it
-    app = server.mcp.streamable_http_app(stateless_http=True, host="127.0.0.1")
-    token = "a-secret-of-16-characters"
+# ---------------------------------------------------------------- who may say what, about which conversation
+
+
+FORMS = ("status", "events", "send", "close", "approve", "deny", "answer")
+"""The tools that take a conversation's id."""
+
+
+def _arguments(name: str, conversation_id: str, call_id: str) -> dict[str, Any]:
+    more = {"send": {"message": "Hello"}, "answer": {"content": "x"}}.get(name, {})
+    return {"conversation_id": conversation_id} | more | ({"call_id": call_id} if name in OWN_TOOLS[4:7] else {})
+
+
+async def test_only_what_offered_agents_and_theirs_have_begun_can_be_reached(
+    client: Client, scripted: Scripted
+) -> None:
+    ran.clear()
+    asking = scripted(lambda messages: "Done." if messages[-1]["role"] == "tool" else call("refund", {"order_id": "1"}))
+    accounts = agent_on(asking, tools=[refund], name="accounts")
+    handed = scripted([call("transfer_to_accounts", {"message": "Refund 2"})])
+    clerk = agent_on(scripted([call("accounts", {"message": "Refund 1"}), "Done."]), tools=[accounts], name="clerk")
+    desk = agent_on(handed, handoff_to=[accounts], name="desk")
+    async with hosting(client, accounts, clerk, desk):
+        others = await client.start(accounts, "Refund 1")
+        [others_call] = await waiting(others)
+        its_own, handed_over = await client.start(clerk, "Go"), await client.start(desk, "Go")
+        [asked] = await eventually(lambda: _agents_of(its_own))
+        [childs_call] = await waiting(client.conversation(asked))
+        assert (await handed_over.outcome()).text == "Done."
+        assert (await handed_over.by_history()).state.agent == "accounts"
+        async with connected(client, "clerk", "desk") as one:
+            for name in FORMS:
+                for conversation_id in (others.id, "nobody", ""):
+                    result = await one.call_tool(name, _arguments(name, conversation_id, others_call))
+                    assert result.is_error, name
+                    assert "no conversation" in str(result.content[0]), name
+            for agent, conversation_id in (("accounts", None), ("accounts", its_own.id), ("clerk", others.id)):
+                arguments = {"agent": agent, "message": "Hi", "conversation_id": conversation_id}
+                assert (await one.call_tool("start", arguments)).is_error, arguments
+            for conversation_id in (its_own.id, asked, handed_over.id):
+                await used(one, "status", conversation_id=conversation_id)
+            assert (await one.call_tool("approve", {"conversation_id": asked, "call_id": "*"})).is_error
+            await used(one, "approve", conversation_id=asked, call_id=childs_call)
+            assert (await its_own.outcome()).text == "Done."
+        assert (await others.status()).state == "awaiting_approval", "nothing was said to it, or decided"
+        await others.close()
+    assert ran == ["1"]
+
+
+async def _agents_of(conversation: Conversation) -> list[str]:
+    return [asked.conversation_id for asked in (await conversation.status()).agents]
+
+
+def _approval(**content: Any) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content=content or {"decision": "approve"})
+
+
+async def test_an_answer_counts_for_the_question_that_was_asked_in_this_call(
+    client: Client, scripted: Scripted
+) -> None:
+    ran.clear()
+    model = scripted(lambda messages: "Done." if messages[-1]["role"] == "tool" else call("refund", {"order_id": "1"}))
+    clerk, boss = agent_on(model, tools=[refund]), agent_on(model, tools=[refund], name="boss")
+    async with hosting(client, clerk, boss):
+
+        async def never(*_: Any) -> types.ElicitResult:
+            raise AssertionError
+
+        async with connected(client, "clerk", "boss", elicitation_callback=never) as one:
+
+            async def asked(agent: str, message: str, answers: Any = None) -> Any:
+                return await one.session.call_tool(
+                    agent, {"message": message}, input_responses=answers, allow_input_required=True
+                )
+
+            [name] = (await asked("clerk", "Refund 1")).input_requests
+            [others] = (await asked("boss", "Refund 1")).input_requests
+            conversation_id, call_id, digest = name.split(" ")
+            conversation = client.conversation(conversation_id)
+            refused: list[tuple[str, str, dict[str, types.ElicitResult]]] = [
+                ("boss", "Refund 1", {name: _approval()}),
+                ("clerk", "Refund 1", {f"nobody {call_id} {digest}": _approval()}),
+                ("clerk", "Refund 1", {"nonsense": _approval()}),
+                ("clerk", "Refund 1", {name: _approval(), others: _approval()}),
+                ("clerk", "Refund 1", {name: _approval(decision="yes")}),
+                ("clerk", "Refund 1", {name: _approval(answer="refunded 1")}),
+            ]
+            for agent, message, answers in refused:
+                result = await asked(agent, message, answers)
+                assert getattr(result, "is_error", False), answers
+            unheard = [
+                ("Refund 2", name, _approval()),
+                ("Refund 1", f"{conversation_id} {call_id} {'0' * len(digest)}", _approval()),
+                ("Refund 1", f"{conversation_id} another {digest}", _approval()),
+                ("Refund 1", name, types.ElicitResult(action="cancel")),
+            ]
+            for message, answered, answer in unheard:
+                await asked("clerk", message, {answered: answer})
+                assert (await conversation.status()).state == "awaiting_approval", answered
+            assert (await asked("clerk", "Refund 1", {name: _approval()})).structured_content["text"] == "Done."
+            assert (await asked("boss", "Refund 1", {others: types.ElicitResult(action="decline")})).content
+        async with connected(client, "clerk", decisions=False) as closed:
+            told = await closed.session.call_tool("clerk", {"message": "Refund 1"}, input_responses={name: _approval()})
+            assert isinstance(told, types.CallToolResult)
+            assert told.is_error
+    assert ran == ["1"]
+
+
+async def test_what_is_said_of_each_tool_holds_without_a_key(client: Client) -> None:
+    async with connected(client, "clerk") as one:
+        found = {tool.name: tool for tool in (await one.list_tools()).tools}
+        assert one.server_info.version == version("everturn")
+    hints = {name: tool.annotations or types.ToolAnnotations() for name, tool in found.items()}
+    assert {name for name in hints if hints[name].read_only_hint} == {"status", "events"}
+    assert {name for name in hints if hints[name].idempotent_hint} == {"close"}
+    assert {name for name in hints if hints[name].destructive_hint} == {"approve", "deny", "answer", "close"}
+    [*with_key] = (name for name in found if found[name].meta == {"everturn/idempotentWithKey": True})
+    assert sorted(with_key) == ["clerk", "send", "start"]
+    tools = {tool.name: tool.effect for tool in tools_of(McpServer(command=["x"]), list(found.values()), _never)}
+    assert {name for name in tools if tools[name] == "once"} == {"approve", "deny", "answer"}
+
+
+async def _never(*_: Any) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("decisions", [True, False])
+@pytest.mark.parametrize("name", OWN_TOOLS)
+def test_an_agent_can_not_take_the_name_of_a_tool_of_the_servers(name: str, *, decisions: bool) -> None:
+    with pytest.raises(InvalidSetting, match=f"'{name}'"):
+        AgentServer(nowhere(), {"clerk": "", name: ""}, decisions=decisions)
+
+
+TOKEN = "a-secret-of-16-characters"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize(
+    ("token", "hosts", "headers", "status"),
+    [
+        (None, (), {}, 200),
+        (None, (), {"host": "localhost:80"}, 200),
+        (None, (), {"host": "[::1]:80"}, 200),
+        (None, (), {"host": "evil.example"}, 421),
+        (None, (), {"host": ""}, 421),
+        (None, (), {"origin": "http://localhost:3000"}, 200),
+        (None, (), {"origin": "https://evil.example"}, 403),
+        (None, (), {"origin": "null"}, 403),
+        (None, ("agents.example",), {"host": "agents.example"}, 200),
+        (None, ("agents.example:8443",), {"host": "Agents.example:8443"}, 200),
+        (None, ("agents.example:8443",), {"host": "agents.example"}, 421),
+        (None, ("agents.example",), {"host": "evil.example"}, 421),
+        (TOKEN, (), {}, 401),
+        (TOKEN, (), {"authorization": "Bearer b-secret-of-16-characters"}, 401),
+        (TOKEN, (), {"host": "agents.example"}, 401),
+        (TOKEN, (), {"host": "agents.example", **BEARER}, 200),
+        (TOKEN, (), {"host": "agents.example", "origin": "https://pages.example", **BEARER}, 200),
+        (TOKEN, ("agents.example",), {"host": "agents.example", **BEARER}, 200),
+        (TOKEN, ("agents.example",), {"host": "evil.example", **BEARER}, 421),
+    ],
+)
+def test_strangers_are_turned_away(token: str | None, hosts: tuple[str, ...], headers: Any, status: int) -> None:
+    app = app_of(AgentServer(nowhere(), {}), token=token, hosts=hosts)
     first = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    accept = {"accept": "application/json, text/event-stream", "host": "127.0.0.1:80"}
-    with TestClient(Bearer(app, token=token)) as visitor:
-        assert visitor.post("/mcp", json=first, headers=accept).status_code == 401
-        wrong = {**accept, "authorization": "Bearer b-secret-of-16-characters"}
-        assert visitor.post("/mcp", json=first, headers=wrong).status_code == 401
-        right = {**accept, "authorization": f"Bearer {token}"}
-        assert visitor.post("/mcp", json=first, headers=right).status_code == 200
-        rebound = {**right, "host": "evil.example"}
-        assert visitor.post("/mcp", json=first, headers=rebound).status_code == 421
+    usual = {"accept": "application/json, text/event-stream", "host": "127.0.0.1:80"}
+    with TestClient(app) as visitor:
+        assert visitor.post("/mcp", json=first, headers=usual | headers).status_code == status
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD"])
+@pytest.mark.parametrize("headers", [{}, {"last-event-id": "7"}, {"mcp-protocol-version": "2026-07-28"}])
+def test_a_server_without_sessions_has_no_streams_to_take_up(method: str, headers: dict[str, str]) -> None:
+    usual = {"accept": "text/event-stream", "host": "localhost", "mcp-session-id": "1"}
+    with TestClient(app_of(AgentServer(nowhere(), {}), token=None)) as visitor:
+        answer = visitor.request(method, "/mcp", headers=usual | headers)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_a_token_has_to_be_strong_and_there_if_others_can_reach_the_server() -> None:
     with pytest.raises(InvalidSetting, match="EVERTURN_MCP_TOKEN"):
         check_token(None, host="0.0.0.0", what="MCP server", variable="EVERTURN_MCP_TOKEN")
     with pytest.raises(InvalidSetting, match="16"):
         check_token("short", host="127.0.0.1", what="MCP server", variable="EVERTURN_MCP_TOKEN")
-    assert json.dumps(first)

@@ -170,9 +170,11 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Too
 
 def _meaning(one: types.Tool) -> tuple[Effect, bool]:
     """What running it twice means, and whether it needs approval. A missing hint counts as false."""
-    hints = one.annotations
-    if hints is None:
-        return "once", False
+    from mcp import types
+
+    hints = one.annotations or types.ToolAnnotations()
     if hints.read_only_hint:
         return "read", False
-    return "idempotent" if hints.idempotent_hint else "once", bool(hints.destructive_hint)
+    # Each of our calls has a key.
+    repeatable = hints.idempotent_hint or (one.meta or {}).get(names.MCP_IDEMPOTENT_WITH_KEY) is True
+    return "idempotent" if repeatable else "once", bool(hints.destructive_hint)
