@@ -184,8 +184,8 @@ THE_CLOCK: Final = "the clock"
 MCP_IDEMPOTENCY_KEY: Final = "everturn/idempotencyKey"
 """In the `_meta` of an MCP call, to servers and to ours: the same for every try of it, which does its work once."""
 MCP_IDEMPOTENT_WITH_KEY: Final = "everturn/idempotentWithKey"
-"""In the `_meta` of an MCP server's tool: calls with the same key take effect once. MCP's own `idempotentHint` would say
-that of every two equal calls."""
+"""In the `_meta` of an MCP server's tool: calls with the same key take effect once. MCP's `idempotentHint` says that of
+any two equal calls."""
 
 EVERY_CALL: Final = "*"
 """As a call_id: every call that waits now."""
