@@ -27,7 +27,7 @@ from everturn.sizes import (
     MAX_INPUT_PARTS,
     MAX_MESSAGE_ID_CHARS,
     MAX_NAME_CHARS,
-    flat,
+    storable_json,
 )
 from everturn.tenants.budgets import BudgetNote
 from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
@@ -85,7 +85,7 @@ class Start(Labelled):
     fork of, and so on."""
     carry: CarryOver | None = None
 
-    _flat = field_validator("message", mode="before")(flat)
+    _storable = field_validator("message", mode="before")(storable_json)
     _or_none = field_validator("trace", mode="before")(or_none)
 
     @field_validator("limits", mode="before")
@@ -208,7 +208,7 @@ class MessageIn(Record):
     trace: TraceContext | None = None
     """The span that it is sent from, as in Start."""
 
-    _flat = field_validator("parts", mode="before")(flat)
+    _storable = field_validator("parts", mode="before")(storable_json)
     _or_none = field_validator("trace", mode="before")(or_none)
 
     def as_message(self) -> Message:

@@ -6,13 +6,13 @@ A conversation follows its rules without a worker's help: so they are plain comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from everturn.records import Record
-from everturn.sizes import MAX_NAME_CHARS, MAX_POLICY_BYTES, MAX_RULE_CHARS, flat, size_of
+from everturn.sizes import MAX_NAME_CHARS, MAX_POLICY_BYTES, MAX_RULE_CHARS, size_of, storable_json
+from everturn.system.json_numbers import place_of_odd_number
 
 MAX_RULES = 100
 """Of a conversation."""
@@ -48,7 +48,7 @@ class Condition(Record):
             raise ValueError(f"there is no condition {min(map(str, unknown))!r}; there are {known}")
         if empty := [name for name, value in given.items() if value is None or value in ([], ())]:
             raise ValueError(f"the condition {empty[0]!r} has nothing to compare with")
-        if endless := [name for name in ("equals", "one_of") if not _is_json(given.get(name))]:
+        if endless := [name for name in ("equals", "one_of") if place_of_odd_number(given.get(name)) is not None]:
             raise ValueError(f"the condition {endless[0]!r} compares with a number that JSON does not have")
         return given
 
@@ -73,7 +73,7 @@ class Rule(Record):
     by: str = Field(default="", max_length=MAX_NAME_CHARS)
     """Who said so: set by the conversation as it takes the rule."""
 
-    _flat = field_validator("where", mode="before")(flat)
+    _storable = field_validator("where", mode="before")(storable_json)
 
     def applies(self, tool: str, arguments: Mapping[str, JsonValue]) -> bool | None:
         """Whether the rule applies to a call; None if it can't be said."""
@@ -121,19 +121,6 @@ def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
     return (*(rule for rule in policy if (rule.tool, rule.where) not in same), *new)
 
 
-def _is_json(value: Any) -> bool:
-    """Whether all numbers in it are finite."""
-    match value:
-        case float():
-            return isfinite(value)
-        case Mapping():
-            return all(map(_is_json, value.values()))
-        case list() | tuple():
-            return all(map(_is_json, value))
-        case _:
-            return True
-
-
 def _all(said: list[bool | None]) -> bool | None:
     return False if False in said else None if None in said else True
 
@@ -161,7 +148,7 @@ def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:
         case _:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 return None
-            if isinstance(value, float) and not isfinite(value):
+            if place_of_odd_number(value) is not None:
                 return None
             bounds = {"at_most": value <= wanted, "at_least": value >= wanted}
             return bool({**bounds, "below": value < wanted, "above": value > wanted}[name])

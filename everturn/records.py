@@ -27,7 +27,9 @@ from everturn.vendor_calls import read_call
 class Record(BaseModel):
     """A frozen value that serialises without its defaults; a tag called `kind` is always written."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # A number that JSON does not have is refused where it comes in. One that gets here all the same is written as what
+    # it is ("NaN"): null would mean something else.
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
 
     _defaults: ClassVar[tuple[tuple[str, Any], ...]] = ()
 
@@ -126,7 +128,12 @@ class ToolCall(PartRecord):
     provider_id: str | None = None
     """The id as the provider gave it, kept only if it had to be replaced."""
     unparsed: str | None = None
-    """The argument text as received, kept only if it is not a JSON object."""
+    """The argument text as received, kept only if it is no JSON object, or holds a number that JSON does not have."""
+
+    @property
+    def id(self) -> str:
+        """The `call_id`, by the name that most libraries use."""
+        return self.call_id
 
     @classmethod
     def parse(cls, given: object) -> ToolCall:

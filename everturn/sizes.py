@@ -20,6 +20,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json
 
 from everturn.errors import Refused
+from everturn.system.json_numbers import check_numbers, place_of_odd_number
 
 # ---------------------------------------------------------------- what Temporal takes
 
@@ -316,6 +317,8 @@ def check_input(what: str, value: Any) -> None:
     deep = Refused(f"The {what} is nested more than {MAX_DEPTH} levels deep.", cure="Flatten it, or send it as text.")
     if too_deep(value):
         raise deep
+    if place := place_of_odd_number(value):
+        raise Refused(f"The {what} holds a number that JSON does not have: {place}.", cure="Send it as text.")
     try:
         written = to_json(value, inf_nan_mode="constants", fallback=str)
     except PydanticSerializationError as error:  # half of a surrogate pair, such as bytes of a command line become
@@ -340,11 +343,12 @@ def too_deep(value: Any) -> bool:
     return True
 
 
-def flat(value: Any) -> Any:
-    """For a record's validator. Raises ValueError."""
+def storable_json(value: Any) -> Any:
+    """The value, for a record's validator. Raises ValueError for what is nested too deeply, and for a number that JSON
+    does not have."""
     if too_deep(value):
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
-    return value
+    return check_numbers(value)
 
 
 # ---------------------------------------------------------------- a text that is too long

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everturn.sizes import clipped
+from everturn.system.json_numbers import parse_json, place_of_odd_number
 
 TAKES = (
     "an OpenAI tool call (a function or a custom one), a Responses function_call or custom_tool_call item, "
-    "an Anthropic tool_use or server_tool_use block, or a Gemini functionCall"
+    "an Anthropic tool_use or server_tool_use block, a Gemini functionCall, or a call of another library "
+    "with a name and arguments"
 )
 
 # What an object without model_dump() is asked for.
@@ -32,13 +34,28 @@ _ATTRIBUTES: tuple[str, ...] = (
     "function",
 )
 _ATTRIBUTES += ("custom", "functionCall", "function_call", "thoughtSignature", "thought_signature", "extra_content")
-_ATTRIBUTES += ("parameters", "kwargs")
+_ATTRIBUTES += ("parameters", "kwargs", "tool_name", "tool_call_id", "part_kind")
 
 ARGUMENTS = ("args", "arguments", "input", "parameters")
 """What the arguments are called: by Gemini; by OpenAI, MCP and many a local model; by Anthropic; by Llama."""
 
+_OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "name": ("tool_name", "toolName"),
+    "id": ("tool_call_id", "toolCallId", "toolUseId", "tool_id"),
+    "arguments": ("tool_kwargs", "tool_input"),
+}
+"""What other libraries call a call's fields: pydantic-ai 2.68 (`tool_name`, `tool_call_id`), haystack 3.4
+(`tool_name`), the AI SDK 7 (`toolName`, `toolCallId`), Bedrock's Converse (`toolUseId`), LlamaIndex 0.14 (`tool_id`,
+`tool_kwargs`), toolregistry 0.19 (its `to_ir()`: `tool_input`)."""
+
+_NAMED_BESIDE = frozenset({None, "function", "tool_call", "tool-call"})
+"""The `type` of calls whose name is beside it, and in no object of its own: none; toolregistry 0.19 and smolagents;
+LangChain 1.7; pydantic-ai and the AI SDK."""
+
 _BESIDE = frozenset({"type", "id", "call_id", "name", "_meta", "partialArgs", "partial_args", "willContinue"})
 _BESIDE |= {"will_continue", *ARGUMENTS}
+_BESIDE |= {"part_kind", "tool_kind", "provider_name", "provider_details", "tool_type", "extra", "index"}
+_BESIDE |= {"providerExecuted", "providerOptions", "providerMetadata", "dynamic"}
 """The fields of a call that does not say that it is one. With any other field, it is something else."""
 
 _MAX_SHOWN = 120
@@ -58,13 +75,18 @@ class VendorCall:
 
 def read_call(given: object) -> VendorCall:
     """The call in `given`; raises TypeError for anything else."""
-    fields = as_dict(given)
+    fields = _usual_names(as_dict(given))
     match fields.get("type"):
         case None if inner := fields.get("functionCall") or fields.get("function_call"):
             return _gemini(as_dict(inner), given, signature=_first(fields, "thoughtSignature", "thought_signature"))
-        case None if "function" not in fields and "name" in fields:
+        case None if "name" not in fields and (inner := fields.get("toolUse")):  # Bedrock's Converse
+            return _gemini(_usual_names(as_dict(inner)), given)
+        case kind if kind in _NAMED_BESIDE and "function" not in fields and "name" in fields:
             _check_untold(fields, given)
             return _gemini(fields, given)
+        case "custom" if "custom" not in fields and isinstance(fields.get("name"), str):  # toolregistry's
+            arguments, unparsed = _arguments(fields, given)
+            return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra={"type": "custom"})
         case "function" | None if "function" in fields:
             return _openai_chat(fields, given)
         case "custom":
@@ -73,7 +95,9 @@ def read_call(given: object) -> VendorCall:
         case "function_call":
             arguments, unparsed = _arguments(fields, given)
             extra = _rest(fields, "type", "call_id", "name", *ARGUMENTS)
-            return _call(given, fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
+            # Google's Interactions have an `id` only, which their results name.
+            call_id = fields.get("call_id") or extra.pop("id", None)
+            return _call(given, call_id, fields, arguments, unparsed=unparsed, extra=extra)
         case "custom_tool_call":
             extra = {"type": "custom_tool_call", **_rest(fields, "type", "call_id", "name", "input")}
             return _call(given, fields.get("call_id"), fields, {"input": fields.get("input")}, extra=extra)
@@ -90,13 +114,16 @@ def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
         return {}, None
     if isinstance(given, str):
         try:
-            value = json.loads(given, parse_constant=refuse_constant)
+            value = parse_json(given)
         except (ValueError, RecursionError):
             return None, given
         value = {} if value is None else value  # Groq's "null" for no arguments
         return (value, None) if isinstance(value, dict) else (None, given)
     fields = as_dict(given)
-    return (fields, None) if fields or isinstance(given, Mapping) else (None, json.dumps(given, default=str))
+    is_object = bool(fields) or isinstance(given, Mapping)
+    if is_object and place_of_odd_number(fields) is None:
+        return fields, None
+    return None, json.dumps(fields if is_object else given, default=str)
 
 
 def _arguments(fields: Mapping[str, Any], given: object) -> tuple[dict[str, Any] | None, str | None]:
@@ -117,8 +144,22 @@ def _is_schema(value: object) -> bool:
     return isinstance(value, Mapping) and value.get("type") == "object" and isinstance(value.get("properties"), Mapping)
 
 
+def _usual_names(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields by the names that most vendors give them, if they have those of another library."""
+    renamed = dict(fields)
+    for usual, others in _OTHER_NAMES.items():
+        for other in others:
+            if other in renamed and (usual != "name" or not renamed.get(usual)):
+                value = renamed.pop(other)
+                # pydantic-ai's part may have both ids: the call's, and that of the provider's item.
+                renamed[usual] = value if value is not None else renamed.get(usual)
+    return renamed
+
+
 def _check_untold(fields: Mapping[str, Any], given: object) -> None:
     """A name alone does not make a call: a user, a file and a tool's definition have one, too."""
+    if fields.get("type") == "function" and not fields.keys() & {"args", "arguments", "input"}:
+        raise _not_a_call(given)  # Responses writes the definition of a tool so
     if strange := sorted(fields.keys() - _BESIDE):
         raise _not_a_call(given, f"; {strange[0]!r} is no field of a call")
     known = isinstance(given, Mapping) or hasattr(given, "model_dump")
@@ -195,8 +236,3 @@ def _first(fields: Mapping[str, Any], *names: str) -> Any:
 def _not_a_call(given: object, why: str = "") -> TypeError:
     shown = clipped(repr(given), _MAX_SHOWN)
     return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}{why}. It takes {TAKES}.")
-
-
-def refuse_constant(constant: str) -> None:
-    """For `json.loads`: NaN and Infinity are no JSON."""
-    raise ValueError(f"{constant} is not JSON")

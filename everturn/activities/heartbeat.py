@@ -167,7 +167,7 @@ def _shown(progress: Any) -> Any:
     try:
         if iterator_in(progress, seen=set()) is not None:
             return _as_text(repr(progress))
-        written = to_json(progress)
+        written = to_json(progress, inf_nan_mode="strings")
         return from_json(written) if len(written) <= MAX_PROGRESS_BYTES else _as_text(written.decode())
     except Exception:  # noqa: BLE001 - it is the user's value
         with suppress(Exception):

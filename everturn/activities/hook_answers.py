@@ -6,7 +6,6 @@ Unchecked, a value that can't be written would be retried for ever, and a guardr
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from math import isfinite
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +15,7 @@ from everturn.hooks import AskApproval, DenyCall, ModelInput, StallWith, StopWit
 from everturn.models import ModelSettings
 from everturn.records import Message, Record, Reply, ToolCall, ToolResult
 from everturn.sizes import MAX_DEPTH, too_deep
+from everturn.system.json_numbers import place_of_odd_number
 from everturn.text.utf8 import mend
 
 R = TypeVar("R", bound=BaseModel)
@@ -87,8 +87,8 @@ def written(record: R, what: str) -> R:
     values = _plain(record)
     if too_deep(values):
         raise Unfit(f"it returned a {what} that is nested too deeply")
-    if not _is_finite(values):
-        raise Unfit(f"it returned a {what} with a number that JSON does not have (nan or infinity)")
+    if (place := place_of_odd_number(values)) is not None:
+        raise Unfit(f"it returned a {what} with a number that JSON does not have: {place}")
     try:
         made = type(record).model_validate(values)
         made.model_dump_json()
@@ -112,11 +112,3 @@ def _plain(value: Any, level: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one, level + 1) for one in value]
     return mend(value) if isinstance(value, str) else value
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or isfinite(value)

@@ -40,6 +40,7 @@ from everturn.sizes import (
     shortened,
     size_of,
 )
+from everturn.system.json_numbers import place_of_odd_number
 from everturn.tools.agent_option_checks import ASK
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import question_of
@@ -331,7 +332,10 @@ async def _asked(tool: Tool, call: ToolCall, context: ToolContext) -> bool:
 def _unreadable(name: str, text: str) -> str:
     """What is wrong with arguments that are no JSON object, for the model."""
     try:
-        problem = f"not a JSON object: it is a {type(parse(text)).__name__}"
+        value = parse(text)
+        problem = f"not a JSON object: it is a {type(value).__name__}"
+        if place := place_of_odd_number(value):
+            problem = f"not valid JSON: {place}, and JSON has no such number"
     except TooDeep:
         problem = f"nested more than {MAX_DEPTH} levels deep"
     except ValueError as error:

@@ -40,6 +40,7 @@ from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.size_estimates import larger
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
+from everturn.tools import raised
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
@@ -229,8 +230,6 @@ class ToolCalls:
             return _refused(tool.name, request, error), True
         except AsksPerson as error:
             raise _asking(tool, request, error) from None
-        except NeedsApproval as error:
-            raise await _needs_approval(tool, request, error) from None
         except asyncio.CancelledError:  # from Temporal: the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
@@ -244,10 +243,12 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             if questions.open:
                 raise _asking(tool, request, questions.open) from None
-            if isinstance(error, OutcomeUnknown) and tool.effect == "once":
+            if tool.effect == "once" and raised.find(error, OutcomeUnknown):
                 why = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
                 raise ApplicationError(why, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
-            passing = isinstance(error, (Retry, OutcomeUnknown, *tool.retry))
+            if asks := raised.find(error, NeedsApproval):
+                raise await _needs_approval(tool, request, asks) from None
+            passing = raised.all_are(error, (Retry, OutcomeUnknown, *tool.retry))
             said = await (retry_or_text(tool, error) if passing else safe_error_text(error, whole=True))
             return (Text(text=said),), True
         if questions.open:  # the tool has caught the exception that asks

@@ -11,6 +11,7 @@ from everturn.activities import patience
 from everturn.errors import Retry
 from everturn.logs import get_logger
 from everturn.sizes import MAX_CAUSE_BYTES, shortened
+from everturn.tools import raised
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
 
@@ -25,7 +26,7 @@ async def retry_or_text(tool: Tool, error: Exception) -> str:
     if tool.effect == "once" and not tool.attaches:
         _log.error("retry.refused", tool=tool.name, effect=tool.effect, error=short)
         return f"{text} It is not tried again: {tool.name} has effect='once', so it runs only once."
-    after = error.after if isinstance(error, Retry) else None
+    after = raised.longest_wait(error)
     seconds = None if after is None else after.total_seconds()
     delay = patience.retry_delay(seconds, attempt=attempt, longest=tool.patience)
     if not patience.spend(delay, tool.patience):

@@ -13,10 +13,10 @@ from everturn import names
 from everturn.activities import patience
 from everturn.agent import Agent
 from everturn.declared_tools import with_declared_tools
-from everturn.errors import InvalidTool, Retry
+from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Message
-from everturn.tools import user_code
+from everturn.tools import raised, user_code
 from everturn.tools.context import TurnContext
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.results import safe_error_text
@@ -91,7 +91,7 @@ async def _called(
     try:
         return await user_code.call(function, seconds=user_code.QUICK_SECONDS, finish=finish)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-        attempt, after = activity.info().attempt, error.after if isinstance(error, Retry) else None
+        attempt, after = activity.info().attempt, raised.longest_wait(error)
         longest = agent.patience.max_retry_delay
         seconds = None if after is None else after.total_seconds()
         delay = patience.retry_delay(seconds, attempt=attempt, longest=longest)

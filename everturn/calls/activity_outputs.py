@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
 from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
+from everturn.system.json_numbers import compact_json
 from everturn.text.base64_text import as_base64
 from everturn.text.utf8 import mend
 from everturn.truncation import Notice, bounded
@@ -135,9 +136,9 @@ def _text(value: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return compact_json(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:
     """What a converter made that JSON does not know."""
-    return to_jsonable_python(value, fallback=str)
+    return to_jsonable_python(value, inf_nan_mode="strings", fallback=str)

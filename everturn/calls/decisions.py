@@ -11,12 +11,12 @@ from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_v
 from everturn import names
 from everturn.policy import MAX_RULES, Condition, Policy, Rule, problem, said_by
 from everturn.records import Decision, Record, ResultPart, Text
-from everturn.sizes import MAX_INPUT_PARTS, flat
+from everturn.sizes import MAX_INPUT_PARTS, storable_json
 
 VERDICTS: Final = {names.APPROVE: "approved", names.DENY: "denied", names.ANSWER: "answered"}
 """In words."""
 
-Always = bool | Annotated[dict[str, Condition], BeforeValidator(flat)]
+Always = bool | Annotated[dict[str, Condition], BeforeValidator(storable_json)]
 """Decide the same on all later calls of this tool, or on those whose arguments meet these conditions."""
 
 ValidUntil = Annotated[float | None, Field(allow_inf_nan=False)]
@@ -33,7 +33,7 @@ class Approve(Record):
     always: Always = False
     valid_until: ValidUntil = None
 
-    _flat = field_validator("arguments", "expected", mode="before")(flat)
+    _storable = field_validator("arguments", "expected", mode="before")(storable_json)
 
 
 class Deny(Record):
@@ -54,7 +54,7 @@ class Answer(Record):
     by: str = ""
     valid_until: ValidUntil = None
 
-    _flat = field_validator("content", "parts", mode="before")(flat)
+    _storable = field_validator("content", "parts", mode="before")(storable_json)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

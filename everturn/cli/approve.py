@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption
 from everturn.cli.output import tell, tell_json
 from everturn.names import EVERY_CALL
+from everturn.system.json_numbers import parse_json
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
@@ -264,7 +264,7 @@ def _object(written: str | None, option: str) -> dict[str, Any] | None:
     if written is None:
         return None
     try:
-        value = json.loads(written)
+        value = parse_json(written)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
     if not isinstance(value, dict):
@@ -274,6 +274,6 @@ def _object(written: str | None, option: str) -> dict[str, Any] | None:
 
 def _json_or_text(content: str) -> Any:
     try:
-        return json.loads(content)
+        return parse_json(content)
     except (ValueError, RecursionError):
         return content

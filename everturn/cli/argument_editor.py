@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn.cli.terminal import Screen
+from everturn.system.json_numbers import parse_json
 
 
 class NotEdited(Exception):
@@ -53,7 +53,7 @@ def arguments_of(written: str) -> dict[str, Any]:
     if not written:
         raise NotEdited("The editor saved an empty file: nothing was changed.")
     try:
-        arguments = json.loads(written)
+        arguments = parse_json(written)
     except (ValueError, RecursionError) as error:
         raise NotEdited(f"This is not JSON: {error}") from None
     if not isinstance(arguments, dict):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
+
+from everturn.system.json_numbers import parse_json
 
 TenantOption = Annotated[
     str | None, typer.Option("--tenant", metavar="NAME", help="The tenant (customer) that the conversation is for.")
@@ -32,6 +33,6 @@ def _read(given: str) -> tuple[str, Any]:
     if not key.endswith(":"):
         return key, value
     try:
-        return key.removesuffix(":"), json.loads(value)
+        return key.removesuffix(":"), parse_json(value)
     except ValueError:
         raise typer.BadParameter(f"the value of {given!r} is not JSON.", param_hint="--metadata") from None

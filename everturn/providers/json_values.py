@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from everturn.system.json_numbers import place_of_odd_number, refuse_constant
 from everturn.text.utf8 import mend
-from everturn.vendor_calls import refuse_constant
 
 MAX_JSON_DEPTH = 200
 """How deep objects and lists may be nested: as deep as pydantic reads."""
@@ -55,9 +55,9 @@ def parse(text: str | bytes) -> Any:
 def write(value: Any) -> bytes:
     """`value` as JSON: always valid, whatever texts and numbers are in it."""
     try:
-        return to_json(value, inf_nan_mode="null")
+        return to_json(value, inf_nan_mode="strings")
     except PydanticSerializationError:
-        return to_json(mended(value), inf_nan_mode="null")
+        return to_json(mended(value), inf_nan_mode="strings")
 
 
 def mended(value: Any) -> Any:
@@ -72,12 +72,12 @@ def mended(value: Any) -> Any:
 
 
 def object_in(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None if `text` is anything else."""
+    """The JSON object in `text`; None if `text` is anything else, or holds a number that JSON does not have."""
     try:
         value = mended(parse(mend(text)))
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and place_of_odd_number(value) is None else None
 
 
 def a_dict(value: object) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, JsonValue, field_validator
 
 from everturn.records import Record
-from everturn.sizes import MAX_KEYWORD_BYTES, MAX_METADATA_BYTES, MAX_NAME_CHARS, flat, size_of
+from everturn.sizes import MAX_KEYWORD_BYTES, MAX_METADATA_BYTES, MAX_NAME_CHARS, size_of, storable_json
 from everturn.temporal.ids import keyword
 
 MAX_SEARCHABLE = 10
@@ -31,7 +31,7 @@ class Labelled(Record):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     """4,096 bytes of JSON at most: it is in the input of each turn and of each call."""
 
-    _flat_metadata = field_validator("metadata", mode="before")(flat)
+    _storable_metadata = field_validator("metadata", mode="before")(storable_json)
 
     @field_validator("metadata")
     @classmethod

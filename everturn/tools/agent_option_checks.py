@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field, PydanticUserError
+from pydantic_core import SchemaError
 
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.models import Model, check_provider
@@ -14,6 +15,7 @@ from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.handoff import AGENT_NAME, HandOff
 from everturn.tools.output_type import OutputType
+from everturn.validation.explaining import in_one_line
 
 _NAME = re.compile(AGENT_NAME)
 
@@ -88,9 +90,9 @@ def output_of(name: str, output: Any) -> OutputType | None:
         return None
     try:
         return OutputType.of(output)
-    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+    except (PydanticUserError, SchemaError, NameError, TypeError, ValueError) as error:
         raise InvalidAgent(
-            f"Agent {name!r} has output={output!r}: {str(error).partition(chr(10))[0]}.",
+            f"Agent {name!r} has output={output!r}: {in_one_line(error).rstrip('.')}.",
             cure="Write a pydantic model, or a type that JSON can carry.",
         ) from error
 

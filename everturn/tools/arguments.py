@@ -11,7 +11,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from everturn.sizes import clipped
-from everturn.tools.json_schema import MAX_VALUE_CHARS, ModelFacingSchema, bounded_lines, is_plain, problems_in
+from everturn.system.json_numbers import place_of_odd_number
+from everturn.tools.json_schema import (
+    MAX_VALUE_CHARS,
+    ModelFacingSchema,
+    bounded_lines,
+    is_plain,
+    problems_in,
+    without_odd_numbers,
+)
+from everturn.tools.odd_numbers import PROBLEM, odd_numbers_sent, place_by_schema, place_in_values
 
 MAX_NAMES = 5
 
@@ -51,6 +60,12 @@ class ModelArguments:
     def as_json(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         """The checked arguments as JSON, by the function's own names. Defaults are filled in, except for parameters at
         the end: the activity fills those in itself. Raises InvalidArguments."""
+        written = self._as_json(arguments, context)
+        if odd := place_of_odd_number(written):  # a default, or what a validator made: null would mean something else
+            raise InvalidArguments(f"{odd}: {PROBLEM}")
+        return written
+
+    def _as_json(self, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
         parsed = self._parse(arguments, context)
         if self.order is None:
             return parsed.model_dump(mode="json", by_alias=True)
@@ -78,20 +93,31 @@ class ModelArguments:
         )
 
     def _parse(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
-        unknown = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
+        problems = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
+        if odd := place_of_odd_number(arguments):
+            problems.append(f"{odd}: {PROBLEM}")
         try:
             # Validated as JSON: strict models then still accept a date as a string. Encoded with "replace": half an
             # emoji (a lone surrogate) is no reason to refuse the rest.
             text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
             parsed = self._model.model_validate_json(text, context=context)
         except ValidationError as error:
-            raise InvalidArguments(problems_in(error, unknown)) from None
+            raise InvalidArguments(problems_in(error, problems)) from None
         except Exception as error:
             # A user's own validator, or nesting beyond Python's recursion limit: the model is told of both.
-            raise InvalidArguments(bounded_lines([f"{type(error).__name__}: {error}", *unknown])) from error
-        if unknown:
-            raise InvalidArguments(bounded_lines(unknown))
+            raise InvalidArguments(bounded_lines([f"{type(error).__name__}: {error}", *problems])) from error
+        if problems:
+            raise InvalidArguments(bounded_lines(problems))
+        if odd_numbers_sent(arguments) and (place := self._odd_place(parsed)) is not None:
+            raise InvalidArguments(bounded_lines([f"{place}: {PROBLEM}"]))
         return parsed
+
+    def _odd_place(self, parsed: BaseModel) -> str | None:
+        """Where the model sent a number that JSON does not have, as a text; None if nowhere."""
+        sent = {name: value for name, value in vars(parsed).items() if name in parsed.model_fields_set}
+        named = {self._names.get(field, field): value for field, value in sent.items()} | (parsed.model_extra or {})
+        place = place_in_values(named)
+        return place and place.removeprefix(".")
 
 
 class SchemaArguments:
@@ -101,14 +127,21 @@ class SchemaArguments:
     """As for ModelArguments; None, since the order is not known."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self.schema: dict[str, Any] = {"type": "object", "properties": {}, **schema}
+        self.schema: dict[str, Any] = {"type": "object", "properties": {}, **without_odd_numbers(schema)}
         self.runs_user_code = False
 
     def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        """The arguments as they are; raises InvalidArguments for a missing or an unknown name."""
+        """The arguments as they are; raises InvalidArguments for a missing or an unknown name, and for a number that
+        JSON does not have."""
         problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
         if not self.schema.get("additionalProperties", True):
             problems += _unknown(arguments, self.schema)
+        if odd := place_of_odd_number(arguments):
+            problems.append(f"{odd}: {PROBLEM}")
+        if odd_numbers_sent(arguments):
+            definitions = self.schema.get("$defs") or self.schema.get("definitions") or {}
+            if (place := place_by_schema(arguments, self.schema, definitions)) is not None:
+                problems.append(f"{place.removeprefix('.')}: {PROBLEM}")
         if problems:
             raise InvalidArguments(bounded_lines(problems))
         return dict(arguments)

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError
+from pydantic_core import SchemaError
 
 from everturn.errors import InvalidTool
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.signature import Signature, describe, mentions, namespace_of, unwrap
+from everturn.validation.explaining import in_one_line
 
 InputType = type[BaseModel] | Mapping[str, Any]
 """A pydantic model or a JSON schema of type object."""
@@ -23,10 +25,9 @@ def given_arguments(given: Any, *, place: str, option: str) -> ModelArguments | 
     if isinstance(given, type) and issubclass(given, BaseModel):
         try:
             return ModelArguments(given)
-        except (PydanticUserError, NameError, TypeError, ValueError) as error:
-            why = str(error).partition("\n")[0]
+        except (PydanticUserError, SchemaError, NameError, TypeError, ValueError) as error:
             raise InvalidTool(
-                f"{place} has {option}={given.__name__}: {why}", cure="Use types that JSON can carry."
+                f"{place} has {option}={given.__name__}: {in_one_line(error)}", cure="Use types that JSON can carry."
             ) from error
     is_object = isinstance(given, Mapping) and given.get("type", "object") == "object"
     if is_object and isinstance(given.get("properties", {}), Mapping) and isinstance(given.get("required", []), list):

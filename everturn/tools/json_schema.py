@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from types import UnionType
 from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
@@ -16,10 +17,14 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import ErrorDetails
 
 from everturn.sizes import shortened_line
+from everturn.system.json_numbers import place_of_odd_number
 
 MAX_PROBLEMS = 10
 MAX_LINE_CHARS = 500
 MAX_VALUE_CHARS = 80
+
+_VALUES = frozenset({"default", "const", "example"})
+"""Keywords whose value is one of the described values, and no schema."""
 
 
 class ModelFacingSchema(GenerateJsonSchema):
@@ -37,7 +42,8 @@ class ModelFacingSchema(GenerateJsonSchema):
             made = dict(definitions[made["$ref"].rpartition("/")[2]])
         for titled in (made, *definitions.values()):
             titled.pop("title", None)
-        return made | {"$defs": definitions} if definitions else made
+        whole: JsonSchemaValue = without_odd_numbers(made | {"$defs": definitions} if definitions else made)
+        return whole
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
@@ -135,6 +141,21 @@ def _text(extras: Iterable[Any]) -> str:
     """The first text, as such or as PEP 727's Doc()."""
     said = (one if isinstance(one, str) else getattr(one, "documentation", "") for one in extras)
     return next((one.strip() for one in said if isinstance(one, str) and one.strip()), "")
+
+
+def without_odd_numbers(schema: Any) -> Any:
+    """The schema without what JSON can't hold: a default of `math.inf`, or a bound that bounds nothing."""
+    if place_of_odd_number(schema) is None:
+        return schema
+    if isinstance(schema, Mapping):
+        return {
+            name: without_odd_numbers(value)
+            for name, value in schema.items()
+            if not isinstance(value, float) and not (name in _VALUES and place_of_odd_number(value))
+        } | {name: value for name, value in schema.items() if isinstance(value, float) and isfinite(value)}
+    if isinstance(schema, list | tuple):
+        return [without_odd_numbers(item) for item in schema if not isinstance(item, float) or isfinite(item)]
+    return schema
 
 
 def is_plain(value: Any) -> bool:

@@ -9,6 +9,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeVar
 
+from everturn.system.json_numbers import parse_json, place_of_odd_number
 from everturn.tools.json_schema import ModelFacingSchema, bounded_lines, problems_in
 
 OutputT_co = TypeVar("OutputT_co", covariant=True, default=Any)
@@ -55,11 +56,14 @@ class OutputType:
                 data = to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
             checked = self.adapter.validate_json(data, context=context)
             dumped: JsonValue = self.adapter.dump_python(checked, mode="json")
+            parse_json(data)  # a number beyond a double, where the type takes any value: pydantic would write null
         except ValidationError as error:
             raise InvalidOutput(problems_in(error)) from None
         except Exception as error:
             # No JSON, or a validator of the user's own that failed: the model is told of both.
             raise InvalidOutput(bounded_lines([f"{type(error).__name__}: {error}"])) from error
+        if odd := place_of_odd_number(dumped):  # it would be recorded as something else
+            raise InvalidOutput(bounded_lines([f"{odd}, which is not a number in JSON"]))
         return dumped
 
 

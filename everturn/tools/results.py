@@ -13,17 +13,23 @@ from typing import Any
 from pydantic import BaseModel, PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from everturn.errors import Retry, ToolFailed
+from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES, shortened
+from everturn.system.json_numbers import compact_json
 from everturn.text.base64_text import as_base64
 from everturn.text.utf8 import mend
-from everturn.tools import user_code
-from everturn.tools.arguments import InvalidArguments
+from everturn.tools import raised, user_code
 from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, parts_in, read_block, says_error
 
 ERROR_SECONDS = 2.0
 """How long an exception's `__str__` may take."""
+
+MAX_ERRORS = 10
+"""Of a group: the words of so many are shown."""
+
+MAX_CAUSES = 3
+"""How many of the errors that an error was raised from, one from the other, are shown."""
 
 MAX_ITEMS = 100_000
 """The most items of an iterator, which may never end. A list may have more."""
@@ -34,8 +40,8 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
 
     Content blocks as dicts, such as Anthropic's or MCP's `{"type": "image", ...}`, become parts; an MCP result with
     `isError` raises ToolFailed with its texts.
-    NaN and infinities are written as `NaN` and `Infinity`, lone surrogates are replaced. Raises TypeError for what
-    JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
+    NaN and infinities are written as the texts "NaN" and "Infinity", lone surrogates are replaced. Raises TypeError for
+    what JSON can't hold: bytes, structures that contain themselves, objects of classes that pydantic does not know, an
     iterator of more than 100,000 items, or one within an object; and for images and documents whose data is not
     base64: a provider would refuse them in this request and all that follow.
     """
@@ -54,6 +60,8 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
         if says_error(value):
             raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or FAILED)
         return blocks
+    if isinstance(value, float):  # by itself it is words, and no JSON: NaN needs no quotes
+        return (_part(json.dumps(float(value))),)
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
 
 
@@ -83,19 +91,45 @@ def to_json(value: Any) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """What the model is told of an exception: ToolFailed's exact message; for any other, `TypeName: message`.
+    """What the model is told of an exception: ToolFailed's exact message; for any other, `TypeName: message`, and
+    what it was raised from. Of a group (a TaskGroup's), the texts of the exceptions in it.
 
-    The latter is cut to MAX_ERROR_BYTES. Never a traceback.
+    All but ToolFailed's is cut to MAX_ERROR_BYTES. Never a traceback.
     """
-    try:
-        message = mend(str(error))
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
-        message = ""
-    if isinstance(error, ToolFailed | Retry | InvalidArguments):
-        return message or user_code.class_name(error)
-    name = user_code.class_name(error)
-    text = f"{name}: {message}" if message else name
+    if not isinstance(error, BaseExceptionGroup):
+        return _text_of_one(error)
+    errors = [*islice(raised.errors_in(error), MAX_ERRORS + 1)]
+    if len(errors) == 1:
+        return _text_of_one(errors[0])
+    texts = [f"- {_text_of_one(inside)}" for inside in errors[:MAX_ERRORS]]
+    more = ["- …"] if len(errors) > MAX_ERRORS else []
+    said = "\n".join([_named(error), *texts, *more])
+    return shortened(said, max_bytes=MAX_ERROR_BYTES)
+
+
+def _text_of_one(error: BaseException) -> str:
+    if isinstance(error, raised.PLAIN_WORDS):
+        return _words(error) or user_code.class_name(error)
+    text, cause = _named(error), error.__cause__
+    for _ in range(MAX_CAUSES):
+        if cause is None:
+            break
+        inside = [*islice(raised.errors_in(cause), MAX_ERRORS)]
+        text = f"{text} (from {'; '.join(map(_named, inside))})"
+        cause = cause.__cause__
     return shortened(text, max_bytes=MAX_ERROR_BYTES)
+
+
+def _named(error: BaseException) -> str:
+    name, words = user_code.class_name(error), _words(error)
+    return f"{name}: {words}" if words else name
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return mend(str(error))
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
+        return ""
 
 
 async def safe_error_text(error: BaseException, *, whole: bool = False) -> str:
@@ -131,7 +165,7 @@ def _plain(value: Any) -> Any:
         return _items(value)
     if (iterator := iterator_in(value, seen=set())) is not None:
         raise ValueError(f"it holds {_kind(iterator)}, which may never end: make it a list")
-    return to_jsonable_python(value, inf_nan_mode="constants", fallback=_fallback)
+    return to_jsonable_python(value, inf_nan_mode="strings", fallback=_fallback)
 
 
 def _items(value: Iterator[Any]) -> list[Any]:
@@ -163,7 +197,7 @@ def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
 
 
 # Not pydantic's own to_json, which fails at a lone surrogate.
-_write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), default=_plain)
+_write = partial(compact_json, default=_plain)
 
 
 def _fallback(value: Any) -> Any:

@@ -18,6 +18,7 @@ from pydantic_core import PydanticUndefined
 from everturn.errors import InvalidTool
 from everturn.tools.arguments import ModelArguments, SchemaArguments, object_schema
 from everturn.tools.docstrings import read_docstring
+from everturn.validation.explaining import in_one_line
 
 
 class UntypedParameter(UserWarning):
@@ -190,9 +191,9 @@ def _arguments(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, A
         return ModelArguments(_build(parameters, names, namespace=namespace), names=names)
     except Exception as error:
         culprit, cause = _culprit(parameters, namespace=namespace) or (", ".join(parameters), error)
-        first_line = str(cause).partition("\n")[0].rstrip(".")
+        reason = in_one_line(cause).rstrip(".")
         cure = "Use types that JSON can carry: str, int, list, dict, Literal, a pydantic model, a dataclass."
-        raise InvalidTool(f"Tool {label} can't take the parameter {culprit!r}: {first_line}.", cure=cure) from error
+        raise InvalidTool(f"Tool {label} can't take the parameter {culprit!r}: {reason}.", cure=cure) from error
 
 
 def _only_model(parameters: dict[str, tuple[Any, Any]]) -> type[BaseModel] | None:

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import ValidationError
+
+from everturn.sizes import shortened_line
+
+MAX_REASON_CHARS = 600
+"""Of another library's error."""
 
 MAX_PLACE_CHARS = 200
 """A place is made of the names in what was sent, which may be anything."""
+
+
+_NO_REASON = re.compile(r"(SchemaError: )?(Error building .* validator|Field .*):|\^+|For further information visit .*")
+"""Lines of pydantic's errors that say where its own code was, or point to its site."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error of another library says, with all its lines: the reason is often in the last one."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not _NO_REASON.fullmatch(line)]
+    return shortened_line(" ".join(said or [type(error).__name__]), MAX_REASON_CHARS)
 
 
 def why_unreadable(error: Exception) -> str:

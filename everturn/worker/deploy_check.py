@@ -17,6 +17,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
 from everturn.tools.arguments import InvalidArguments
+from everturn.validation.explaining import in_one_line
 
 SHOWN: Final = 3
 """Conversations that a line names beside the first one."""
@@ -116,5 +117,5 @@ def _problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping
     try:
         tool.check(call.arguments)
     except InvalidArguments as error:
-        return f"no longer fits the schema of {call.name}: {str(error).splitlines()[0]}"
+        return f"no longer fits the schema of {call.name}: {in_one_line(error)}"
     return ""

@@ -49,7 +49,7 @@ def _with(record: Any, **changes: Any) -> Any:
         (_with(REPLY, details={"x": object()}), REPLY, "Reply that is none: details"),
         (_with(CALL, arguments=None), CALL, "ToolCall that is none: arguments"),
         (_with(CALL, arguments={"cents": object()}), CALL, "ToolCall that is none: arguments"),
-        (_with(CALL, arguments={"cents": math.nan}), CALL, "nan or infinity"),
+        (_with(CALL, arguments={"cents": math.nan}), CALL, "arguments.cents is NaN"),
         (_with(CALL, arguments={1: 2}), CALL, "ToolCall that is none: arguments"),
         (_with(RESULT, content="hello"), RESULT, "ToolResult that is none: content"),
         (_with(RESULT, is_error="perhaps"), RESULT, "ToolResult that is none: is_error"),

@@ -10,6 +10,7 @@ from anthropic.types import ServerToolUseBlock, ToolUseBlock
 from google.genai.types import FunctionCall, Part
 from openai.types.chat import ChatCompletionMessageCustomToolCall, ChatCompletionMessageFunctionToolCall
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
+from pydantic_ai.messages import ToolCallPart
 
 from everturn import ToolCall, tool
 
@@ -22,6 +23,20 @@ ITEM = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments"
 CUSTOM_ITEM = {"type": "custom_tool_call", "call_id": "c1", "name": "weather", "input": "Paris", "id": "ctc_1"}
 USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY}
 SERVER_USE = {"type": "server_tool_use", "id": "c1", "name": "web_search", "input": {"query": "x"}}
+
+OTHER_LIBRARIES = [
+    {"id": "c1", "type": "function", "name": "weather", "arguments": TEXT},  # toolregistry 0.19
+    SimpleNamespace(id="c1", type="function", name="weather", arguments=TEXT),
+    {"type": "tool_call", "tool_call_id": "c1", "tool_name": "weather", "tool_input": CITY, "tool_type": "function"},
+    {"type": "tool_call", "id": "c1", "name": "weather", "args": CITY},  # LangChain 1.7
+    ToolCallPart("weather", CITY, "c1"),  # pydantic-ai 2.68
+    ToolCallPart("weather", TEXT, "c1", id="fc_1", provider_name="openai"),
+    {"type": "tool-call", "toolCallId": "c1", "toolName": "weather", "input": CITY},  # the AI SDK 7
+    {"toolUse": {"toolUseId": "c1", "name": "weather", "input": CITY}},  # Bedrock's Converse
+    {"tool_id": "c1", "tool_name": "weather", "tool_kwargs": CITY},  # LlamaIndex 0.14
+    {"id": "c1", "tool_name": "weather", "arguments": CITY, "extra": None},  # haystack 3.4
+    {"type": "function_call", "id": "c1", "name": "weather", "arguments": CITY},  # Google's Interactions
+]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +93,11 @@ SERVER_USE = {"type": "server_tool_use", "id": "c1", "name": "web_search", "inpu
         ),
         (FunctionCall(id="c1", name="weather", args=CITY), ToolCall(call_id="c1", name="weather", arguments=CITY)),
         ({"id": "c1", "name": "weather"}, ToolCall(call_id="c1", name="weather")),
+        *((form, ToolCall(call_id="c1", name="weather", arguments=CITY)) for form in OTHER_LIBRARIES),
+        (
+            {"id": "c1", "type": "custom", "name": "weather", "arguments": TEXT},
+            ToolCall(call_id="c1", name="weather", arguments=CITY, extra={"type": "custom"}),
+        ),
         ({"id": "c1", "name": "weather", "arguments": TEXT}, ToolCall(call_id="c1", name="weather", arguments=CITY)),
         (
             SimpleNamespace(id="c1", type="function", function=SimpleNamespace(name="weather", arguments=TEXT)),
@@ -99,6 +119,9 @@ def test_every_vendors_call_is_read(given: Any, expected: ToolCall) -> None:
         ('{"city": "Par', {}, '{"city": "Par'),
         ("[1]", {}, "[1]"),
         ('{"a": NaN}', {}, '{"a": NaN}'),
+        ('{"a": 1e999}', {}, '{"a": 1e999}'),
+        ({"a": [{"b": float("-inf")}]}, {}, '{"a": [{"b": -Infinity}]}'),
+        ('{"a": 9007199254740993}', {"a": 9007199254740993}, None),
         ("[" * 100_000, {}, "[" * 100_000),
         (CITY, CITY, None),
     ],
@@ -160,6 +183,8 @@ def test_arguments_that_would_be_dropped_are_a_type_error(given: Any) -> None:
         {"role": "tool", "name": "weather", "content": "14 degrees"},
         {"name": "weather", "description": "The weather.", "parameters": SCHEMA},
         {"name": "weather", "parameters": SCHEMA},
+        {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": True},
+        {"type": "function", "name": "weather", "parameters": {}},
         {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}},
         SimpleNamespace(name="Ada"),
         tool(name="weather")(lambda: None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -268,3 +269,58 @@ async def test_an_unknown_outcome_of_what_may_run_twice_is_tried_again(client: C
         return "booked"
 
     assert await _told(client, scripted, book) == ("booked", False)
+
+
+async def _in_a_task_group(*errors: Exception) -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async with asyncio.TaskGroup() as group:
+        for error in errors:
+            group.create_task(fail(error))
+
+
+async def test_what_a_task_group_raised_is_tried_again_if_all_of_it_passes(client: Client, scripted: Scripted) -> None:
+    raised: list[tuple[Exception, ...]] = [
+        (Retry("The books are locked.", after=timedelta(milliseconds=50)), ConnectionResetError("reset")),
+        (ConnectionResetError("reset"), KeyError("81")),
+    ]
+
+    @tool(retry=ConnectionError)
+    async def book() -> str:
+        await _in_a_task_group(*raised.pop(0))
+        return "booked"
+
+    text, is_error = await _told(client, scripted, book)
+    assert is_error
+    assert text.splitlines()[1:] == ["- ConnectionResetError: reset", "- KeyError: '81'"]
+    assert raised == []
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda error: ExceptionGroup("", [ValueError("no"), ExceptionGroup("", [error])]),
+        lambda error: _from(RuntimeError("could not pay"), error),
+    ],
+    ids=["in a group", "raised from it"],
+)
+async def test_an_unknown_outcome_is_seen_in_a_group_and_behind_another_error(
+    client: Client, scripted: Scripted, wrapped: Callable[[Exception], Exception]
+) -> None:
+    @tool(effect="once")
+    async def pay(cents: int) -> str:
+        raise wrapped(OutcomeUnknown("The bank did not answer."))
+
+    agent = agent_on(scripted([call("pay", {"cents": 5}, id="c1"), "Done."]), tools=[pay])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Pay it")
+        assert await waiting(conversation) == ("c1",)
+        (call_,) = (await conversation.status()).waiting
+        assert call_.reason == "outcome_unknown"
+        assert "The bank did not answer." in call_.why
+
+
+def _from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,114 @@
+"""Numbers in a tool's arguments that JSON does not have, as converters make them of what a model may send: NaN of the
+text "nan", an infinity of "1e999" or of an integer beyond a double.
+
+Every comparison with NaN is false, so a guard such as `amount > 100` would let it pass. A default of the user's own,
+such as `math.inf`, is no such number: the model did not send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from pydantic import BaseModel
+
+from everturn.system.json_numbers import reads_as_odd_number
+
+PROBLEM = "a number has to be finite"
+
+
+def odd_numbers_sent(arguments: Any) -> bool:
+    """Whether the JSON holds a text or an integer that a converter may turn into such a number."""
+    return any(map(reads_as_odd_number, _leaves(arguments)))
+
+
+def place_in_values(value: Any, place: str = "") -> str | None:
+    """Where validated arguments hold such a number; None if they hold none. Fields that were not sent are left out."""
+    if isinstance(value, float | Decimal):
+        return None if _is_finite(value) else place
+    if isinstance(value, complex):
+        return None if isfinite(value.real) and isfinite(value.imag) else place
+    found = (place_in_values(inside, f"{place}{step}") for step, inside in _inside(value))
+    return next((odd for odd in found if odd is not None), None)
+
+
+def place_by_schema(value: Any, schema: Any, definitions: Mapping[str, Any], place: str = "") -> str | None:
+    """Where the JSON has a text that reads as such a number although the schema wants a number there; None if nowhere.
+    For arguments that somebody else converts."""
+    if not isinstance(schema, Mapping):
+        return None
+    if isinstance(name := schema.get("$ref"), str):
+        schema = definitions.get(name.rpartition("/")[2], {})
+    branches = [branch for word in ("anyOf", "oneOf", "allOf") for branch in schema.get(word) or ()]
+    if reads_as_odd_number(value):
+        kinds = _kinds([schema, *branches], definitions)
+        if isinstance(value, int):
+            return place if "number" in kinds and "integer" not in kinds else None
+        return place if kinds & {"number", "integer"} and "string" not in kinds else None
+    for step, inside, its_schema in _inside_by_schema(value, schema):
+        if (odd := place_by_schema(inside, its_schema, definitions, f"{place}{step}")) is not None:
+            return odd
+    found = (place_by_schema(value, branch, definitions, place) for branch in branches)
+    return next((odd for odd in found if odd is not None), None)
+
+
+def _is_finite(value: float | Decimal) -> bool:
+    return value.is_finite() if isinstance(value, Decimal) else isfinite(value)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for name, inside in value.items():
+            yield name
+            yield from _leaves(inside)
+    elif isinstance(value, list | tuple):
+        for inside in value:
+            yield from _leaves(inside)
+    else:
+        yield value
+
+
+def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value holds, each with the step that leads there."""
+    if isinstance(value, BaseModel):
+        sent = value.model_fields_set
+        yield from ((f".{name}", inside) for name, inside in vars(value).items() if name in sent)
+        yield from ((f".{name}", inside) for name, inside in (value.model_extra or {}).items())
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            inside = getattr(value, field.name, None)
+            if inside is not field.default:
+                yield f".{field.name}", inside
+    elif isinstance(value, Mapping):
+        for name, inside in value.items():
+            yield f".{name}", name
+            yield f".{name}", inside
+    elif isinstance(value, list | tuple | Set):
+        yield from ((f"[{index}]", inside) for index, inside in enumerate(value))
+
+
+def _kinds(schemas: list[Any], definitions: Mapping[str, Any]) -> set[str]:
+    """The types that one of the schemas allows; a schema that says nothing allows a text."""
+    kinds: set[str] = set()
+    for schema in schemas:
+        resolved = schema
+        if isinstance(resolved, Mapping) and isinstance(name := resolved.get("$ref"), str):
+            resolved = definitions.get(name.rpartition("/")[2], {})
+        if isinstance(resolved, Mapping):
+            kind = resolved.get("type")
+            kinds |= {kind} if isinstance(kind, str) else set(kind or ())
+    return kinds
+
+
+def _inside_by_schema(value: Any, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(value, Mapping):
+        properties = schema.get("properties") or {}
+        for name, inside in value.items():
+            yield f".{name}", inside, properties.get(name, schema.get("additionalProperties"))
+    elif isinstance(value, list):
+        prefix = schema.get("prefixItems") or []
+        for index, inside in enumerate(value):
+            yield f"[{index}]", inside, prefix[index] if index < len(prefix) else schema.get("items")
