@@ -34,8 +34,9 @@ EverturnError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 _LONGEST_SECONDS = 366 * 86_400.0
 
@@ -68,7 +69,14 @@ class InvalidFile(ConfigError): ...
 
 
 class ToolFailed(EverturnError):
-    """Raise it in a tool: its message becomes the model's ToolResult, marked as an error. Never retried."""
+    """Raise it in a tool: its message becomes the model's ToolResult, marked as an error. Never retried.
+
+    `parts`: what the model gets besides the message, such as an `Image` of the page that broke.
+    """
+
+    def __init__(self, message: str = "", *, cure: str = "", parts: Iterable[Any] = ()) -> None:
+        super().__init__(message, cure=cure)
+        self.parts = tuple(parts)
 
 
 class NotAnswered(ToolFailed):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -54,6 +54,8 @@ class _Toolset:
     server: McpServer
     tools: tuple[Tool, ...] | None = None
     """None until they were listed once."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """For those whose names had to be changed for the model: names that no other tool has."""
     listed_at: float = 0.0
     stale: bool = True
     failed_at: float = -AGAIN_SECONDS
@@ -139,7 +141,7 @@ class Toolsets:
     async def _list(self, toolset: _Toolset) -> None:
         from mcp import MCPError
 
-        from everturn.tools.mcp.listing import ListedTool, listed, tools_of
+        from everturn.tools.mcp.listing import ListedTool, listed, marks_of, tools_of
 
         server, connection = toolset.server, self._connections.to(toolset.server)
         toolset.stale = False  # if the server reports a change meanwhile, it is stale again
@@ -163,6 +165,7 @@ class Toolsets:
             return await ServerCall(self._connections, server, tool, context, ThisTry()).result(arguments)
 
         toolset.tools = tools_of(server, found.tools, run, tasks.made_by(session))
+        toolset.marks = marks_of(server, [listed_tool.name for listed_tool in found.tools])
         toolset.listed_at = time.monotonic()
         _log.info("mcp.listed", server=server.label, tools=[tool.name for tool in toolset.tools])
 
@@ -179,8 +182,12 @@ class Toolsets:
         if before and len(before[0]) == len(lists) and all(a is b for a, b in zip(before[0], lists, strict=True)):
             return before[1]
         more: dict[str, Tool] = {}
+        unchanged = {tool.name for one in toolsets for tool in one.tools or () if tool.name not in one.marks}
         for toolset in toolsets:
             for tool in toolset.tools or ():
+                mark = toolset.marks.get(tool.name)
+                if mark and (agent.tool(tool.name) or tool.name in unchanged | more.keys()):
+                    tool = replace(tool, name=mark)  # noqa: PLW2901 - the same tool, by another name
                 if agent.tool(tool.name) or tool.name in more:
                     cure = "McpServer(prefix='...')"
                     _log.warning("mcp.name_taken", server=toolset.server.label, tool=tool.name, cure=cure)

@@ -45,7 +45,7 @@ from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
 from everturn.tools.read_result import READ_RESULT
-from everturn.tools.results import safe_error_text, safe_text
+from everturn.tools.results import safe_error_text, safe_text, shown_by
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
 from everturn.truncation import Notice, bounded, edit_notice, result_fits
@@ -250,7 +250,7 @@ class ToolCalls:
                 raise await _needs_approval(tool, request, asks) from None
             passing = raised.all_are(error, (Retry, OutcomeUnknown, *tool.retry))
             said = await (retry_or_text(tool, error) if passing else safe_error_text(error, whole=True))
-            return (Text(text=said),), True
+            return (Text(text=said), *shown_by(error)), True
         if questions.open:  # the tool has caught the exception that asks
             raise _asking(tool, request, questions.open)
         return content, False

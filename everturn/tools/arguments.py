@@ -21,6 +21,7 @@ from everturn.tools.json_schema import (
     without_odd_numbers,
 )
 from everturn.tools.odd_numbers import PROBLEM, odd_numbers_sent, place_by_schema, place_in_values
+from everturn.validation.open_objects import is_listed, takes_more
 
 MAX_NAMES = 5
 
@@ -93,7 +94,7 @@ class ModelArguments:
         )
 
     def _parse(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
-        problems = [] if self.schema["additionalProperties"] else _unknown(arguments, self.schema)
+        problems = [] if takes_more(self.schema) else _unknown(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
         try:
@@ -134,7 +135,7 @@ class SchemaArguments:
         """The arguments as they are; raises InvalidArguments for a missing or an unknown name, and for a number that
         JSON does not have."""
         problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
-        if not self.schema.get("additionalProperties", True):
+        if takes_more(self.schema) is False:
             problems += _unknown(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
@@ -183,7 +184,7 @@ def object_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """One line for all unknown names, so that they can't crowd out the missing ones."""
     known = schema["properties"]
-    unknown = [clipped(name, MAX_VALUE_CHARS) for name in arguments if name not in known]
+    unknown = [clipped(name, MAX_VALUE_CHARS) for name in arguments if not is_listed(name, schema)]
     if not unknown:
         return []
     takes = f"the arguments are {', '.join(known)}" if known else "there are no arguments"

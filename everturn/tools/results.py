@@ -58,11 +58,23 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
         return tuple(_part(item) for item in value)
     if (blocks := parts_of_blocks(value)) is not None:
         if says_error(value):
-            raise ToolFailed("\n".join(part.text for part in blocks if isinstance(part, Text)) or FAILED)
+            words = "\n".join(part.text for part in blocks if isinstance(part, Text))
+            raise ToolFailed(words or FAILED, parts=[part for part in blocks if not isinstance(part, Text)])
         return blocks
     if isinstance(value, float):  # by itself it is words, and no JSON: NaN needs no quotes
         return (_part(json.dumps(float(value))),)
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
+
+
+def shown_by(error: BaseException) -> tuple[Text | Image | Document, ...]:
+    """What a ToolFailed has besides its message; what is no part is told as that."""
+    shown: list[Text | Image | Document] = []
+    for part in error.parts if isinstance(error, ToolFailed) else ():
+        try:
+            shown += to_parts(part)
+        except Exception as problem:  # noqa: BLE001 - the failure itself must reach the model
+            shown.append(_part(error_text(problem)))
+    return tuple(shown)
 
 
 def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:

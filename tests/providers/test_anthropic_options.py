@@ -233,6 +233,7 @@ def test_an_output_schema_is_closed_and_what_it_does_not_know_is_told_in_words()
     [
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "claude-opus-5", "keys are not listed"),
         ({"type": "object"}, "claude-opus-5", "keys are not listed"),
+        ({"type": "object", "properties": {}, "additionalProperties": {}}, "claude-opus-5", "keys are not listed"),
         ({"type": "object", "properties": {"x": {}}}, "claude-opus-5", "without a type"),
         ({"type": "array", "items": True}, "claude-opus-5", "in the place of a schema"),
         ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}, "claude-opus-5", "recursive"),

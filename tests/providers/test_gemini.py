@@ -243,6 +243,12 @@ def test_how_tools_may_be_called(options: dict[str, Any], expected: dict[str, An
     assert body_of(ASK, tools=[WEATHER], model=NEW, **options).get("toolConfig", {}) == expected
 
 
+def test_an_object_that_takes_any_field_has_arguments() -> None:
+    open_object = {"type": "object", "additionalProperties": {}}
+    [tools] = body_of(ASK, tools=[ToolSpec("any", "", open_object)])["tools"]
+    assert tools["functionDeclarations"][0]["parametersJsonSchema"] == open_object
+
+
 def test_tools_are_declared_with_their_json_schemas_and_empty_ones_without() -> None:
     tools = [
         WEATHER,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp.types import CallToolResult, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents
 from mcp.types import ToolAnnotations as Hints
@@ -86,9 +85,10 @@ def catalogue(chars: int) -> str:
 
 
 @shop.tool(annotations=Hints(read_only_hint=True))
-def fail() -> str:
+def fail() -> CallToolResult:
     """Fails."""
-    raise ToolError("no such lamp")
+    broken = ImageContent(type="image", data=PICTURE, mime_type="image/png")
+    return CallToolResult(content=[TextContent(type="text", text="no such lamp"), broken], is_error=True)
 
 
 @shop.tool(annotations=Hints(idempotent_hint=True))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import nullcontext
+from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 from mcp import types
 
-from everturn import Image, McpServer, McpTool, Text
+from everturn import Document, Image, McpServer, McpTool, Text
 from everturn.errors import ToolFailed
 from everturn.payloads import PersonsAnswer
 from everturn.sizes import MAX_LEFT_BYTES
+from everturn.tools.arguments import InvalidArguments, SchemaArguments
 from everturn.tools.context_ask import AsksPerson
 from everturn.tools.mcp.connections import Running, ServerConnection
 from everturn.tools.mcp.listing import known_as, tools_of
@@ -92,15 +95,57 @@ def test_names_are_what_models_take(name: str, known: str) -> None:
     assert len(made) <= 64
 
 
+@pytest.mark.parametrize(
+    ("own", "known"),
+    [
+        (["x.y", "x_y"], ["x_y_????????", "x_y"]),
+        (["x.y", "x/y"], ["x_y_????????", "x_y_????????"]),
+        (["x.y", "z"], ["x_y", "z"]),
+        (["7up", "_7up"], ["_7up_????????", "_7up"]),
+        (["b" * 70, "b" * 71], [f"{'b' * 55}_????????", f"{'b' * 55}_????????"]),
+    ],
+)
+def test_a_changed_name_takes_nobodys_place(own: list[str], known: list[str]) -> None:
+    for names in (own, own[::-1]):
+        made = {tool.description: tool.name for tool in tools_of(server(), _described(names), _never)}
+        assert len(set(made.values())) == len(own)
+        assert all(fnmatch(made[name], pattern) for name, pattern in zip(own, known, strict=True)), made
+
+
+def _described(names: list[str]) -> list[types.Tool]:
+    return [types.Tool(name=name, description=name, input_schema=NAMED) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "taken"),
+    [
+        ({}, "more", True),
+        ({"additionalProperties": True}, "more", True),
+        ({"additionalProperties": {}}, "more", True),
+        ({"additionalProperties": {"type": "string"}}, "more", True),
+        ({"additionalProperties": False}, "more", False),
+        ({"additionalProperties": {"not": {}}}, "more", False),
+        ({"additionalProperties": False}, "a", True),
+        ({"additionalProperties": False, "patternProperties": {"^x-": {}}}, "x-more", True),
+        ({"additionalProperties": False, "patternProperties": {"^x-": {}}}, "more", False),
+        ({"additionalProperties": False, "patternProperties": {r"^\p{L}": {}}}, "more", True),
+    ],
+)
+def test_a_schema_says_which_fields_may_come_beside_its_own(schema: Any, name: str, *, taken: bool) -> None:
+    arguments = SchemaArguments({"type": "object", "properties": {"a": {}}, **schema})
+    with nullcontext() if taken else pytest.raises(InvalidArguments, match="Unknown argument"):
+        assert arguments.validate({name: 1}) == {name: 1}
+
+
 def test_what_can_be_no_tool_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    found = [*listed("a.b", "a_b"), types.Tool(name="c", input_schema={"type": "string"}), *listed("d", "e")]
-    made = tools_of(server(deny=["e"], allow=["a.b", "a_b", "c", "d", "nonsense"]), found, _never)
-    assert [tool.name for tool in made] == ["a_b", "d"]
+    found = [*listed("a", "a"), types.Tool(name="c", input_schema={"type": "string"}), *listed("d", "e")]
+    made = tools_of(server(deny=["e"], allow=["a", "c", "d", "nonsense"]), found, _never)
+    assert [tool.name for tool in made] == ["a", "d"]
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert "mcp.no_such_tool" in said[0]
     assert "names=['nonsense']" in said[0]
-    assert "two tools are called 'a_b'" in said[1]
+    assert "two tools are called 'a'" in said[1]
     assert "tool='c'" in said[2]
 
 
@@ -108,27 +153,76 @@ def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
 
 
+PIXELS = "iVBORw0KGgo" * 30
+LONG = "A red lamp. " * 30
+BLOCKS = [{"type": "text", "text": "Here:"}, {"type": "image", "data": PIXELS, "mimeType": "image/png"}]
+
+
+def _picture() -> types.ImageContent:
+    return types.ImageContent(type="image", data=PIXELS, mime_type="image/png")
+
+
 @pytest.mark.parametrize(
     ("content", "structured", "told"),
     [
         ([_text("3")], {"result": 3}, ["3"]),
         ([_text('{"a": 1}')], {"a": 1}, ['{"a": 1}']),
-        ([_text("three")], {"count": 3, "said": "three"}, ["three"]),
         ([_text("three")], {"count": 3}, ["three", '{"count":3}']),
-        ([_text("a"), _text("b")], {"result": ["a", "b"]}, ["a", "b"]),
         ([], {"count": 3}, ['{"count":3}']),
         ([], None, ["(no output)"]),
+        ([], {"result": None}, ["(no output)"]),
+        ([], {"result": []}, ['{"result":[]}']),
         ([_text("")], None, [""]),
+        # A text says one field of several, or what looks like it: the others are told, too.
+        ([_text("three")], {"count": 3, "said": "three"}, ["three", '{"count":3,"said":"three"}']),
+        ([_text("3")], {"count": 3, "left": 3}, ["3", '{"count":3,"left":3}']),
+        ([_text("")], {"note": "", "count": 3}, ['{"note":"","count":3}']),
+        ([_text(" "), _text("three")], {"count": 3}, ["three", '{"count":3}']),
+        ([_text("1")], {"result": True}, ["1", '{"result":true}']),
+        ([_text("a")], {"result": ["a", "b"]}, ["a", '{"result":["a","b"]}']),
+        ([_text("a")], {"result": ["a", "a"]}, ["a", '{"result":["a","a"]}']),
+        ([_text("b"), _text("a")], {"result": ["a", "b"]}, ["b", "a", '{"result":["a","b"]}']),
+        ([_text("red lamp")], {"name": "red lamp", "also": {"name": "red lamp"}}, None),
+        # The same once more, under a name, or in pieces.
+        ([_text('[{"a": 1}]')], {"entities": [{"a": 1}]}, ['[{"a": 1}]']),
+        ([_text("a"), _text("b")], {"result": ["a", "b"]}, ["a", "b"]),
+        ([_text("Two:"), _text('{"a": 1}'), _text("2")], {"found": [{"a": 1}, 2]}, ["Two:", '{"a": 1}', "2"]),
+        ([_text("Made.")], {"message": "Made."}, ["Made."]),
+        ([_text(LONG)], {"text": LONG, "cut": False}, [LONG, '{"text":"(already shown)","cut":false}']),
+        ([_text("Here:"), _picture()], {"result": BLOCKS}, ["Here:"]),
+        ([_text("Here:"), _picture()], {"content": [{**one, "annotations": None} for one in BLOCKS]}, ["Here:"]),
+        ([_picture()], {"result": BLOCKS[1]}, []),
+        ([_picture()], {"png": PIXELS, "width": 3}, ['{"png":"(already shown)","width":3}']),
+        ([_text(f'{{"png": "{PIXELS}"}}'), _picture()], {"png": PIXELS}, ['{"png": "(already shown)"}']),
+        ([_picture()], {"url": f"data:image/png;base64,{PIXELS}"}, ['{"url":"data:image/png;base64,(already shown)"}']),
     ],
 )
-def test_structured_content_is_told_unless_a_text_says_it(content: list[Any], structured: Any, told: list[str]) -> None:
+def test_a_result_is_told_whole_and_once(content: list[Any], structured: Any, told: list[str] | None) -> None:
     parts = parts_of(types.CallToolResult(content=content, structured_content=structured))
+    if told is None:
+        told = [content[0].text, json.dumps(structured, separators=(",", ":"))]
     assert [part.text for part in parts if isinstance(part, Text)] == told
+    assert [part.data for part in parts if isinstance(part, Image)] == [PIXELS] * (_picture() in content)
 
 
-def test_an_error_is_its_texts_and_a_block_of_a_later_protocol_is_json() -> None:
-    with pytest.raises(ToolFailed, match="no lamp"):
-        parts_of(types.CallToolResult(content=[_text("no lamp")], is_error=True))
+def test_an_error_has_all_that_a_result_has() -> None:
+    report = types.EmbeddedResource(
+        type="resource",
+        resource=types.BlobResourceContents(uri="file:///a.pdf", mime_type="application/pdf", blob="AAAA"),
+    )
+    with pytest.raises(ToolFailed) as failed:
+        parts_of(
+            types.CallToolResult(
+                content=[_text("no lamp"), _picture(), report], structured_content={"code": 7}, is_error=True
+            )
+        )
+    assert str(failed.value) == 'no lamp\n{"code":7}'
+    assert [type(part) for part in failed.value.parts] == [Image, Document]
+    with pytest.raises(ToolFailed, match="It failed"):
+        parts_of(types.CallToolResult(content=[], is_error=True))
+
+
+def test_audio_and_pictures_are_parts_of_their_kinds() -> None:
     audio = types.AudioContent(type="audio", data="AAAA", mime_type="audio/wav")
     image = types.ImageContent(type="image", data="AAAA", mime_type="image/png")
     parts = parts_of(types.CallToolResult(content=[audio, image]))

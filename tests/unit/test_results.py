@@ -21,7 +21,7 @@ from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES
 from everturn.system.json_numbers import numbers_as_texts
 from everturn.tools.arguments import InvalidArguments
-from everturn.tools.results import error_text, to_parts
+from everturn.tools.results import error_text, shown_by, to_parts
 from everturn.vendors.content_blocks import NO_OUTPUT
 
 IMAGE = Image(data="aGk=", media_type="image/png")
@@ -315,3 +315,16 @@ def test_the_model_is_told_what_was_raised(error: Exception, text: str) -> None:
 def test_a_long_exception_is_cut_and_a_long_failure_is_not() -> None:
     assert MAX_ERROR_BYTES - 10 < len(error_text(ValueError("x" * 10_000))) <= MAX_ERROR_BYTES
     assert error_text(ToolFailed("x" * 10_000)) == "x" * 10_000
+
+
+def test_what_a_failure_shows_reaches_the_model_and_what_is_none_is_told() -> None:
+    picture = Image(data="AAAA", media_type="image/png")
+    assert shown_by(ToolFailed("no", parts=[picture, {"code": 7}])) == (picture, Text(text='{"code":7}'))
+    [told] = shown_by(ToolFailed("no", parts=[Image(data="no base64!", media_type="image/png")]))
+    assert isinstance(told, Text)
+    assert "not base64" in told.text
+    assert shown_by(ValueError("no")) == ()
+    block = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    with pytest.raises(ToolFailed) as failed:
+        to_parts({"content": [{"type": "text", "text": "no"}, block], "isError": True})
+    assert (str(failed.value), failed.value.parts) == ("no", (picture,))

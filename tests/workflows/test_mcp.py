@@ -107,6 +107,7 @@ async def _finds(client: Client, scripted: Scripted, shop: Shop, server: McpServ
     assert [type(part) for part in shown.content] == [Text, Image, Text, Text]
     assert shown.text == "Here:A red lamp.[resource blue (text/plain) at shop://lamps/2]"
     assert failed.is_error
+    assert [type(part) for part in failed.content] == [Text, Image]
     assert "no such lamp" in failed.text
     conversation_id, chain_id, call_id = shop.lines("find")[-1].split()[2].split(":")
     assert (conversation_id, call_id) == (conversation.id, found.call_id)

@@ -18,6 +18,7 @@ from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_
 from everturn.providers.json_values import write
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
+from everturn.validation.open_objects import takes_more
 
 MAX_TOKENS: Final = 32_000
 """max_tokens if nobody set it, since the API requires one: room for long files and thoughts. Every model since
@@ -271,10 +272,10 @@ def _strict(schema: Any) -> dict[str, Any]:
 
 
 def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    if schema.get("additionalProperties") or schema.keys() & {"patternProperties"}:
+    if takes_more(schema) or schema.keys() & {"patternProperties"}:
         raise _Unfit("it has an object whose keys are not listed")
     properties: Mapping[str, Any] = schema.get("properties", {})
-    if not properties and schema.get("additionalProperties") is not False and "properties" not in schema:
+    if not properties and takes_more(schema) is None and "properties" not in schema:
         raise _Unfit("it has an object whose keys are not listed")
     return {
         "properties": {name: _strict(inner) for name, inner in properties.items()},

@@ -44,6 +44,7 @@ from everturn.records import (
 )
 from everturn.tools.provider_defined import in_a_browser
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
+from everturn.validation.open_objects import takes_more
 
 _NOTHING: Final = {"text": NOTHING}
 """Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""
@@ -123,7 +124,7 @@ def _declaration(tool: ToolSpec, model: Model) -> Json:
     declaration: Json = {"name": wire_name(tool.name), "description": tool.description}
     schema = tool.parameters
     # An object without properties is refused by some models.
-    if schema.keys() - _SAYS_NOTHING or schema.get("properties") or schema.get("additionalProperties"):
+    if schema.keys() - _SAYS_NOTHING or schema.get("properties") or takes_more(schema):
         declaration["parametersJsonSchema"] = dict(schema)
     return declaration
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everturn import names
@@ -92,34 +94,68 @@ def _size(one: types.Tool) -> int:
 def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: tasks.Made = "never") -> tuple[Tool, ...]:
     """The tools that the agent gets. An unusable one is left out, with a line in the log. `makes`: whether
     the server makes tasks of calls."""
-    wanted = [one for one in found if _allowed(server, one.name)]
-    _warn_of_unknown(server, {one.name for one in found})
-    made: dict[str, Tool] = {}
-    for one in wanted:
+    wanted = [listed_tool for listed_tool in found if _allowed(server, listed_tool.name)]
+    _warn_of_unknown(server, {listed_tool.name for listed_tool in found})
+    known_names = names_of(server, [listed_tool.name for listed_tool in wanted])
+    tools: dict[str, Tool] = {}
+    for listed_tool in wanted:
+        left_out = partial(_log.warning, "mcp.tool_left_out", server=server.label, tool=listed_tool.name)
         try:
-            tool = _tool(server, one, run, tasks.made_for(makes, one))
+            tool = _tool(server, listed_tool, run, tasks.made_for(makes, listed_tool), known_names[listed_tool.name])
         except EverturnError as error:
-            _log.warning("mcp.tool_left_out", server=server.label, tool=one.name, why=str(error))
+            left_out(why=str(error))
             continue
-        if tool.name in made:
-            _log.warning(
-                "mcp.tool_left_out", server=server.label, tool=one.name, why=f"two tools are called {tool.name!r}"
-            )
+        if tool.name in tools:
+            left_out(why=f"two tools are called {tool.name!r}")
             continue
-        made[tool.name] = tool
-    return tuple(made.values())
+        tools[tool.name] = tool
+    return tuple(tools.values())
+
+
+def names_of(server: McpServer, own_names: Iterable[str]) -> dict[str, str]:
+    """What the model calls these tools of the server, by the server's own names. A name that had to be changed takes
+    nobody's place: if another tool has it, it gets a mark."""
+    known = {name: known_as(server, name) for name in own_names}
+    times = Counter(known.values())
+    return {
+        name: marked(server, name) if times[plain] > 1 and is_changed(server, name) else plain
+        for name, plain in known.items()
+    }
 
 
 def known_as(server: McpServer, name: str) -> str:
     """What the model calls it: letters, digits, _ and -, 64 at the most."""
-    said = server.overrides.get(name, _NO_OVERRIDE).name or name
-    whole = f"{server.prefix}_{said}" if server.prefix else said
+    plain = _plain(_whole(server, name))
+    fits = len(plain) <= MAX_TOOL_NAME_CHARS and plain not in names.RESERVED_TOOL_NAMES
+    return plain if fits else marked(server, name)
+
+
+def marks_of(server: McpServer, own_names: Iterable[str]) -> dict[str, str]:
+    """For each of the names that were changed, as the model knows it: a name that no other tool has."""
+    known = names_of(server, own_names)
+    return {shown: marked(server, name) for name, shown in known.items() if is_changed(server, name)}
+
+
+def is_changed(server: McpServer, name: str) -> bool:
+    """Whether what the model calls it is not as the server, or the user, wrote it."""
+    return known_as(server, name) != _whole(server, name)
+
+
+def marked(server: McpServer, name: str) -> str:
+    """A name that no other tool has: its end is a digest of the server's name for it."""
+    whole = _whole(server, name)
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_plain(whole)[: MAX_TOOL_NAME_CHARS - 9]}_{digest}"
+
+
+def _whole(server: McpServer, name: str) -> str:
+    shown = server.overrides.get(name, _NO_OVERRIDE).name or name
+    return f"{server.prefix}_{shown}" if server.prefix else shown
+
+
+def _plain(whole: str) -> str:
     plain = _NOT_IN_NAMES.sub("_", whole)
-    plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
-    if len(plain) <= MAX_TOOL_NAME_CHARS and plain not in names.RESERVED_TOOL_NAMES:
-        return plain
-    marked = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[: MAX_TOOL_NAME_CHARS - 9]}_{marked}"
+    return plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
 
 
 def _allowed(server: McpServer, name: str) -> bool:
@@ -132,7 +168,7 @@ def _warn_of_unknown(server: McpServer, found: set[str]) -> None:
             _log.warning("mcp.no_such_tool", server=server.label, option=option, names=unknown, has=sorted(found)[:50])
 
 
-def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Tool:
+def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made, name: str) -> Tool:
     said = server.overrides.get(one.name, _NO_OVERRIDE)
     effect, asks = _meaning(one)
     effect = said.effect or effect
@@ -154,7 +190,7 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made) -> Too
 
     title = one.title or (one.annotations.title if one.annotations else None)
     return Tool(
-        name=known_as(server, one.name),
+        name=name,
         description=said.description or one.description or title or "",
         arguments=SchemaArguments(schema),
         function=call,

@@ -1,9 +1,10 @@
-"""What an MCP server returned, as what the model is told."""
+"""What an MCP server returned, as what the model is told: each thing once."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from everturn.errors import ToolFailed
 from everturn.records import Document, Image, Text
@@ -13,39 +14,117 @@ from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, read_block
 if TYPE_CHECKING:
     from mcp import types
 
+REPEATED_CHARS: Final = 200
+"""A field of the structured content that has more is not written again if a text has said it."""
+
+SHOWN: Final = "(already shown)"
+"""In the place of what the model has got already."""
+
 
 def parts_of(result: types.CallToolResult) -> list[Text | Image | Document]:
-    """Its content; and its structured content, unless a text says the same. Raises ToolFailed if it is an error."""
-    parts = [_part(block) for block in result.content]
-    structured = result.structured_content
-    if structured is not None and not any(_says(part, structured) for part in parts):
-        parts.append(Text(text=to_json(structured)))
+    """Its content, and of its structured content what the content does not say. Raises ToolFailed, with all of it, if
+    it is an error."""
+    content = [_part(block) for block in result.content]
+    texts = [part.text for part in content if isinstance(part, Text)]
+    rest = _unsaid(result.structured_content, texts, [_as_dict(block) for block in result.content])
+    parts = [*content, *rest]
+    if len(parts) > 1:
+        parts = [part for part in parts if not isinstance(part, Text) or part.text.strip()]
+    parts = list(_without_data_again(parts))
     if result.is_error:
-        raise ToolFailed("\n".join(part.text for part in parts if isinstance(part, Text)) or FAILED)
+        words = "\n".join(part.text for part in parts if isinstance(part, Text))
+        raise ToolFailed(words or FAILED, parts=[part for part in parts if not isinstance(part, Text)])
     return parts or [Text(text=NO_OUTPUT)]
 
 
 def _part(block: types.ContentBlock) -> Text | Image | Document:
     if block.type == "resource_link":
         about = f" ({block.mime_type})" if block.mime_type else ""
-        told = f": {block.description}" if block.description else ""
-        return Text(text=f"[resource {block.name}{about} at {block.uri}{told}]")
+        description = f": {block.description}" if block.description else ""
+        return Text(text=f"[resource {block.name}{about} at {block.uri}{description}]")
+    written = _as_dict(block)
+    return read_block(written) or Text(text=to_json(written))
+
+
+def _as_dict(block: types.ContentBlock) -> dict[str, Any]:
     written = block.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return read_block({key: value for key, value in written.items() if key not in ("annotations", "_meta")}) or Text(
-        text=to_json(written)
-    )
+    return {key: value for key, value in written.items() if key not in ("annotations", "_meta")}
 
 
-def _says(part: Text | Image | Document, structured: Any) -> bool:
-    """Whether a part already says the structured content. Servers also write it, or its one field for the model, as a
-    text; and they wrap a value that is not an object as the `result` of one."""
-    if not isinstance(part, Text):
-        return False
-    alone = structured.get("result") if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    if part.text == alone or (isinstance(structured, dict) and part.text in structured.values()):
-        return True
+# ---------------------------------------------------------------- structured content
+#
+# Servers write it as a text, too, as the protocol asks for; or its one field (FastMCP wraps what is no object as the
+# `result` of one; server-memory 2026.8 has {"entities": [...]} beside the list); or each item of a list as a text of
+# its own; or the content blocks themselves.
+
+
+def _unsaid(structured: Any, texts: Sequence[str], blocks: list[dict[str, Any]]) -> list[Text]:
+    """What the content leaves out of the structured content: nothing, or all of it but long fields that it repeats."""
+    if structured is None or (structured == {"result": None} and not blocks):  # a tool that only acts
+        return []
+    said = _Said(texts, blocks)
+    fields = list(structured.values()) if isinstance(structured, dict) else []
+    if said.whole(structured) or (len(fields) == 1 and said.whole(fields[0])):
+        return []
+    if isinstance(structured, dict):
+        structured = {name: SHOWN if said.at_length(value) else value for name, value in structured.items()}
+    return [Text(text=to_json(structured))]
+
+
+class _Said:
+    """What the content says, as JSON values in one form of writing, so that 1 is neither true nor 1.0."""
+
+    def __init__(self, texts: Sequence[str], blocks: list[dict[str, Any]]) -> None:
+        self._forms = [_forms(text) for text in texts]
+        self._values = {form for forms in self._forms for form in forms}
+        alone = blocks if len(blocks) == 1 else []
+        self._blocks = {_written(_bare(value)) for value in (blocks, *alone) if value}
+
+    def whole(self, value: Any) -> bool:
+        """Whether one text, or all together, or the blocks say all of the value."""
+        if _written(value) in self._values or _written(_bare(value)) in self._blocks:
+            return True
+        return isinstance(value, list) and self._each(value)
+
+    def at_length(self, value: Any) -> bool:
+        return len(_written(value)) > REPEATED_CHARS and self.whole(value)
+
+    def _each(self, items: list[Any]) -> bool:
+        """Whether each item has a text of its own. They come in the same order, with other texts between them."""
+        forms = iter(self._forms)
+        return bool(items) and all(any(_written(item) in texts for texts in forms) for item in items)
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    """The text itself, and the value that it is written for."""
     try:
-        said = json.loads(part.text)
-    except ValueError:
-        return isinstance(alone, list) and part.text in alone
-    return bool(said in (structured, alone) or (isinstance(alone, list) and said in alone))
+        return _written(text), _written(json.loads(text))
+    except (ValueError, RecursionError):
+        return (_written(text),)
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _bare(value: Any) -> Any:
+    """Content blocks without what says nothing: FastMCP writes their fields that are null."""
+    if isinstance(value, list):
+        return [_bare(item) for item in value]
+    if isinstance(value, dict):
+        beside = ("annotations", "_meta")
+        return {name: _bare(item) for name, item in value.items() if item is not None and name not in beside}
+    return value
+
+
+def _without_data_again(parts: Sequence[Text | Image | Document]) -> Iterator[Text | Image | Document]:
+    """Without the base64 of pictures and files in texts, where it would come a second time."""
+    held = [part.data for part in parts if not isinstance(part, Text) and part.data]
+    for part in parts:
+        if isinstance(part, Text):
+            text = part.text
+            for data in held:
+                text = text.replace(data, SHOWN) if len(data) > REPEATED_CHARS else text
+            yield part if text == part.text else Text(text=text)
+        else:
+            yield part
