@@ -18,7 +18,8 @@ from everturn.tenants.metadata import written
 from everturn.tools.client_tool import client_tool
 
 READER: Final = "ag-ui"
-"""The reader of the `extra` of such a message's parts. It is no provider, so no model is shown the `extra`."""
+"""The reader of the `extra` of front ends' messages, of any protocol. It is no provider, so no model is shown the
+`extra`."""
 
 _TOOLS: Final = "declared_tools"
 _SHOWN: Final = "shown_by_front_end"
@@ -58,8 +59,6 @@ def with_front_end(
 
 def said_by_person(message: Message) -> tuple[Part, ...]:
     """The message's parts without what its front end brought along."""
-    if message.provider != READER:
-        return message.parts
     return tuple(part for part in message.parts if not part.extra.get(_SHOWN))
 
 

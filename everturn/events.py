@@ -34,6 +34,8 @@ class TurnStarted(_Event):
     turn: int
     agent: str = ""
     """Whose turn it is."""
+    position: int | None = None
+    """Where its reply will be in the transcript, counted from 0; None if the turn only sums up what was said."""
 
 
 class TextDelta(_Event):

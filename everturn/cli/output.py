@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
+from everturn.text.json_text import json_text
 from everturn.text.printable import printable
 
 
@@ -16,7 +16,7 @@ def tell(text: str) -> None:
 
 def tell_json(value: Any, *, indent: int | None = None) -> None:
     """Prints a value for programs. Unsafe characters are written as JSON escapes, so the value stays the same."""
-    tell(json.dumps(value, ensure_ascii=False, indent=indent))
+    tell(json_text(value, indent=indent))
 
 
 def print_result(text: str, *, end: str = "\n") -> None:

@@ -21,7 +21,7 @@ from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
 from everturn.history.transcript import read_transcript
 from everturn.payloads import WaitingCall
-from everturn.records import Message, Outcome
+from everturn.records import Message, Outcome, ToolCall, ToolResult, results_in
 from everturn.temporal.ids import known_id
 
 
@@ -115,6 +115,25 @@ class FollowedReply:
     def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for people, also if other things are still going on."""
         return tuple(one.shown() for one in self._reader.by_history.state.pending.values())
+
+    @property
+    def untaken(self) -> tuple[Message, ...]:
+        """What was said and no turn has read yet, oldest first."""
+        state = self._reader.by_history.state
+        return (*state.inbox, *state.late)
+
+    def result_of(self, call: ToolCall) -> ToolResult | None:
+        """The result of a call that has ended, but that no turn has read yet; None if there is no such result. A call
+        that was cut short has one: the model is told with its next turn."""
+        by_history = self._reader.by_history
+        state, transcript = by_history.state, by_history.transcript
+        result = results_in(state.unseen).get(call.call_id)
+        if result is None or result.content:
+            return result
+        if written := transcript.results([call.call_id]):
+            return written[call.call_id]
+        cause = state.cancelled or (self.rest.cause if self.rest else "") or "its answer has ended"
+        return ToolResult.cut_short(call, cause, running=transcript.has_begun(call.call_id))
 
     # ------------------------------------------------------------ underneath
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 
 from everturn.exporting.reading import Exported
 from everturn.records import Usage
+from everturn.text.json_text import json_text
 
 
 def to_jsonl(exported: Exported) -> str:
@@ -46,7 +46,7 @@ def to_jsonl(exported: Exported) -> str:
         said = message.model_dump(mode="json")
         messages.append({"kind": "message", "conversation": it.id, "position": position, **place, **said})
     calls = [{"kind": "open_call", "conversation": it.id, **one.as_json()} for one in it.open_calls]
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (whole, *turns, *messages, *calls))
+    return "".join(json_text(line) + "\n" for line in (whole, *turns, *messages, *calls))
 
 
 def heading(it: Exported) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import assert_never
@@ -25,6 +24,7 @@ from everturn.records import (
     ToolResult,
 )
 from everturn.tenants.metadata import in_words
+from everturn.text.json_text import json_text
 from everturn.text.markdown import code, fence_for, inline
 
 _WHO = {"user": "User", "assistant": "Assistant", "tool": "Tools", "system": "System"}
@@ -73,18 +73,16 @@ def _part(part: Part) -> str:
         case Thinking():
             return "\n".join(f"> {line}" for line in part.text.splitlines())
         case ToolCall():
-            arguments = part.unparsed or json.dumps(part.arguments, ensure_ascii=False, indent=2)
+            arguments = part.unparsed or json_text(part.arguments, indent=2)
             return f"**{inline(part.name)}** ({code(part.call_id)})\n\n{_fenced(arguments, 'json')}"
         case ToolResult():
             return _result(part)
         case Image() | Document():
             return _file(part)
         case ServerToolUse():
-            return (
-                f"**{inline(part.name)}** (run by the provider)\n\n{_fenced(json.dumps(part.data, indent=2), 'json')}"
-            )
+            return f"**{inline(part.name)}** (run by the provider)\n\n{_fenced(json_text(part.data, indent=2), 'json')}"
         case Opaque():
-            return _fenced(json.dumps(part.data, ensure_ascii=False, indent=2), "json")
+            return _fenced(json_text(part.data, indent=2), "json")
         case other:
             assert_never(other)
 
@@ -102,7 +100,7 @@ def _decision(decision: Decision) -> str:
     said += f": {inline(decision.note)}" if decision.note else ""
     if decision.arguments is None:
         return said
-    return f"{said}, with\n\n{_fenced(json.dumps(decision.arguments, ensure_ascii=False, indent=2), 'json')}"
+    return f"{said}, with\n\n{_fenced(json_text(decision.arguments, indent=2), 'json')}"
 
 
 def _file(part: Image | Document) -> str:

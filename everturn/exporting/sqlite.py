@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from everturn.exporting.jsonl import heading, iso, tokens
 from everturn.exporting.reading import CallTimes, Exported, TurnFacts
 from everturn.records import Message, Part, Thinking, ToolCall, ToolResult
 from everturn.system.private_files import OWNER_ONLY
+from everturn.text.json_text import json_text
 
 APPLICATION_ID = 0x45565254
 """`EVRT`: the application id, by which `file` and everturn recognise such a database."""
@@ -141,7 +141,7 @@ def _conversation(it: Exported) -> Row:
         "cost_usd": it.cost_usd,
         "exported_at": iso(datetime.now(UTC)),
         "tenant": it.labels.get("tenant"),
-        "metadata": json.dumps(labels, ensure_ascii=False) if labels else None,
+        "metadata": json_text(labels) if labels else None,
     }
 
 
@@ -160,7 +160,7 @@ def _call(call: ToolCall, times: CallTimes | None) -> Row:
     return {
         "call_id": call.call_id,
         "name": call.name,
-        "arguments": json.dumps(call.arguments, ensure_ascii=False),
+        "arguments": json_text(call.arguments),
         "started_at": iso(times.started_at) if times else None,
         "finished_at": iso(times.finished_at) if times else None,
     }
@@ -179,7 +179,7 @@ def _result(result: ToolResult) -> Row:
         "decided_by": decision.by if decision else None,
         "decided_at": decision.at if decision else None,
         "note": decision.note if decision else None,
-        "edited_arguments": json.dumps(edited, ensure_ascii=False) if edited is not None else None,
+        "edited_arguments": json_text(edited) if edited is not None else None,
     }
 
 
@@ -198,4 +198,4 @@ def _turn(turn: TurnFacts) -> Row:
 
 
 def _json(parts: tuple[Part, ...] | tuple[Any, ...]) -> str:
-    return json.dumps([part.model_dump(mode="json") for part in parts], ensure_ascii=False)
+    return json_text([part.model_dump(mode="json") for part in parts])

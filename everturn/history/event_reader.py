@@ -207,7 +207,8 @@ def _events(step: steps.Step, at: str) -> list[Event]:
         case steps.MessageSent(said=said):
             return [MessageReceived(message=said.as_message(), at=at)]
         case steps.TurnScheduled(request=request):
-            return [TurnStarted(turn=request.turn, agent=request.agent, at=at)]
+            position = None if request.summarise else request.position + len(request.delta)
+            return [TurnStarted(turn=request.turn, agent=request.agent, position=position, at=at)]
         case steps.TurnCompleted(request=request, reply=reply) if request.summarise:
             return [
                 *_acts(request.turn, reply.hooks, at),

@@ -122,6 +122,10 @@ class Transcript:
         self.base += len(self.messages)
         self.messages, self._results = [], {}
 
+    def has_begun(self, call_id: str) -> bool:
+        """Whether the call's activity was scheduled, so that it may have taken effect."""
+        return call_id in self._begun
+
     def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
         """The results of these calls, as far as they are known."""
         return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}

@@ -13,10 +13,10 @@ from starlette.types import ASGIApp
 
 from everturn.agent import Agent
 from everturn.client.client import Client
-from everturn.errors import InvalidSetting
+from everturn.errors import InvalidSetting, Refused
 from everturn.ui.ag_ui_request import RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
-from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, Chat, Chats
+from everturn.ui.chats import KEEP_OPEN, MAX_THREAD_BODY_BYTES, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
 from everturn.ui.narrator import Narrator
 from everturn.ui.visitors import Authorize
@@ -30,11 +30,11 @@ def ag_ui(
     agent: Agent | str,
     authorize: Authorize,
     keep_open: timedelta = KEEP_OPEN,
-    max_body_bytes: int = MAX_CHAT_BODY_BYTES,
+    max_body_bytes: int = MAX_THREAD_BODY_BYTES,
     show_causes: bool = False,
 ) -> ASGIApp:
-    """The app that `HttpAgent` of `@ag-ui/client` 1.0 talks to. Mount it, and give its address with the final slash:
-    `new HttpAgent({ url: "/ag-ui/" })`.
+    """The app that `HttpAgent` of `@ag-ui/client` talks to, 1.0 and 0.0.x: each is answered in its own version. Mount
+    it, and give its address with the final slash: `new HttpAgent({ url: "/ag-ui/" })`.
 
     | | |
     |---|---|
@@ -42,7 +42,8 @@ def ag_ui(
     | `POST /THREAD/stop` | cancels the answer in progress. Disconnecting cancels nothing |
 
     A run that brings nothing new gets the whole thread first, and then whatever still happens: this is how a client
-    reconnects. The options are those of `ai_sdk`; a thread is a chat. The front end runs the agent's tools that have
+    reconnects. The options are those of `ai_sdk`; a thread is a chat, which a client sends whole each time. The front
+    end runs the agent's tools that have
     `runs_on="client"`, and those that a run declares itself; the model reads a run's `context` and `state`. Raises
     InvalidSetting.
     """
@@ -74,12 +75,16 @@ class _AgUi:
         asked = read(run)
         decided, refused = await chat.decide(asked.choices, asked.outputs) if asked.decides else (False, [])
         for said in asked.said:
-            await chat.say(said)
+            try:
+                await chat.say(said)
+            except Refused:
+                if said is asked.said[-1]:
+                    raise  # else it was refused before, and is sent again with each run
         answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None)
 
         narrates = Narrator(asked.seen, decides=chat.visitor.decides)
         show_causes = self._chats.show_causes
-        stream = AgUiRun(run.threadId, run.runId, narrates, show_causes=show_causes)
+        stream = AgUiRun(run.threadId, run.runId, narrates, version=run.version, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
             # If the client's decisions were taken before, it is reconnecting, and any part may be missing there.

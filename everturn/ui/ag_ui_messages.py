@@ -2,54 +2,79 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from everturn import events
+from everturn.client.followed_reply import FollowedReply
 from everturn.declared_tools import said_by_person
-from everturn.events import Event
-from everturn.records import Document, Image, Message, Text, ToolCall, ToolResult, results_in
-from everturn.ui.chats import OWN_ID
-from everturn.ui.results import url_of
+from everturn.records import Document, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, results_in
+from everturn.text.json_text import json_text
+from everturn.ui.ag_ui_request import ProtocolVersion
+from everturn.ui.answer_ids import reply_id, thinking_id, user_message_id
+from everturn.ui.page_fields import message_fields, part_fields
+from everturn.ui.results import media_type_of, url_of
 
 AgUiMessage = dict[str, Any]
 
 
-def ag_ui_messages(transcript: Sequence[Message], so_far: Sequence[Event]) -> list[AgUiMessage]:
-    """`so_far`: the events of the current answer, whose results the transcript may not have yet."""
+def ag_ui_messages(transcript: Sequence[Message], answer: FollowedReply, version: ProtocolVersion) -> list[AgUiMessage]:
+    """Each message has the id that it has in the stream: a client keeps the messages that it knows where they are, and
+    puts the others after them."""
     results = results_in(transcript) | {
-        one.result.call_id: one.result for one in so_far if isinstance(one, events.ToolFinished)
+        event.result.call_id: event.result for event in answer.events if isinstance(event, events.ToolFinished)
     }
     messages: list[AgUiMessage] = []
     for position, message in enumerate(transcript):
-        about = {"id": f"{OWN_ID}{position}", "role": message.role}
         if message.role == "assistant" and not message.summary:
-            messages.append({**about, "content": message.text, **_calls(message)})
-            known = [results[call.call_id] for call in message.tool_calls if call.call_id in results]
-            messages += [
-                {"id": result_id(one), "role": "tool", "toolCallId": one.call_id, "content": content_of(one)}
-                for one in known
-            ]
+            messages += _thoughts(message, position)
+            messages.append({"id": reply_id(position), "role": "assistant", "content": message.text, **_calls(message)})
+            known = [results.get(call.call_id) or answer.result_of(call) for call in message.tool_calls]
+            messages += [_result(result, version) for result in known if result]
         elif message.role == "user" and not message.author:
-            messages.append({**about, "content": _parts(said_by_person(message))})
-    if not any(isinstance(one, events.TurnStarted) for one in so_far):  # no turn has read the last message yet
-        said = [_parts(said_by_person(one.message)) for one in so_far if isinstance(one, events.MessageReceived)][:1]
-        last = messages[-1]["content"] if messages else None
-        messages += [{"id": f"{OWN_ID}last", "role": "user", "content": one} for one in said if one != last]
-    return messages
+            messages.append(_said(message, position))
+    return [*messages, *_untaken(transcript, answer)]
 
 
 def result_id(result: ToolResult) -> str:
     return f"result-{result.call_id}"
 
 
-def content_of(result: ToolResult) -> Any:
-    return _parts(result.content)
+def content_of(result: ToolResult, version: ProtocolVersion) -> Any:
+    """Parts are of 1.0: to a client of 0.x, a result is a text, and a list is an error of the whole run."""
+    if version == "0" and not all(isinstance(part, Text) for part in result.content):
+        return "\n".join(part.text if isinstance(part, Text) else _in_words(part) for part in result.content)
+    return _content(result.content)
 
 
 def arguments_of(call: ToolCall) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False)
+    return json_text(call.arguments)
+
+
+def _untaken(transcript: Sequence[Message], answer: FollowedReply) -> list[AgUiMessage]:
+    """What people said and no turn has read yet. The newest may be on its way to the conversation itself, too."""
+    messages = list(answer.untaken)
+    if not any(isinstance(event, events.TurnStarted) for event in answer.events):
+        received = next((event.message for event in answer.events if isinstance(event, events.MessageReceived)), None)
+        last_said = [*[message for message in transcript if message.role == "user"], *messages][-1:]
+        if received and [message.parts for message in last_said] != [received.parts]:
+            messages.append(received)
+    return [_said(message, f"next-{number}") for number, message in enumerate(messages)]
+
+
+def _thoughts(message: Message, position: int) -> list[AgUiMessage]:
+    thoughts = "".join(part.text for part in message.parts if isinstance(part, Thinking))
+    return [{"id": thinking_id(position), "role": "reasoning", "content": thoughts}] if thoughts else []
+
+
+def _said(message: Message, position: int | str) -> AgUiMessage:
+    about = {**message_fields("ag-ui", message), "id": user_message_id(message, position), "role": "user"}
+    return {**about, "content": _content(said_by_person(message))}
+
+
+def _result(result: ToolResult, version: ProtocolVersion) -> AgUiMessage:
+    about = {"id": result_id(result), "role": "tool", "toolCallId": result.call_id}
+    return {**about, "content": content_of(result, version)}
 
 
 def _calls(message: Message) -> dict[str, Any]:
@@ -60,18 +85,28 @@ def _calls(message: Message) -> dict[str, Any]:
     return {"toolCalls": calls} if calls else {}
 
 
-def _parts(parts: Sequence[Any]) -> Any:
-    """One text if all parts are texts, else a list."""
-    if all(isinstance(part, Text) for part in parts):
-        return "".join(part.text for part in parts)
+def _content(parts: Sequence[Part]) -> Any:
+    """One text if all parts are texts, and have nothing else; else a list."""
+    if all(isinstance(part, Text) and not part_fields("ag-ui", part) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, Text))
     return [_part(part) for part in parts if isinstance(part, Text | Image | Document)]
 
 
 def _part(part: Text | Image | Document) -> dict[str, Any]:
     if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
+        return {**part_fields("ag-ui", part), "type": "text", "text": part.text}
     if part.data is not None:
         source = {"type": "data", "value": part.data, "mimeType": part.media_type}
     else:
         source = {"type": "url", "value": url_of(part), **({"mimeType": part.media_type} if part.media_type else {})}
-    return {"type": part.kind, "source": source}
+    return {**part_fields("ag-ui", part), "type": _kind_of(part), "source": source}
+
+
+def _kind_of(part: Image | Document) -> str:
+    kind = media_type_of(part).partition("/")[0]
+    return kind if kind in ("audio", "video") else part.kind
+
+
+def _in_words(part: Image | Document) -> str:
+    name = part.name if isinstance(part, Document) else ""
+    return f"[{part.kind}: {part.url or name or media_type_of(part)}]"

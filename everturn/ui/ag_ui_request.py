@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from starlette.exceptions import HTTPException
 
-from everturn.declared_tools import check_declared, with_front_end
+from everturn.declared_tools import READER, check_declared, with_front_end
 from everturn.errors import InvalidTool
 from everturn.records import Document, Image, Part, Text
 from everturn.ui.ai_sdk_request import file_part
 from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
 from everturn.ui.narrator import SeenByPage
+from everturn.ui.page_fields import with_page_fields
+
+ProtocolVersion = Literal["0", "1"]
+"""0: of @ag-ui/core up to 0.0.59, which CopilotKit 1.75 and assistant-ui's react-ag-ui 0.0.57 use; 1: of 1.0."""
+
+_READ: Final = ("type", "text", "source", "data", "url", "mimeType")
+"""The fields of parts that are read."""
+
+_ANY_OF: Final = {"image": "image/*"}
 
 
 class _AgUiMessage(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
     id: str = Field(default="", max_length=400)
     role: str
     content: Any = None
@@ -48,11 +60,18 @@ class RunInput(BaseModel):
 
     threadId: str = Field(max_length=200)  # noqa: N815
     runId: str = Field(min_length=1, max_length=500)  # noqa: N815
-    messages: list[_AgUiMessage] = []
+    protocolVersion: str | None = None  # noqa: N815
+    """Only clients of 1.0 and later say it."""
+    messages: list[Any] = []
     resume: list[_Resume] | None = None
     tools: list[_Declared] | None = None
     context: list[_Context] | None = None
     state: JsonValue = None
+
+    @property
+    def version(self) -> ProtocolVersion:
+        """The protocol of the client, which is answered in its own."""
+        return "0" if self.protocolVersion is None or self.protocolVersion.startswith("0.") else "1"
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,8 @@ class RunAsked:
     """What the run is to do: say something, decide on calls, or only continue."""
 
     said: list[NewMessage] = field(default_factory=list)
+    """In their order. A client sends all messages again with each run: those before the last one may have been refused
+    before."""
     choices: list[PageDecision] = field(default_factory=list)
     outputs: list[PageResult] = field(default_factory=list)
     seen: SeenByPage = field(default_factory=SeenByPage)
@@ -70,14 +91,20 @@ class RunAsked:
 
 
 def read(run: RunInput) -> RunAsked:
-    """Raises HTTPException."""
-    calls = {str(call.get("id")): call for message in run.messages for call in message.toolCalls or ()}
-    results = {message.toolCallId for message in run.messages if message.role == "tool"}
+    """Raises HTTPException, for what is wrong with the last message. The client sends its messages again with each run,
+    and can't take one back: what was refused before is left out, so that it does not block the thread for good."""
+    messages = _readable(run.messages)
+    calls = {str(call.get("id")): call for message in messages for call in message.toolCalls or ()}
+    results = {message.toolCallId for message in messages if message.role == "tool"}
     said: list[NewMessage] = []
     outputs: list[PageResult] = []
-    for message in reversed(run.messages):  # what follows the agent's last words
+    for message in reversed(messages):  # what follows the agent's last words
         if message.role == "user" and not message.id.startswith(OWN_ID):
-            said.insert(0, _said(message))
+            try:
+                said.insert(0, _said(message))
+            except HTTPException:
+                if message is messages[-1]:
+                    raise
         elif message.role == "tool" and message.id != f"result-{message.toolCallId}":
             outputs.insert(0, _output(message))
         elif message.role == "assistant":
@@ -89,15 +116,34 @@ def read(run: RunInput) -> RunAsked:
     return RunAsked(said, choices, outputs, SeenByPage(frozenset(calls), frozenset(results), asked))
 
 
+def _readable(messages: Sequence[Any]) -> list[_AgUiMessage]:
+    """Raises ValidationError for the last one."""
+    readable: list[_AgUiMessage] = []
+    for message in messages:
+        try:
+            readable.append(_AgUiMessage.model_validate(message))
+        except ValidationError:
+            if message is messages[-1]:
+                raise
+    return readable
+
+
 def _said(message: _AgUiMessage) -> NewMessage:
     if not message.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
     content = message.content
     if isinstance(content, str):
-        return NewMessage(message.id, [Text(text=content)])
-    if not isinstance(content, list):
+        parts: list[Part | None] = [Text(text=content)]
+        fields: list[dict[str, Any]] = [{}]
+    elif isinstance(content, list):
+        parts = [_part(part) for part in content]
+        fields = [{name: value for name, value in part.items() if name not in _READ} for part in content]
+    else:
         raise HTTPException(400, "A user's message has a text or a list of parts as its content.")
-    return NewMessage(message.id, [_part(part) for part in content])
+    more = message.model_extra or {}
+    return NewMessage(
+        message.id, with_page_fields("ag-ui", parts, fields, message_id=message.id, more=more), reader=READER
+    )
 
 
 def _with_front_end(said: NewMessage, run: RunInput) -> NewMessage:
@@ -109,7 +155,7 @@ def _with_front_end(said: NewMessage, run: RunInput) -> NewMessage:
     shown = [(one.description, one.value) for one in run.context or ()]
     shown += [("its state", run.state)] if run.state not in (None, "", {}, []) else []
     message = with_front_end(said.parts, tools=tools, shown=shown)
-    return NewMessage(said.message_id, [*message.parts], reader=message.provider)
+    return NewMessage(said.message_id, [*message.parts], reader=READER)
 
 
 def _part(part: Any) -> Part:
@@ -118,14 +164,31 @@ def _part(part: Any) -> Part:
             return Text(text=text)
         case {"type": "image", "source": {"type": "data", "value": str(data), "mimeType": str(media_type)}}:
             return Image(data=data, media_type=media_type)
-        case {"type": "document", "source": {"type": "data", "value": str(data), "mimeType": str(media_type)}}:
-            return Document(data=data, media_type=media_type)
-        case {"type": "image" | "document" as kind, "source": {"type": "url", "value": str(url), **more}}:
-            return file_part(url, more.get("mimeType") or ("image/*" if kind == "image" else None), None)
+        case {
+            "type": "document" | "audio" | "video",
+            "source": {"type": "data", "value": str(data), "mimeType": str(media_type)},
+        }:
+            return Document(data=data, media_type=media_type, name=_file_name(part))
+        case {
+            "type": "image" | "document" | "audio" | "video" as kind,
+            "source": {"type": "url", "value": str(url), **more},
+        }:
+            return file_part(url, more.get("mimeType") or _ANY_OF.get(kind), _file_name(part))
+        case {"type": "binary", "mimeType": str(media_type), "data": str(data)}:  # of 0.x
+            return file_part(f"data:{media_type};base64,{data}", media_type, _file_name(part))
+        case {"type": "binary", "mimeType": str(media_type), "url": str(url)}:
+            return file_part(url, media_type, _file_name(part))
         case {"type": str(kind)}:
             raise HTTPException(400, f"A part of the kind {kind[:50]!r} can't be sent, or lacks its source.")
         case _:
             raise HTTPException(400, "A part of a message has its type.")
+
+
+def _file_name(part: dict[str, Any]) -> str:
+    """0.x has a field for it; since then, clients put it into the part's metadata."""
+    metadata = part.get("metadata")
+    named = part.get("filename") or (metadata.get("filename") if isinstance(metadata, dict) else None)
+    return named[:255] if isinstance(named, str) else ""
 
 
 def _output(message: _AgUiMessage) -> PageResult:

@@ -1,16 +1,20 @@
-"""The AG-UI events (protocol 1.0) of one run, which streams one answer or the rest of it."""
+"""The AG-UI events of one run, which streams one answer or the rest of it: in the client's version of the protocol."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
-from everturn.events import Event, Replied
-from everturn.records import Message, ToolCall
+from everturn.events import Replied
+from everturn.records import ToolCall
 from everturn.ui import narrator
 from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
+from everturn.ui.ag_ui_request import ProtocolVersion
+from everturn.ui.answer_ids import reply_id, thinking_id
 from everturn.ui.narrator import ApprovalAsked, Kind, Narrator
+from everturn.ui.results import descriptor_of
+from everturn.ui.usage import AnswerUsage
 
 AgUiEvent = dict[str, Any]
 
@@ -30,38 +34,56 @@ RESPONSE_SCHEMA: Final = {
 class AgUiRun:
     """One run of a thread, streamed to one client."""
 
-    def __init__(self, thread_id: str, run_id: str, narrates: Narrator, *, show_causes: bool = False) -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        run_id: str,
+        narrates: Narrator,
+        *,
+        version: ProtocolVersion = "1",
+        show_causes: bool = False,
+    ) -> None:
         self._ids = {"threadId": thread_id, "runId": run_id}
+        self._version: ProtocolVersion = version
         self._narrates = narrates
         self._show_causes = show_causes
         self._open: dict[Kind, str] = {}
         """The ids of the messages that have begun and not ended."""
-        self._count = 0
+        self._thought: set[int] = set()
+        """The turns whose thoughts the client has."""
+        self._usage = AnswerUsage()
 
     async def events(self, answer: FollowedReply, *, comes_back: bool, refused: list[str]) -> AsyncGenerator[AgUiEvent]:
         """The events of the run. `comes_back`: the client reconnects, may lack any part of the conversation, and gets
         its messages first. `refused`: why decisions were refused."""
-        yield {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
+        spoken = {"protocolVersion": PROTOCOL_VERSION} if self._version == "1" else {}
+        yield {"type": "RUN_STARTED", **self._ids, **spoken}
+        for happened in answer.events:
+            self._usage.count(happened)
         self._narrates.look_ahead(answer.events)
-        told = [one for event in answer.events for one in self._narrates.tell(event)]
+        told = [step for happened in answer.events for step in self._narrates.tell(happened)]
         if comes_back:
-            yield _snapshot(ag_ui_messages(await answer.transcript(), answer.events))
+            yield await self._snapshot(answer)
             told = _being_written(told)
         for one in told:
             for event in self._events(one):
                 yield event
         async for happened in answer.more():
+            self._usage.count(happened)
             for one in self._narrates.tell(happened):
                 for event in self._events(one):
                     yield event
                 if isinstance(one, narrator.Withdrawn):  # AG-UI can take words back only with a snapshot
-                    yield _snapshot(ag_ui_messages(_before_turn(await answer.transcript(), happened), ()))
+                    yield await self._snapshot(answer, replied=isinstance(happened, Replied), withdrawn=one.turn)
+        for finished in await self._narrates.finish_all(answer):
+            for event in self._events(finished):
+                yield event
         for event in self._end(answer.rest or WhyAtRest("ended"), refused):
             yield event
 
     def fail(self, text: str, code: str = "failed") -> Iterator[AgUiEvent]:
         yield from self._close()
-        yield {"type": "RUN_ERROR", "message": text, "code": code}
+        yield {"type": "RUN_ERROR", "message": text, "code": code, **self._used()}
 
     # ------------------------------------------------------------ event by event
 
@@ -74,10 +96,10 @@ class AgUiRun:
             case narrator.Withdrawn() | narrator.TurnEnded():
                 yield from self._close()
             case narrator.Called(turn=turn, call=call):
-                yield from _called(turn, call)
+                yield from _called(reply_id(self._narrates.position_of(turn)), call)
             case narrator.Finished(result=result):
                 about = {"messageId": result_id(result), "toolCallId": result.call_id, "role": "tool"}
-                yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result)}
+                yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result, self._version)}
             case narrator.Progressed(call_id=call_id, progress=progress):
                 value = {"toolCallId": call_id, "progress": progress}
                 yield {"type": "CUSTOM", "name": "tool_progress", "value": value}
@@ -87,7 +109,7 @@ class AgUiRun:
                 pass
 
     def _write_text(self, turn: int, text: str) -> Iterator[AgUiEvent]:
-        message_id = f"reply-{turn}"
+        message_id = reply_id(self._narrates.position_of(turn))
         if "text" not in self._open:
             self._open["text"] = message_id
             yield {"type": "TEXT_MESSAGE_START", "messageId": message_id, "role": "assistant"}
@@ -95,8 +117,8 @@ class AgUiRun:
 
     def _write_thinking(self, turn: int, text: str) -> Iterator[AgUiEvent]:
         if "thinking" not in self._open:
-            self._count += 1
-            message_id = self._open["thinking"] = f"thinking-{turn}-{self._count}"
+            self._thought.add(turn)
+            message_id = self._open["thinking"] = thinking_id(self._narrates.position_of(turn))
             yield {"type": "REASONING_START", "messageId": message_id}
             yield {"type": "REASONING_MESSAGE_START", "messageId": message_id, "role": "reasoning"}
         yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._open["thinking"], "delta": text}
@@ -109,7 +131,7 @@ class AgUiRun:
             yield {"type": "TEXT_MESSAGE_END", "messageId": message_id}
 
     def _end(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
-        interrupts = [_interrupt(asked) for asked in self._narrates.ask(rest.waiting, again=True)]
+        interrupts = [_interrupt(asked, self._version) for asked in self._narrates.ask(rest.waiting, again=True)]
         if refused and not interrupts:
             yield from self.fail(" ".join(refused), "refused")
             return
@@ -121,27 +143,40 @@ class AgUiRun:
                 yield from self.fail(rest.cause if self._show_causes else narrator.STALLED, "stalled")
             case "ended" if rest.outcome is None or rest.outcome.status != "limit_reached":
                 yield from self.fail((rest.cause if self._show_causes else "") or "The conversation is over.", "ended")
+            case "cancelled" if self._version == "0":
+                yield {"type": "CUSTOM", "name": "status", "value": {"state": "cancelled"}}
+                yield self._finished(None)
             case "cancelled":
                 yield self._finished({"type": "cancelled"})
             case "waiting" if interrupts:
                 yield self._finished({"type": "interrupt", "interrupts": interrupts})
-            case "waiting":
+            case "waiting" if self._version == "1":
                 pending = [one.call_id for one in rest.waiting if one.needs == "answer"]
                 yield self._finished({"type": "success", "pendingToolCallIds": pending})
-            case "answered" | "ended":
+            case "waiting" | "answered" | "ended":
                 yield self._finished({"type": "success"})
 
-    def _finished(self, outcome: dict[str, Any]) -> AgUiEvent:
-        return {"type": "RUN_FINISHED", **self._ids, "outcome": outcome}
+    def _finished(self, outcome: dict[str, Any] | None) -> AgUiEvent:
+        # To clients of 0.x, an outcome of a kind or with a field that they don't know is an error of the whole run.
+        ended = {"outcome": outcome} if outcome else {}
+        return {"type": "RUN_FINISHED", **self._ids, **ended, **self._used()}
 
+    def _used(self) -> dict[str, Any]:
+        usage = self._usage.for_ag_ui()
+        return {"usage": usage} if usage else {}
 
-def _snapshot(messages: list[dict[str, Any]]) -> AgUiEvent:
-    return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
-
-
-def _before_turn(transcript: Sequence[Message], happened: Event) -> Sequence[Message]:
-    """The transcript without the reply of this event, which is sent after the snapshot."""
-    return transcript[:-1] if isinstance(happened, Replied) else transcript
+    async def _snapshot(
+        self, answer: FollowedReply, *, replied: bool = False, withdrawn: int | None = None
+    ) -> AgUiEvent:
+        """All messages so far. `replied`: without the reply that has just come, which is told after the snapshot.
+        `withdrawn`: the turn whose words are taken back."""
+        transcript = await answer.transcript()
+        messages = ag_ui_messages(transcript[:-1] if replied else transcript, answer, self._version)
+        if withdrawn in self._thought:
+            # A client keeps its thoughts if a snapshot has none. So they are there, without words.
+            thinking = thinking_id(self._narrates.position_of(withdrawn or 0))
+            messages.append({"id": thinking, "role": "reasoning", "content": ""})
+        return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
 
 def _being_written(told: list[narrator.PageStep]) -> list[narrator.PageStep]:
@@ -150,21 +185,25 @@ def _being_written(told: list[narrator.PageStep]) -> list[narrator.PageStep]:
     return [one for one in told[ended + 1 :] if isinstance(one, narrator.Words)]
 
 
-def _called(turn: int, call: ToolCall) -> Iterator[AgUiEvent]:
+def _called(message_id: str, call: ToolCall) -> Iterator[AgUiEvent]:
     about = {"toolCallId": call.call_id}
-    yield {"type": "TOOL_CALL_START", **about, "toolCallName": call.name, "parentMessageId": f"reply-{turn}"}
+    yield {"type": "TOOL_CALL_START", **about, "toolCallName": call.name, "parentMessageId": message_id}
     yield {"type": "TOOL_CALL_ARGS", **about, "delta": arguments_of(call)}
     yield {"type": "TOOL_CALL_END", **about}
 
 
-def _interrupt(asked: ApprovalAsked) -> dict[str, Any]:
+def _interrupt(asked: ApprovalAsked, version: ProtocolVersion) -> dict[str, Any]:
     waiting = asked.waiting
+    about = {"tool": waiting.tool, "arguments": waiting.arguments, **descriptor_of(waiting)}
+    # A client of 0.0.59 runs nothing more on a thread with an interrupt that is past its `expiresAt`, whatever the run
+    # brings. One of 1.0 does, if the run cancels it.
+    expires = {"expiresAt": waiting.expires_at} if waiting.expires_at and version == "1" else {}
     return {
         "id": asked.question_id,
         "reason": "tool_call",
         "message": waiting.why,
         "toolCallId": waiting.call_id,
         "responseSchema": RESPONSE_SCHEMA,
-        **({"expiresAt": waiting.expires_at} if waiting.expires_at else {}),
-        "metadata": {"everturn": {"tool": waiting.tool, "arguments": waiting.arguments, "reason": waiting.reason}},
+        **expires,
+        "metadata": {"everturn": about},
     }

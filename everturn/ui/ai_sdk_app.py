@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.client.followed_reply import FollowedReply
-from everturn.errors import InvalidSetting, NotFound
+from everturn.errors import InvalidSetting, NotFound, Refused
+from everturn.http.json_response import JsonResponse
 from everturn.ui.ai_sdk_messages import ui_messages
 from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
@@ -80,6 +81,9 @@ class _AiSdk:
         chat = await self._chats.visited(request, posted.id)
         what = read(posted)
         if isinstance(what, DecidedOnPage):
+            if what.said:
+                with suppress(Refused):  # as it was before: it can't keep the person from deciding
+                    await chat.say(what.said)
             _, refused = await chat.decide(what.choices, what.outputs)
             return await self._stream(chat, chat.answer(), seen=what.seen, message_id=what.message_id, refused=refused)
         if isinstance(what, AskedAgain):
@@ -101,11 +105,11 @@ class _AiSdk:
         chat = await self._visited(request)
         try:
             async with chat.answer() as answer:
-                return JSONResponse(
+                return JsonResponse(
                     ui_messages(await answer.transcript(), answer), headers={"cache-control": "no-store"}
                 )
         except NotFound:
-            return JSONResponse([], headers={"cache-control": "no-store"})
+            return JsonResponse([], headers={"cache-control": "no-store"})
 
     async def stop(self, request: Request) -> Response:
         await self._chats.body_of(request)

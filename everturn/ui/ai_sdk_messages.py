@@ -3,57 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from everturn import events
 from everturn.client.followed_reply import FollowedReply
 from everturn.declared_tools import said_by_person
+from everturn.payloads import WaitingCall
 from everturn.records import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
-from everturn.ui.chats import OWN_ID
+from everturn.ui.answer_ids import reply_id, user_message_id
 from everturn.ui.narrator import question_id
-from everturn.ui.results import media_type_of, output_of, url_of
+from everturn.ui.page_fields import message_fields, part_fields, with_other_parts
+from everturn.ui.results import descriptor_of, media_type_of, output_of, url_of
 
 UIMessage = dict[str, Any]
 
+_OVER: Final = ("output-available", "output-error", "output-denied")
+
 
 def ui_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[UIMessage]:
-    """The messages of people and the answers to them. The latest answer has the same id here as in its stream, so a
-    page that resumes the stream shows the answer once."""
-    results = results_in(transcript) | {
-        one.result.call_id: one.result for one in answer.events if isinstance(one, events.ToolFinished)
-    }
-    asked = {one.call_id: question_id(one) for one in answer.waiting if one.needs == "approval"}
+    """The messages of people and the answers to them. Each has the same id here as in its stream, so a page that
+    resumes a stream shows the answer once."""
+    calls = _Calls(transcript, answer)
     messages: list[UIMessage] = []
     for position, message in enumerate(transcript):
         if message.role == "assistant" and not message.summary:
             if not messages or messages[-1]["role"] != "assistant":
-                messages.append({"id": f"{OWN_ID}{position}", "role": "assistant", "parts": []})
-            messages[-1]["parts"] += [{"type": "step-start"}, *_parts(message, results, asked)]
+                messages.append({"id": reply_id(position), "role": "assistant", "parts": []})
+            messages[-1]["parts"] += [{"type": "step-start"}, *_parts(message, calls)]
         elif message.role == "user" and not message.author:
-            messages.append({"id": f"{OWN_ID}{position}", "role": "user", "parts": _said(message)})
-    begun = [one.turn for one in answer.events if isinstance(one, events.TurnStarted)]
-    replied = [one for one in answer.events if isinstance(one, events.Replied)]
-    if not begun:  # no turn has read the last message yet
-        said = [one.message for one in answer.events if isinstance(one, events.MessageReceived)]
-        untaken = [_said(one) for one in said[:1] if not messages or messages[-1]["parts"] != _said(one)]
-        messages += [{"id": f"{OWN_ID}last", "role": "user", "parts": parts} for parts in untaken]
-    elif replied and messages and messages[-1]["role"] == "assistant":
-        messages[-1]["id"] = f"reply-{begun[0]}"
+            messages.append(_said(message, position))
+    messages += _untaken(transcript, answer)
+    for shown in messages:
+        if shown["role"] == "assistant" and _ends_with_calls(shown["parts"]):
+            shown["parts"].append({"type": "step-start"})
     return messages
 
 
-def _said(message: Message) -> list[dict[str, Any]]:
+class _Calls:
+    """What has come of the calls."""
+
+    def __init__(self, transcript: Sequence[Message], answer: FollowedReply) -> None:
+        self._answer = answer
+        self._results = results_in(transcript) | {
+            event.result.call_id: event.result for event in answer.events if isinstance(event, events.ToolFinished)
+        }
+        self._waiting = {call.call_id: call for call in answer.waiting if call.needs == "approval"}
+
+    def result_of(self, call: ToolCall) -> ToolResult | None:
+        return self._results.get(call.call_id) or self._answer.result_of(call)
+
+    def waiting(self, call: ToolCall) -> WaitingCall | None:
+        """The call, if it waits for an approval."""
+        return self._waiting.get(call.call_id)
+
+
+def _untaken(transcript: Sequence[Message], answer: FollowedReply) -> list[UIMessage]:
+    """What people said and no turn has read yet. The newest may be on its way to the conversation itself, too."""
+    messages = list(answer.untaken)
+    if not any(isinstance(event, events.TurnStarted) for event in answer.events):
+        received = next((event.message for event in answer.events if isinstance(event, events.MessageReceived)), None)
+        last_said = [*[message for message in transcript if message.role == "user"], *messages][-1:]
+        if received and [message.parts for message in last_said] != [received.parts]:
+            messages.append(received)
+    return [_said(message, f"next-{number}") for number, message in enumerate(messages)]
+
+
+def _said(message: Message, position: int | str) -> UIMessage:
     parts: list[dict[str, Any]] = []
     for part in said_by_person(message):
         if isinstance(part, Text):
-            parts.append({"type": "text", "text": part.text})
+            parts.append({"type": "text", "text": part.text, **part_fields("ai-sdk", part)})
         elif isinstance(part, Image | Document):
             name = {"filename": part.name} if isinstance(part, Document) and part.name else {}
-            parts.append({"type": "file", "mediaType": media_type_of(part), "url": url_of(part), **name})
-    return parts
+            about = {"mediaType": media_type_of(part), "url": url_of(part)}
+            parts.append({"type": "file", **about, **name, **part_fields("ai-sdk", part)})
+    about = {**message_fields("ai-sdk", message), "id": user_message_id(message, position), "role": "user"}
+    return {**about, "parts": with_other_parts("ai-sdk", parts, message)}
 
 
-def _parts(message: Message, results: dict[str, ToolResult], asked: dict[str, str]) -> list[dict[str, Any]]:
+def _parts(message: Message, calls: _Calls) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -64,24 +92,33 @@ def _parts(message: Message, results: dict[str, ToolResult], asked: dict[str, st
             case Image():
                 parts.append({"type": "file", "mediaType": media_type_of(part), "url": url_of(part)})
             case ToolCall():
-                parts.append(_tool(part, results.get(part.call_id), asked.get(part.call_id)))
+                parts.append(_tool(part, calls))
             case _:
                 pass
     return parts
 
 
-def _tool(call: ToolCall, result: ToolResult | None, question: str | None) -> dict[str, Any]:
+def _tool(call: ToolCall, calls: _Calls) -> dict[str, Any]:
     part: dict[str, Any] = {"type": f"tool-{call.name}", "toolCallId": call.call_id, "input": call.arguments}
-    if result is None and question:
-        return {**part, "state": "approval-requested", "approval": {"id": question}}
+    result, waiting = calls.result_of(call), calls.waiting(call)
+    if result is None and waiting:
+        approval = {"id": question_id(waiting), "descriptor": descriptor_of(waiting)}
+        return {**part, "input": waiting.arguments, "state": "approval-requested", "approval": approval}
     if result is None:
         return {**part, "state": "input-available"}
     decision = result.decision
     decided = decision is not None and decision.verdict != "answer"
     if decision and decision.verdict == "deny":
-        said = {"id": call.call_id, "approved": False, "reason": decision.note or ""}
-        return {**part, "state": "output-denied", "approval": said}
-    approval = {"approval": {"id": call.call_id, "approved": True}} if decided else {}
+        denial = {"id": call.call_id, "approved": False, "reason": decision.note or ""}
+        return {**part, "state": "output-denied", "approval": denial}
+    approved = {"approval": {"id": call.call_id, "approved": True}} if decided else {}
     if result.is_error:
-        return {**part, "state": "output-error", "errorText": result.text or "It failed.", **approval}
-    return {**part, "state": "output-available", "output": output_of(result), **approval}
+        return {**part, "state": "output-error", "errorText": result.text or "It failed.", **approved}
+    return {**part, "state": "output-available", "output": output_of(result), **approved}
+
+
+def _ends_with_calls(parts: Sequence[dict[str, Any]]) -> bool:
+    """Whether the last step has calls, and all are over: as in the stream, an empty step follows then."""
+    start = max(place for place, part in enumerate(parts) if part["type"] == "step-start")
+    states = [part["state"] for part in parts[start:] if "toolCallId" in part]
+    return bool(states) and all(state in _OVER for state in states)

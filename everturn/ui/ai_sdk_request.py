@@ -1,22 +1,29 @@
-"""What a page of the AI SDK posts: all its messages. Only the last one is read; the conversation has the others."""
+"""What a page of the AI SDK posts: all its messages, or the newest. The conversation has what was said before, so of
+the others only decisions are read: a page may send them late."""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
+from everturn.declared_tools import READER
 from everturn.records import Document, Image, Part, Text
 from everturn.text.base64_text import as_base64
 from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
 from everturn.ui.narrator import SeenByPage
+from everturn.ui.page_fields import with_page_fields
 
 
 class _UIMessage(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
     id: str = Field(default="", max_length=400)
     role: Literal["system", "user", "assistant"]
     parts: list[dict[str, Any]] = Field(default=[], max_length=5_000)
@@ -46,6 +53,8 @@ class DecidedOnPage:
     choices: list[PageDecision]
     outputs: list[PageResult]
     seen: SeenByPage
+    said: NewMessage | None = None
+    """What the person said after that answer. It may have been sent before."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ def read(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
     if not last.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
     if last.role == "user":
-        message = NewMessage(last.id, [part for one in last.parts if (part := _part(one)) is not None])
+        message = _said(last)
         if posted.trigger == "regenerate-message":
             named = posted.messageId if posted.messageId != last.id else None
             return AskedAgain(message, answer_id=named or "")
@@ -73,11 +82,27 @@ def read(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
     if posted.trigger == "regenerate-message":
         raise HTTPException(400, "An answer that is made anew is one to the user's message, which is to be the last.")
     if last.role == "assistant":
-        return _decided(last)
+        return _decided(last, posted)
     raise HTTPException(400, "The last message is to be the user's or the assistant's.")
 
 
 # ---------------------------------------------------------------- a user's message
+
+
+_READ: Final[dict[str, set[str]]] = {"text": {"type", "text"}, "file": {"type", "url"}}
+"""The fields of parts that the model reads in some form."""
+
+
+def _said(message: _UIMessage) -> NewMessage:
+    parts = [_part(part) for part in message.parts]
+    fields = [
+        {name: value for name, value in part.items() if read is None or name not in _READ[part["type"]]}
+        for part, read in zip(message.parts, parts, strict=True)
+    ]
+    more = message.model_extra or {}
+    return NewMessage(
+        message.id, with_page_fields("ai-sdk", parts, fields, message_id=message.id, more=more), reader=READER
+    )
 
 
 def _part(part: dict[str, Any]) -> Part | None:
@@ -119,34 +144,63 @@ def file_part(url: str, media_type: Any, name: Any) -> Part:
 # ---------------------------------------------------------------- an answer that goes on
 
 
-def _decided(message: _UIMessage) -> DecidedOnPage:
+_OVER: Final = ("output-available", "output-error", "output-denied")
+"""The states of a call's part that has its result."""
+
+
+def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
     choices: list[PageDecision] = []
     outputs: list[PageResult] = []
-    calls, results, questions = set[str](), set[str](), set[str]()
-    for part in message.parts:
-        call_id = part.get("toolCallId")
-        if not isinstance(call_id, str):
-            continue
-        calls.add(call_id)
-        approval = part.get("approval")
-        question = approval.get("id") if isinstance(approval, dict) else None
-        if isinstance(question, str):
-            questions.add(question)
+    for part in _calls_in(_answers(posted)):
+        call_id, approval = part["toolCallId"], part.get("approval")
         match part.get("state"):
-            case "approval-responded" if isinstance(question, str) and isinstance(approval, dict):
+            case "approval-responded" if isinstance(question := _question_of(part), str) and isinstance(approval, dict):
                 choices.append(_choice(call_id, question, approval, part.get("input")))
             case "output-available" if not part.get("preliminary"):
                 outputs.append(PageResult(call_id, part.get("output")))
-                results.add(call_id)
             case "output-error":
                 outputs.append(PageResult(call_id, str(part.get("errorText") or "It failed."), is_error=True))
-                results.add(call_id)
-            case "output-denied":
-                results.add(call_id)
             case _:
                 pass
-    seen = SeenByPage(frozenset(calls), frozenset(results), frozenset(questions))
-    return DecidedOnPage(message.id, choices, outputs, seen)
+    parts = _calls_in([message])
+    seen = SeenByPage(
+        calls=frozenset(part["toolCallId"] for part in parts),
+        results=frozenset(
+            part["toolCallId"] for part in parts if part.get("state") in _OVER and not part.get("preliminary")
+        ),
+        questions=frozenset(question for part in parts if (question := _question_of(part)) is not None),
+    )
+    return DecidedOnPage(message.id, choices, outputs, seen, _said_after(posted))
+
+
+def _answers(posted: Posted) -> list[_UIMessage]:
+    """The messages of the assistant, as far as they can be read: the page may keep others beside them."""
+    answers: list[_UIMessage] = []
+    for message in posted.messages:
+        if isinstance(message, dict) and message.get("role") == "assistant":
+            with suppress(ValidationError):
+                answers.append(_UIMessage.model_validate(message))
+    return answers
+
+
+def _calls_in(messages: Sequence[_UIMessage]) -> list[dict[str, Any]]:
+    return [part for message in messages for part in message.parts if isinstance(part.get("toolCallId"), str)]
+
+
+def _question_of(part: dict[str, Any]) -> str | None:
+    approval = part.get("approval")
+    question = approval.get("id") if isinstance(approval, dict) else None
+    return question if isinstance(question, str) else None
+
+
+def _said_after(posted: Posted) -> NewMessage | None:
+    """The user's message at the end, which may not have arrived when it was sent."""
+    last = _UIMessage.model_validate(posted.messages[-1])
+    if last.role != "user" or not last.id or last.id.startswith(OWN_ID):
+        return None
+    with suppress(HTTPException):  # it was refused before, and can't keep the person from deciding
+        return _said(last)
+    return None
 
 
 def _choice(call_id: str, question: str, approval: dict[str, Any], shown: Any) -> PageDecision:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
+from uuid import uuid4
+
+from pydantic import JsonValue
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
 from everturn.ui import narrator
+from everturn.ui.answer_ids import reply_id, wordless_id
 from everturn.ui.narrator import Kind, Narrator
-from everturn.ui.results import media_type_of, output_of, url_of
+from everturn.ui.results import descriptor_of, media_type_of, output_of, url_of
+from everturn.ui.usage import AnswerUsage
 
 Chunk = dict[str, Any]
 
@@ -17,6 +22,13 @@ HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
 LAST: Final = b"data: [DONE]\n\n"
 
 _PART: Final[dict[Kind, str]] = {"text": "text", "thinking": "reasoning"}
+
+_EMPTY_STEP: Final[tuple[Chunk, ...]] = ({"type": "start-step"}, {"type": "finish-step"})
+"""The last thing of an answer that ends after a call without words, as after Stop. The SDK's rule for sending by itself
+looks at the last step (lastAssistantMessageIsCompleteWithToolCalls; `ai` 5.0.277, 6.0.326, 7.0.173). With finished
+calls in it, the page would post again at once, be answered the same, and so on without end."""
+
+_FINISH_REASONS: Final = {"answered": "stop", "waiting": "tool-calls", "ended": "length"}
 
 WITHDRAWN: Final = {"everturn": {"withdrawn": True}}
 """Marks a part of a message that came from a failed attempt of the model. The page may leave its words out."""
@@ -31,47 +43,61 @@ class UIMessageStream:
         self._show_causes = show_causes
         self._started = False
         self._in_step = False
+        self._inputs: dict[str, dict[str, JsonValue]] = {}
+        """The arguments of calls, as the page shows them."""
         self._parts: dict[Kind, str] = {}
         """The ids of the parts that have begun and not ended."""
         self._count = 0
+        self._calls_in_step = bool(narrates.seen.calls)
+        """The page's last step has calls."""
+        self._wordless_id = f"reply-{uuid4().hex}"
+        """The answer's id if it fails before anything is told."""
+        self._usage = AnswerUsage()
 
     async def chunks(self, answer: FollowedReply, *, refused: list[str]) -> AsyncGenerator[Chunk]:
         """The chunks of the answer, until it is at rest. `refused`: why decisions were refused."""
+        self._wordless_id = wordless_id(answer.events)
         self._narrates.look_ahead(answer.events)
         for event in answer.events:
             for chunk in self._tell(event):
                 yield chunk
         for asked in self._narrates.ask(answer.waiting):
-            yield self._approval(asked)
+            for chunk in self._ask(asked):
+                yield chunk
         async for event in answer.more():
             for chunk in self._tell(event):
                 yield chunk
             if isinstance(event, ApprovalRequested):
                 for asked in self._narrates.ask(answer.waiting):
-                    yield self._approval(asked)
+                    for chunk in self._ask(asked):
+                        yield chunk
+        for finished in await self._narrates.finish_all(answer):
+            for chunk in (*self._start(self._wordless_id), _finished(finished)):
+                yield chunk
         for chunk in self._end(answer, refused):
             yield chunk
 
     def fail(self, text: str) -> Iterator[Chunk]:
-        yield from self._start("failed")
+        yield from self._start(self._wordless_id)
         yield from self._close_step()
         yield {"type": "error", "errorText": text}
 
     # ------------------------------------------------------------ event by event
 
     def _tell(self, event: Event) -> Iterator[Chunk]:
+        self._usage.count(event)
         for told in self._narrates.tell(event):
             if isinstance(told, narrator.TurnBegan):
-                yield from self._start(f"reply-{told.turn}")
+                yield from self._start(reply_id(self._narrates.position_of(told.turn)))
             elif not isinstance(told, narrator.HeldUp):
-                yield from self._start("reply")
+                yield from self._start(self._wordless_id)
             yield from self._chunks(told)
 
     def _chunks(self, told: narrator.PageStep) -> Iterator[Chunk]:
         match told:
             case narrator.TurnBegan():
                 yield from self._close_step()
-                self._in_step = True
+                self._in_step, self._calls_in_step = True, False
                 yield {"type": "start-step"}
             case narrator.Words(turn=turn, kind=kind, text=text):
                 yield from self._open(turn, kind)
@@ -84,10 +110,12 @@ class UIMessageStream:
                 yield from self._close_parts()
             case narrator.Called(call=call):
                 about = {"toolCallId": call.call_id, "toolName": call.name}
+                self._calls_in_step = True
+                self._inputs[call.call_id] = call.arguments
                 yield {"type": "tool-input-start", **about}
                 yield {"type": "tool-input-available", **about, "input": call.arguments}
             case narrator.ApprovalAsked():
-                yield self._approval(told)
+                yield from self._ask(told)
             case narrator.Progressed(call_id=call_id, progress=progress):
                 yield {"type": "tool-output-available", "toolCallId": call_id, "output": progress, "preliminary": True}
             case narrator.Finished():
@@ -95,40 +123,53 @@ class UIMessageStream:
             case narrator.HeldUp(state=state):
                 yield {"type": "data-status", "data": {"state": state}, "transient": True}
 
-    def _approval(self, asked: narrator.ApprovalAsked) -> Chunk:
+    def _ask(self, asked: narrator.ApprovalAsked) -> Iterator[Chunk]:
         waiting = asked.waiting
-        about = {"why": waiting.why, "reason": waiting.reason, "expiresAt": waiting.expires_at}
-        return {
+        shown = self._inputs.get(waiting.call_id)
+        if shown is not None and shown != waiting.arguments:  # the person is to see what would run
+            about = {"toolCallId": waiting.call_id, "toolName": waiting.tool}
+            yield {"type": "tool-input-available", **about, "input": waiting.arguments}
+            self._inputs[waiting.call_id] = waiting.arguments
+        yield {
             "type": "tool-approval-request",
             "approvalId": asked.question_id,
             "toolCallId": waiting.call_id,
-            "approvalDescriptor": about,
+            "approvalDescriptor": descriptor_of(waiting),
         }
 
     def _end(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
         rest = answer.rest or WhyAtRest("ended")
-        yield from self._start("reply")
+        yield from self._start(self._wordless_id)
         # Ask again if a decision was refused: else the page would send the same decision over and over.
         for asked in self._narrates.ask(rest.waiting, again=bool(refused)):
-            yield self._approval(asked)
+            yield from self._ask(asked)
         yield from self._close_step()
+        if self._calls_in_step and not self._narrates.shows_any(rest.waiting):
+            yield from _EMPTY_STEP
         if refused:
             yield {"type": "error", "errorText": " ".join(refused)}
             return
-        match rest.why:
-            case "stalled":
-                yield {"type": "error", "errorText": rest.cause if self._show_causes else narrator.STALLED}
-            case "cancelled":
-                yield {"type": "abort", "reason": "stopped"}
-            case "ended" if rest.outcome is None or rest.outcome.status == "failed":
-                text = (rest.cause if self._show_causes else "") or "The conversation is over."
-                yield {"type": "error", "errorText": text}
-            case "ended":
-                yield {"type": "finish", "finishReason": "length"}
-            case "waiting":
-                yield {"type": "finish", "finishReason": "tool-calls"}
-            case "answered":
-                yield {"type": "finish", "finishReason": "stop"}
+        metadata, error = self._metadata(rest), self._error_of(rest)
+        if error or rest.why == "cancelled":
+            yield {"type": "message-metadata", "messageMetadata": metadata}
+            yield {"type": "error", "errorText": error} if error else {"type": "abort", "reason": "stopped"}
+        else:
+            yield {"type": "finish", "finishReason": _FINISH_REASONS[rest.why], "messageMetadata": metadata}
+
+    def _error_of(self, rest: WhyAtRest) -> str:
+        """Empty if the answer has not failed."""
+        if rest.why == "stalled":
+            return rest.cause if self._show_causes else narrator.STALLED
+        if rest.why == "ended" and (rest.outcome is None or rest.outcome.status == "failed"):
+            return (rest.cause if self._show_causes else "") or "The conversation is over."
+        return ""
+
+    def _metadata(self, rest: WhyAtRest) -> dict[str, Any]:
+        """Also makes the page take over what came last: `start-step` alone does not."""
+        about: dict[str, Any] = {"state": rest.why}
+        if not self._usage.turns:
+            return {"everturn": about}
+        return {"usage": self._usage.for_ai_sdk(), "everturn": {**about, "costUsd": self._usage.cost_usd}}
 
     # ------------------------------------------------------------ what is open
 

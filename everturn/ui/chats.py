@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 from starlette.exceptions import HTTPException
@@ -21,13 +21,25 @@ from everturn.client.conversation import Conversation
 from everturn.client.followed_reply import FollowedReply
 from everturn.errors import Ended, InvalidSetting, NotFound, Refused
 from everturn.events import Replied, TurnStarted
+from everturn.payloads import WaitingCall
 from everturn.records import Message, Part
+from everturn.sizes import shortened
+from everturn.text.browser_values import is_same_in_browser, with_exact_values
+from everturn.text.json_text import json_text
 from everturn.ui.narrator import question_id
+from everturn.ui.page_fields import renamed
 from everturn.ui.visitors import CHAT_ID, MAX_VISITOR_CHARS, Authorize, Visitor
 
 MAX_CHAT_BODY_BYTES: Final = 4_000_000
 """By default a page sends all messages of its chat each time. Only the new one is taken, of 400 KB at the most."""
+MAX_THREAD_BODY_BYTES: Final = 40_000_000
+"""An AG-UI client sends its whole thread with each run, what the agent said included, and can't send less."""
 KEEP_OPEN: Final = timedelta(hours=1)
+
+MAX_SHOWN_BYTES: Final = 500
+"""Of arguments, in an error that a page shows."""
+
+Said = TypeVar("Said", "PageDecision", "PageResult")
 
 OWN_ID: Final = "everturn-"
 """The prefix of the message ids that the server makes. A message with such an id is known here: it isn't sent again."""
@@ -49,6 +61,7 @@ class PageDecision:
 
     question_id: str
     call_id: str
+    """The call at which the page answers the question; empty if it does not say."""
     approved: bool
     reason: str | None = None
     arguments: dict[str, JsonValue] | None = None
@@ -170,49 +183,65 @@ class Chat:
             return None
         instead_of = answer_id or str(turns[-1].turn if turns else 0)
         digest = hashlib.sha256(f"{message.message_id} {instead_of}".encode(errors="replace")).hexdigest()
-        await self.say(replace(message, message_id=f"again-{digest[:32]}"))
-        return f"again-{digest[:32]}"
+        message_id = f"again-{digest[:32]}"
+        await self.say(replace(message, message_id=message_id, parts=renamed(message.parts, message_id)))
+        return message_id
 
     def answer(self, *, message_id: str | None = None) -> FollowedReply:
         return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides)
 
-    async def decide(self, choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> tuple[bool, list[str]]:
+    async def decide(self, choices: Sequence[PageDecision], outputs: Sequence[PageResult]) -> tuple[bool, list[str]]:
         """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,
         and why decisions were refused.
 
         A call that was decided meanwhile, by this person's first attempt or by somebody else, keeps that decision:
-        the answer shows its result. Raises NotFound and Unreachable.
+        the answer shows its result. What a page sends together is checked together: if one thing in it does not fit
+        what is asked, nothing of it is carried out. Raises HTTPException, NotFound and Unreachable.
         """
         asked = await self._asked()
-        todo: list[tuple[PageDecision | PageResult, Awaitable[str]]]
-        todo = [(one, self._choose(one)) for one in choices if one.question_id in asked]
-        todo += [(one, self._give(one)) for one in outputs if one.call_id in asked]
-        refused = await asyncio.gather(*(doing for _, doing in todo))
-        if any(refused):  # somebody else may have decided a moment earlier
-            asked = await self._asked()
-        told = zip(todo, refused, strict=True)
-        return bool(todo), [why for (one, _), why in told if why and _asks_for(one) in asked]
-
-    async def _asked(self) -> set[str]:
-        """What waits for people: the ids of questions, and the ids of calls that wait for a result."""
-        async with self.answer() as answer:
-            return {question_id(one) if one.needs == "approval" else one.call_id for one in answer.waiting}
-
-    async def _choose(self, choice: PageDecision) -> str:
-        if not self.visitor.decides:
+        open_choices = [choice for choice in choices if choice.question_id in asked.questions]
+        open_outputs = [output for output in outputs if output.call_id in asked.answers]
+        if open_choices and not self.visitor.decides:
             raise HTTPException(403, "You may not decide on this call.")
-        conversation, call_id = self.conversation, choice.call_id
+        if problems := [*_contradictions(open_choices, open_outputs), *asked.misfits(open_choices)]:
+            return True, problems
+        try:
+            todo: list[tuple[str, Awaitable[str]]] = [
+                *[(choice.question_id, self._choose(choice, asked)) for choice in _each_once(open_choices)],
+                *[(output.call_id, self._give(output)) for output in _each_once(open_outputs)],
+            ]
+        except Refused as error:
+            return True, [f"{error.message} {error.cure}"]
+        refusals = await asyncio.gather(*(doing for _, doing in todo))
+        if any(refusals):  # somebody else may have decided a moment earlier
+            asked = await self._asked()
+        still_asked = {*asked.questions, *asked.answers}
+        named = zip((name for name, _ in todo), refusals, strict=True)
+        return bool(todo), [refusal for name, refusal in named if refusal and name in still_asked]
+
+    async def _asked(self) -> _Asked:
+        async with self.answer() as answer:
+            return _Asked(
+                {question_id(call): call for call in answer.waiting if call.needs == "approval"},
+                {call.call_id: call for call in answer.waiting if call.needs == "answer"},
+            )
+
+    def _choose(self, choice: PageDecision, asked: _Asked) -> Awaitable[str]:
+        """The decision, to be awaited. It is about the call of the question, and about the arguments that this call
+        has. Raises Refused for an edit that a browser may have changed."""
+        conversation, call = self.conversation, asked.questions[choice.question_id]
         if not choice.approved:
-            return await _unless_refused(lambda: conversation.deny(call_id, choice.reason))
-        return await _unless_refused(
-            lambda: conversation.approve(call_id, choice.arguments, note=choice.reason, expected=choice.expected)
+            return _unless_refused(lambda: conversation.deny(call.call_id, choice.reason))
+        edited = choice.arguments
+        if edited is not None:
+            edited = _arguments_with_exact_values(call, edited)
+        return _unless_refused(
+            lambda: conversation.approve(call.call_id, edited, note=choice.reason, expected=call.arguments)
         )
 
-    async def _give(self, output: PageResult) -> str:
+    def _give(self, output: PageResult) -> Awaitable[str]:
         conversation = self.conversation
-        return await _unless_refused(
-            lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error)
-        )
+        return _unless_refused(lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error))
 
     async def stop(self) -> None:
         """Cancels the answer in progress, if there is one."""
@@ -222,8 +251,58 @@ class Chat:
             return
 
 
-def _asks_for(one: PageDecision | PageResult) -> str:
-    return one.question_id if isinstance(one, PageDecision) else one.call_id
+@dataclass(frozen=True)
+class _Asked:
+    """What waits for people."""
+
+    questions: Mapping[str, WaitingCall]
+    """The calls that wait for an approval, by the id of the question about each."""
+    answers: Mapping[str, WaitingCall]
+    """The calls that wait for a result, by call_id."""
+
+    def misfits(self, choices: Iterable[PageDecision]) -> Iterator[str]:
+        """What the page showed beside a question, if that is not what the question is about."""
+        for choice in choices:
+            call = self.questions[choice.question_id]
+            if choice.call_id not in ("", call.call_id):
+                yield (
+                    f"The page answers the question about the call {call.call_id!r} at the call "
+                    f"{choice.call_id!r:.200}. Nothing was decided: load the page again."
+                )
+            elif choice.expected is not None and not is_same_in_browser(call.arguments, choice.expected):
+                yield (
+                    f"The page shows other arguments of the call {call.call_id!r} than it has: "
+                    f"{shortened(json_text(call.arguments), max_bytes=MAX_SHOWN_BYTES)}. Nothing was decided: load "
+                    "the page again."
+                )
+
+
+def _contradictions(choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> Iterator[str]:
+    """What the page says in two ways at once."""
+    first: dict[str, PageDecision | PageResult] = {}
+    named: list[tuple[str, PageDecision | PageResult]] = [
+        *((choice.question_id, choice) for choice in choices),
+        *((output.call_id, output) for output in outputs),
+    ]
+    for name, said in named:
+        if first.setdefault(name, said) != said:
+            yield f"The page sends two different answers for the call {said.call_id!r:.200}. Nothing was decided."
+
+
+def _each_once(said: Iterable[Said]) -> list[Said]:
+    """The same thing may stand in two parts of a message."""
+    once: list[Said] = []
+    for thing in said:
+        if thing not in once:
+            once.append(thing)
+    return once
+
+
+def _arguments_with_exact_values(call: WaitingCall, edited: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Raises Refused."""
+    exact = with_exact_values(call.arguments, edited)
+    assert isinstance(exact, dict)
+    return exact
 
 
 async def _unless_refused(decide: Callable[[], Any]) -> str:

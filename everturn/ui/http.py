@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Final
@@ -16,6 +15,7 @@ from temporalio.service import RPCError
 
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.logs import get_logger
+from everturn.text.json_text import json_text
 from everturn.validation.explaining import explain
 
 BEAT_SECONDS: Final = 10.0
@@ -43,7 +43,7 @@ _log = get_logger("everturn.ui")
 
 def written(chunk: Mapping[str, Any]) -> bytes:
     """One event. Half of a surrogate pair can't be written as UTF-8, and becomes a question mark."""
-    text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).translate(_LINE_ENDS)
+    text = json_text(chunk, compact=True).translate(_LINE_ENDS)
     return f"data: {text}\n\n".encode(errors="replace")
 
 

@@ -6,6 +6,7 @@ A page may know a part of the answer already, for instance when it sends a decis
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -13,9 +14,10 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from everturn import events
+from everturn.client.followed_reply import FollowedReply
 from everturn.events import Event
 from everturn.payloads import WaitingCall
-from everturn.records import Image, Message, Thinking, ToolCall, ToolResult
+from everturn.records import Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.shown_text import ShownText
 
 Kind = Literal["text", "thinking"]
@@ -102,9 +104,10 @@ PageStep = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | Approv
 
 
 def question_id(waiting: WaitingCall) -> str:
-    """Names one question about a call. If the same call is asked about again, that question has another id, so a late
-    answer to the first one does not count for it."""
-    digest = hashlib.sha256(f"{waiting.since} {waiting.reason} {waiting.why}".encode(errors="replace")).hexdigest()
+    """Names one question about a call and its arguments. If the same call is asked about again, that question has
+    another id, so a late answer to the first one does not count for it."""
+    what = f"{waiting.since} {waiting.reason} {waiting.why} {json.dumps(waiting.arguments, sort_keys=True)}"
+    digest = hashlib.sha256(what.encode(errors="replace")).hexdigest()
     return f"{waiting.call_id}.{digest[:16]}"
 
 
@@ -118,13 +121,21 @@ class Narrator:
     """The page already has all turns up to this one."""
     _began: set[int] = field(default_factory=set)
     _shown: dict[Kind, ShownText] = field(default_factory=dict)
-    _calls: set[str] = field(default_factory=set)
-    """The calls that the page knows."""
+    _positions: dict[int, int] = field(default_factory=dict)
+    """Where the replies of the turns are in the transcript."""
+    _calls: dict[str, None] = field(default_factory=dict)
+    """The calls that the page knows, in their order."""
     _results: set[str] = field(default_factory=set)
     _questions: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._calls, self._results, self._questions = {*self.seen.calls}, {*self.seen.results}, {*self.seen.questions}
+        self._calls = dict.fromkeys(sorted(self.seen.calls))
+        self._results, self._questions = {*self.seen.results}, {*self.seen.questions}
+
+    def position_of(self, turn: int) -> int:
+        """Where the turn's reply is in the transcript. Ids are made of it, so a message has the same id in the stream
+        and when it is loaded again."""
+        return self._positions.get(turn, turn)
 
     def look_ahead(self, so_far: Iterable[Event]) -> None:
         """Reads all events so far, before the first is told: finds the turns that the page already has."""
@@ -136,8 +147,10 @@ class Narrator:
 
     def tell(self, event: Event) -> Iterator[PageStep]:
         match event:
-            case events.TurnStarted():
-                self._start_over(event.turn)
+            case events.TurnStarted(turn=turn, position=position):
+                if position is not None and turn not in self._began:
+                    self._positions[turn] = position
+                self._start_over(turn)
             case events.TurnRetried():
                 self._start_over()
             case events.TextDelta(turn=turn, text=text):
@@ -147,13 +160,12 @@ class Narrator:
             case events.Replied(turn=turn, message=message):
                 yield from self._reply(turn, message)
             case events.ToolCalled(turn=turn, call=call) if turn > self._quiet_turn:
-                self._calls.add(call.call_id)
+                self._calls[call.call_id] = None
                 yield Called(turn, call)
             case events.ToolProgress(call_id=call_id, progress=progress) if call_id in self._calls:
                 yield Progressed(call_id, progress)
-            case events.ToolFinished(result=result) if result.call_id in self._calls - self._results:
-                self._results.add(result.call_id)
-                yield Finished(result, asked=result.call_id in {one.rpartition(".")[0] for one in self._questions})
+            case events.ToolFinished(result=result):
+                yield from self._finish(result)
             case events.WorkerAwaited():
                 yield HeldUp("worker_awaited")
             case events.TurnLimited():
@@ -164,6 +176,34 @@ class Narrator:
                 yield HeldUp("resumed")
             case _:
                 pass
+
+    async def finish_all(self, answer: FollowedReply) -> list[Finished]:
+        """The results of calls that the page still shows as open, though they have ended: cut short with their answer,
+        or while this page did not look."""
+        waiting = {call.call_id for call in answer.waiting}
+        open_ids = [call_id for call_id in self._calls if call_id not in self._results and call_id not in waiting]
+        if not open_ids:
+            return []
+        transcript = await answer.transcript()
+        results = results_in(transcript)
+        calls = {call.call_id: call for message in transcript for call in message.tool_calls}
+        finished: list[Finished] = []
+        for call_id in open_ids:
+            call = calls.get(call_id)
+            result = results.get(call_id) or (answer.result_of(call) if call else _unknown(call_id))
+            if result:
+                finished += self._finish(result)
+        return finished
+
+    def _finish(self, result: ToolResult) -> Iterator[Finished]:
+        if result.call_id in self._calls and result.call_id not in self._results:
+            self._results.add(result.call_id)
+            asked_call_ids = {question.rpartition(".")[0] for question in self._questions}
+            yield Finished(result, asked=result.call_id in asked_call_ids)
+
+    def shows_any(self, waiting: Iterable[WaitingCall]) -> bool:
+        """Whether the page shows one of these calls, so that it waits for a person, too."""
+        return any(call.call_id in self._calls and call.call_id not in self._results for call in waiting)
 
     def ask(self, waiting: Iterable[WaitingCall], *, again: bool = False) -> Iterator[ApprovalAsked]:
         """The approvals to ask the page for: those that it was not asked for yet; with `again`, all that wait."""
@@ -216,6 +256,11 @@ class Narrator:
         for kind, one in self._shown.items():
             if more := one.take_more():
                 yield Words(turn, kind, more)
+
+
+def _unknown(call_id: str) -> ToolResult:
+    why = "This conversation has no such call. Load the page again."
+    return ToolResult(call_id=call_id, content=(Text(text=why),), is_error=True)
 
 
 def _nothing() -> dict[Kind, ShownText]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from everturn.payloads import WaitingCall
 from everturn.records import Document, Image, Text, ToolResult
+from everturn.text.browser_values import survives_browser
+from everturn.text.json_text import json_text
 
 
 def output_of(result: ToolResult) -> Any:
@@ -24,6 +27,15 @@ def _as_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def descriptor_of(waiting: WaitingCall) -> dict[str, Any]:
+    """What a page may show beside a question. `exactArguments`: the arguments as
+    text, if a browser would round one of them."""
+    about: dict[str, Any] = {"why": waiting.why, "reason": waiting.reason, "expiresAt": waiting.expires_at}
+    if not survives_browser(waiting.arguments):
+        about["exactArguments"] = json_text(waiting.arguments)
+    return about
 
 
 def url_of(part: Image | Document) -> str:

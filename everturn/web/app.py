@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Unreachable
 from everturn.events import CURSOR
+from everturn.http.json_response import JsonResponse
 from everturn.web.auth import Auth
 from everturn.web.children import status_with_children
 from everturn.web.earlier_messages import EarlierMessages
@@ -132,17 +133,17 @@ class Inbox:
         return _EventStream(stream, on_end=lambda: self._streams.discard(stream))
 
     async def _status(self, request: Request) -> Response:
-        return JSONResponse(await status_with_children(self._client, _conversation_of(request)))
+        return JsonResponse(await status_with_children(self._client, _conversation_of(request)))
 
     async def _waiting(self, request: Request) -> Response:
-        return JSONResponse(await waiting_calls(self._client, _filter_of(request)))
+        return JsonResponse(await waiting_calls(self._client, _filter_of(request)))
 
     async def _earlier(self, request: Request) -> Response:
         wanted = _Earlier.model_validate({**request.query_params})
         before = (await self._earlier_messages.before(wanted.conversation, wanted.run))[: wanted.before]
         start = max(0, len(before) - wanted.limit)
         messages = [message.model_dump(mode="json") for message in before[start:]]
-        return JSONResponse({"from": start, "messages": messages})
+        return JsonResponse({"from": start, "messages": messages})
 
     # ------------------------------------------------------------ deciding
 
@@ -152,7 +153,7 @@ class Inbox:
             raise HTTPException(404, f"Nothing can be posted to {verb!r}: there are {', '.join(POSTS)}.")
         post = POSTS[verb].model_validate_json(await _body_of(request))
         by = self._proxied_name(request) or post.by or self._client.by
-        return JSONResponse(await post.do(self._client.acting_as(by)))
+        return JsonResponse(await post.do(self._client.acting_as(by)))
 
     def _proxied_name(self, request: Request) -> str | None:
         """The name that the reverse proxy gives; None if none is configured. Raises HTTPException."""
@@ -204,13 +205,13 @@ async def _body_of(request: Request) -> bytes:
 
 def _plainly(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+    return JsonResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
 
 
 def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, ValidationError)
     problems = [".".join(map(str, one["loc"])) + ": " + one["msg"] for one in error.errors(include_url=False)]
-    return JSONResponse({"error": "; ".join(problem.removeprefix(": ") for problem in problems[:5])}, status_code=400)
+    return JsonResponse({"error": "; ".join(problem.removeprefix(": ") for problem in problems[:5])}, status_code=400)
 
 
 def _left(_: Request, __: Exception) -> Response:
@@ -221,9 +222,9 @@ def _left(_: Request, __: Exception) -> Response:
 def _refused(_: Request, error: Exception) -> Response:
     # The error's own cure is for programs; on the page, a person types into the message box.
     text = f"{error.message} Your next message continues it." if isinstance(error, Ended) else str(error)
-    return JSONResponse({"error": text}, status_code=_STATUS.get(type(error), 400))
+    return JsonResponse({"error": text}, status_code=_STATUS.get(type(error), 400))
 
 
 def _temporal_refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, RPCError)
-    return JSONResponse({"error": f"Temporal said no: {error.message}."}, status_code=503)
+    return JsonResponse({"error": f"Temporal said no: {error.message}."}, status_code=503)

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn.errors import InvalidSetting
+from everturn.http.json_response import JsonResponse
 
 MIN_TOKEN_CHARS: Final = 16
 COOKIE_SECONDS: Final = 30 * 24 * 3600
@@ -134,7 +135,7 @@ class Auth:
 
 
 def _refused(status: int, why: str) -> Response:
-    return JSONResponse({"error": why}, status_code=status)
+    return JsonResponse({"error": why}, status_code=status)
 
 
 def _place_of(origin: str) -> str | None:

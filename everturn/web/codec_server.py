@@ -15,12 +15,13 @@ from google.protobuf import json_format
 from pydantic_core import from_json
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidSetting
+from everturn.http.json_response import JsonResponse
 from everturn.logs import get_logger
 from everturn.web.auth import COOKIE_SECONDS, host_name, is_loopback, is_same
 
@@ -193,11 +194,11 @@ async def _payloads_of(request: Request) -> list[Payload]:
 
 def _answered(payloads: Sequence[Payload]) -> Response:
     written: dict[str, Any] = json_format.MessageToDict(Payloads(payloads=payloads))
-    return JSONResponse(written)
+    return JsonResponse(written)
 
 
 def _refused(status: int, why: str) -> Response:
-    return JSONResponse({"error": why, "message": why}, status_code=status)
+    return JsonResponse({"error": why, "message": why}, status_code=status)
 
 
 def _digest(token: str, purpose: str) -> str:

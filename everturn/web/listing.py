@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from everturn.client.client import Client
 from everturn.client.listing import ListedConversation
 from everturn.errors import EverturnError
 from everturn.tenants.metadata import in_words
+from everturn.text.json_text import json_text
 from everturn.web.list_previews import Glances
 
 FOR_PEOPLE: Final = ("awaiting_approval", "awaiting_answer", "stalled", "stuck")
@@ -147,7 +147,7 @@ class _ConversationList:
     async def _tell(self, rows: list[ListedConversation], about: dict[str, Any]) -> None:
         shown = [self._row(one) for one in rows if self._is_wanted(one)]
         async with self._changed:
-            self._told = json.dumps({"rows": shown, **about}, ensure_ascii=False)
+            self._told = json_text({"rows": shown, **about})
             self._changed.notify_all()
 
     async def _glance(self) -> tuple[list[ListedConversation], dict[str, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from temporalio.service import RPCError
 
 from everturn.client.client import Client
 from everturn.errors import EverturnError, NotFound
+from everturn.text.json_text import json_text
 from everturn.web.earlier_messages import latest_run
 from everturn.web.listing import ConversationLists, Filter
 from everturn.web.outbox import Outbox, ServerSentEvent
@@ -71,7 +71,7 @@ class Stream:
         over = asyncio.create_task(self._over.wait())
         try:
             with self._impatient():
-                first = ServerSentEvent("hello", json.dumps(self._hello))
+                first = ServerSentEvent("hello", json_text(self._hello))
                 yield f"retry: {RETRY_SECONDS * 1000:.0f}\n\n".encode() + _written(first)
             while not self._over.is_set():
                 for told in await self._next(over):
@@ -118,7 +118,7 @@ class Stream:
                 else:
                     run = await latest_run(self._client, self._conversation_id)
                     cursor = f"{run.run_id}/0"
-                    await self._tell("opened", json.dumps({"id": self._conversation_id, **vars(run)}), cursor)
+                    await self._tell("opened", json_text({"id": self._conversation_id, **vars(run)}), cursor)
                 async for event in self._client.conversation(self._conversation_id).events(cursor):
                     cursor = event.cursor or cursor
                     await self._outbox.put(ServerSentEvent("", event.model_dump_json(), event.cursor))
@@ -126,11 +126,11 @@ class Stream:
                 return
             except NotFound as error:
                 if not cursor:
-                    await self._tell("missing", json.dumps({"error": str(error)}))
+                    await self._tell("missing", json_text({"error": str(error)}))
                     return
                 cursor = ""  # the cursor's run was deleted: begin again with the latest run
             except (EverturnError, RPCError) as error:
-                await self._tell("trouble", json.dumps({"error": str(error)}))
+                await self._tell("trouble", json_text({"error": str(error)}))
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _tell(self, name: str, data: str, id: str = "") -> None:  # noqa: A002 - the wire's own word
