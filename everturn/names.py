@@ -68,6 +68,9 @@ CALL_MODEL: Final = "call_model"
 WORKER_LOST: Final = "WorkerLost"
 """The error type of an activity whose workers were lost while it ran."""
 
+NEVER_STARTED: Final = "NeverStarted"
+"""The error type of an activity whose worker was lost before it began: it has taken no effect."""
+
 NOT_ALONE: Final = "NotAlone"
 """The error type of a call that was lost again and again, and is handed back while another such call runs."""
 
@@ -252,7 +255,8 @@ def unversioned(agent: str) -> str:
 
 NEVER_BEGUN: Final = frozenset(
     {
-        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, NOT_TAKEN, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED, NOT_PREPARED),
+        *(NO_ACTIVITY, NO_AGENT, NOT_HOSTED, NOT_TAKEN, NEVER_STARTED, TOO_LATE, NO_THREAD, NOT_CHECKED, NOT_LISTED),
+        *(NOT_PREPARED,),
         *(INVALID_PAYLOAD, PAYLOAD_NOT_TO_BE_HAD),
     }
 )

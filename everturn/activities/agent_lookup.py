@@ -57,7 +57,7 @@ async def agent_of(agents: Mapping[str, Agent], request: _Request, *, heartbeats
     if not isinstance(agents, HostedAgents):
         agent = agents.get(request.agent)
     elif (agent := agents.at_hand(request.agent)) is None and agents.store is not None:
-        with heartbeats.beating():
+        with heartbeats.beating(begins=False):
             agent = await _looked_up(agents, agents.store, request.agent)
     if agent is not None:
         return agent

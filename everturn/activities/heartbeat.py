@@ -17,21 +17,24 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
 
+import temporalio.worker
 from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.activities.attempts import Lags
-from everturn.activities.core_heartbeats import BeatThroughCore
-from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of
+from everturn.activities.core_heartbeats import BeatThroughCore, through_core
+from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of, token_of
 from everturn.activities.poison_calls import first_details, left, too_late
+from everturn.activities.task_intake import TaskIntake, taking_tasks
 from everturn.heartbeat_details import Streamed
 from everturn.logs import get_logger
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
 from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.text.utf8 import mend
 from everturn.tools.results import iterator_in
+from everturn.tools.user_code import running_on
 
 INTERVAL_SECONDS = QUICK.interval_seconds
 """Between two beats, unless the worker's profile says more and the activity's time-out allows it."""
@@ -188,13 +191,21 @@ class Heartbeats:
         self._journal = journal
         self._lags = Lags()
         self._running: set[Heartbeat] = set()
+        self._ending: dict[bytes, Heartbeat] = {}
+        """By task token: those that are over, and whose result the SDK has not got yet. It is on its way, through the
+        event loop and perhaps through external storage."""
         self.through_core: BeatThroughCore | None = None
         """Set once the worker is there, if its SDK allows it. Without it, a loop that is blocked for longer than the
         heartbeat timeout and five seconds loses what the worker runs."""
+        self.intake: TaskIntake | None = None
+        """Set once the worker is there, if its SDK allows it. Without it, an activity that the worker has and has not
+        begun has no heartbeats."""
+        self._loop_thread = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
 
     def __enter__(self) -> Self:
+        self._loop_thread = threading.get_ident()
         self._thread.start()
         return self
 
@@ -203,8 +214,9 @@ class Heartbeats:
         self._thread.join(timeout=10)
 
     @contextmanager
-    def beating(self) -> Iterator[Heartbeat]:
-        """Beats for the activity that runs here until the block is left."""
+    def beating(self, *, begins: bool = True) -> Iterator[Heartbeat]:
+        """Beats for the activity that runs here until the block is left. `begins`: from here on, it may take effect;
+        otherwise `begin_tool` says when."""
         info = activity.info()
         beat = Heartbeat(
             info.task_token,
@@ -215,14 +227,46 @@ class Heartbeats:
         )
         beat.start()
         self._running.add(beat)
+        self.begin(info)
         token = _here.set(beat)
         try:
-            with self._journal.holding(task_of(info)):
-                yield beat
+            self._journal.take(task_of(info))
+            if begins:
+                self.begin_tool()
+            yield beat
         finally:
             _here.reset(token)
             self._running.discard(beat)
             beat.stop()
+            if self.intake:
+                self._ending[info.task_token] = beat
+            else:
+                self._journal.leave(token_of(info.task_token))
+
+    def take_from(self, worker: temporalio.worker.Worker) -> None:
+        """To be called before the worker runs: from then on, what it is given has heartbeats, begun or not."""
+        self.through_core = through_core(worker)
+        self.intake = taking_tasks(
+            worker,
+            self._journal,
+            on_complete=self._complete,
+            look_seconds=INTERVAL_SECONDS / 2,
+            longest_seconds=LONGEST_STAND_IN_SECONDS,
+        )
+
+    def begin(self, info: activity.Info) -> None:
+        """The activity is begun: whether it has heartbeats is its own business now."""
+        if self.intake:
+            self.intake.begin(info.task_token)
+
+    def begin_tool(self) -> None:
+        """The tool of the activity that runs here begins: from here on, it may take effect."""
+        self._journal.begin(token_of(activity.info().task_token))
+
+    def _complete(self, task_token: bytes) -> None:
+        """The SDK's core has the activity's result."""
+        self._ending.pop(task_token, None)
+        self._journal.leave(token_of(task_token))
 
     def cancelling(self, run_id: str) -> None:
         """To be called if a workflow run cancels something. The run's activities on this worker then beat soon, and so
@@ -256,19 +300,36 @@ class Heartbeats:
 
     def _watch(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):
-            now, running = time.monotonic(), list(self._running)
+            now = time.monotonic()
+            running = list(self._running)
+            ending = list(self._ending.values())
             silent = [
-                beat for beat in running if beat.last < now - beat.interval - INTERVAL_SECONDS / 2 and not beat.given_up
+                beat
+                for beat in (*running, *ending)
+                if beat.last < now - beat.interval - INTERVAL_SECONDS / 2 and not beat.given_up
             ]
             if not silent:
                 continue
-            blocked = round(now - max(beat.by_loop for beat in running), 1)
+            blocked = round(now - max(beat.by_loop for beat in (*running, *ending)), 1)
             if blocked > LONGEST_STAND_IN_SECONDS:
                 _log.error("loop.given_up", activities=len(silent), seconds=blocked)
                 continue
-            _log.warning("loop.blocked", activities=len(silent), seconds=blocked)
+            if any(beat in self._running for beat in silent):
+                cause = self._blocked_by(silent[0].loop)
+                _log.warning("loop.blocked", activities=len(silent), seconds=blocked, **cause)
             with suppress(Exception):  # this thread is all that beats now
                 asyncio.run(self._stand_in(silent))
+
+    def _blocked_by(self, loop: asyncio.AbstractEventLoop) -> dict[str, str]:
+        """What the log says of the code that blocks the loop, and what its author can do."""
+        code = running_on(loop, self._loop_thread)
+        if code is None:
+            return {"cure": "The machine is too busy, or code outside of tools blocks the loop."}
+        return {
+            "tool": code.name or "",
+            "by": code.place,
+            "cure": "Write it with `def`: then it runs in a thread. Or await asyncio.to_thread(...) for what blocks.",
+        }
 
     async def _stand_in(self, silent: list[Heartbeat]) -> None:
         # Whatever goes wrong here (an activity has ended or is to be cancelled, the server is away), the loop finds out
@@ -277,7 +338,7 @@ class Heartbeats:
 
     async def _beat_for(self, beat: Heartbeat) -> None:
         beat.last, details = time.monotonic(), beat.details
-        if self.through_core and beat in self._running:
+        if self.through_core and (beat in self._running or beat.task_token in self._ending):
             # Before the server, which may be slow. The core sends it on, too, but its answer comes in by the loop.
             with suppress(Exception):
                 self.through_core(beat.task_token, await self._client.data_converter.encode(details))

@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import tempfile
+import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterator
@@ -67,7 +68,7 @@ _KIND: Final = {"journal": "everturn 1"}
 """In each header, beside the worker's scope and the inode number of the file: so a copy of a journal is recognised."""
 
 Task = dict[str, str]
-"""token, conversation, run, activity."""
+"""token, conversation, run, activity; and `begun`, if it was: what never began has taken no effect."""
 
 _TASK_FIELDS: Final = ("token", "conversation", "run", "activity")
 
@@ -99,6 +100,8 @@ class Journal:
         self._identity = (0, 0)
         self._header: dict[str, str] = {}
         self._held: dict[str, Task] = {}
+        self._lock = threading.Lock()
+        """Activities arrive on one thread, and begin and end on another."""
         self._passed: set[str] = set()
         """Names of files that are not ours; to look at them again and again would cost more than turns do."""
         self._listed: frozenset[str] = frozenset()
@@ -145,15 +148,35 @@ class Journal:
                 os.close(descriptor)
 
     @contextmanager
-    def holding(self, task: Task) -> Iterator[None]:
-        """Says on disk that this worker runs the task, until the block is left."""
-        self._held[task["token"]] = task
-        self._write(task)
+    def holding(self, task: Task, *, begins: bool = True) -> Iterator[None]:
+        """Says on disk that this worker runs the task, until the block is left. `begins`: it begins with the block."""
+        self.take(task)
+        if begins:
+            self.begin(task["token"])
         try:
             yield
         finally:
-            del self._held[task["token"]]
-            self._write({"done": task["token"]})
+            self.leave(task["token"])
+
+    def take(self, task: Task) -> None:
+        """Says on disk that this worker has the task. May be called from any thread, and again for the same task."""
+        with self._lock:
+            if task["token"] not in self._held:
+                self._held[task["token"]] = task
+                self._write(task)
+
+    def begin(self, token: str) -> None:
+        """Says on disk that the task begins: from then on it may have taken effect."""
+        with self._lock:
+            if token in self._held and "begun" not in self._held[token]:
+                self._held[token] = {**self._held[token], "begun": "yes"}
+                self._write({"begun": token})
+
+    def leave(self, token: str) -> None:
+        """The worker no longer has the task, if it had it."""
+        with self._lock:
+            if self._held.pop(token, None):
+                self._write({"done": token})
 
     def _write(self, line: dict[str, str]) -> None:
         if self._descriptor is None:
@@ -286,9 +309,13 @@ def _names(descriptor: int, conversations: Collection[str]) -> bool:
     return any((_strings(line) or {}).get("conversation") in conversations for line in lines)
 
 
+def token_of(task_token: bytes) -> str:
+    return b64encode(task_token).decode()
+
+
 def task_of(info: Any) -> Task:
     return {
-        "token": b64encode(info.task_token).decode(),
+        "token": token_of(info.task_token),
         "conversation": info.workflow_id,
         "run": info.workflow_run_id,
         "activity": info.activity_type,
@@ -330,6 +357,8 @@ def _tasks_in(descriptor: int) -> list[Task]:
         fields = _strings(line) or {}  # the last line of a killed process may be half a line
         if done := fields.get("done"):
             tasks.pop(done, None)
+        elif (begun := fields.get("begun")) in tasks:
+            tasks[begun]["begun"] = "yes"
         elif all(fields.get(name) for name in _TASK_FIELDS) and _is_base64(fields["token"]):
             tasks[fields["token"]] = fields
     return list(tasks.values())
@@ -360,10 +389,11 @@ async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore, *, fre
             if free:
                 await release(client, task["conversation"], task["run"])
             said = await _last_words(client, task)
+            begun = "begun" in task
             lost = ApplicationError(
-                "its worker was lost while it ran",
+                "its worker was lost while it ran" if begun else "its worker was lost before it began",
                 *said,
-                type=names.WORKER_LOST,
+                type=names.WORKER_LOST if begun else names.NEVER_STARTED,
                 next_retry_delay=timedelta(milliseconds=1),
             )
             await handle.fail(lost, rpc_timeout=RPC_TIMEOUT)

@@ -168,7 +168,7 @@ class ToolCalls:
 
     async def _ran(self, agent: Agent, tool: Tool, name: str, request: ToolRequest) -> ToolResult:
         started = time.monotonic()
-        with self._heartbeats.beating() as beat:
+        with self._heartbeats.beating(begins=False) as beat:
             await take_over()
             lost = await self._local_tries.lost() if activity.info().is_local else poison_calls.blamed()
             if lost >= poison_calls.MOST_OF_A_TOOL:
@@ -179,6 +179,7 @@ class ToolCalls:
                 await self._quarantine.check(name, request)
                 self._quarantine.begins()
             async with self._alone.if_lost_before():
+                self._heartbeats.begin_tool()
                 started, whole = time.monotonic(), None
                 hooks, questions = HookRuns(agent), Questions(request.answer)
                 context = self._context(name, request, beat, questions)
@@ -203,7 +204,7 @@ class ToolCalls:
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
             return agent, tool_of(agent, name, request)
-        with self._heartbeats.beating():  # its server may have to be started first
+        with self._heartbeats.beating(begins=False):  # its server may have to be started first
             if agent.mcp_servers:
                 set_planned(once=request.once, again=request.again)
                 agent = await for_call(self._toolsets, agent, name, again=request.again)

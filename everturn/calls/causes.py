@@ -50,8 +50,9 @@ class FailureCause:
 
     @property
     def not_hosted(self) -> bool:
-        """The activity was handed back by workers that don't host its agent or tool, or no worker took it."""
-        return self.kind in (names.NOT_HOSTED, names.NOT_TAKEN)
+        """The activity was handed back by workers that don't host its agent or tool, no worker took it, or the one that
+        had it was lost before it began."""
+        return self.kind in (names.NOT_HOSTED, names.NOT_TAKEN, names.NEVER_STARTED)
 
 
 def cause_of(error: BaseException) -> FailureCause:

@@ -223,7 +223,7 @@ class Tool(Generic[P, R]):
         else:
             begun = partial(_with_keywords, function, keywords)
         parts: tuple[Text | Image | Document, ...] = await user_code.call(
-            begun, seconds=seconds, finish=to_parts, threads=executor
+            begun, seconds=seconds, finish=to_parts, threads=executor, name=self.name
         )
         return parts
 

@@ -15,10 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -136,13 +139,15 @@ async def call(
     seconds: float | None,
     finish: Callable[[Any], Any] | None = None,
     threads: Executor | None = None,
+    name: str | None = None,
 ) -> Any:
     """Calls a sync or async function; returns its result as `finish` converts it. Both together take `seconds` at most.
+    `name`: what the log calls it if it blocks the event loop, such as a tool's name.
 
     Both see the caller's context variables. Raises TookTooLong, NoThread, or whatever they raise, as an Exception;
     CancelledError only if the caller is cancelled.
     """
-    task = asyncio.create_task(_run(function, finish, threads or _threads))
+    task = asyncio.create_task(_run(function, finish, threads or _threads), name=name)
     try:
         await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
@@ -206,6 +211,32 @@ async def _errors_only_of(function: Callable[[], Awaitable[Any]]) -> Any:
         if asyncio.current_task() in _cancelled:
             raise
         raise _as_error(error) from error
+
+
+@dataclass(frozen=True)
+class RunningCode:
+    """User code that an event loop is in the middle of."""
+
+    name: str | None
+    """As `call` was given it."""
+    place: str
+    """`charge, in shop.py:12`."""
+
+
+def running_on(loop: asyncio.AbstractEventLoop, thread_id: int) -> RunningCode | None:
+    """The async user code that holds this event loop right now, seen from another thread; None if none does."""
+    frame = sys._current_frames().get(thread_id)
+    user_frame = None
+    while frame is not None and frame.f_code is not _errors_only_of.__code__:
+        user_frame = frame
+        frame = frame.f_back
+    task = asyncio.current_task(loop)
+    if frame is None or user_frame is None or task is None:
+        return None
+    code = user_frame.f_code
+    place = f"{code.co_name}, in {Path(code.co_filename).name}:{user_frame.f_lineno}"
+    name = task.get_name()
+    return RunningCode(None if name.startswith("Task-") else name, place)
 
 
 def _as_error(error: BaseException) -> RuntimeError:

@@ -147,6 +147,8 @@ class Hosting(Interceptor):
         self._traces = traces
         meter = meter_of(client, task_queue=task_queue)
         sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
+        self._metrics_setting = None if meter else hosted.settings.metrics
+        """Set although Temporal's runtime shows its metrics to nobody."""
         self._known_limits, self._restored_at = hosted.rate_limits, hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
         self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=polling)
@@ -217,8 +219,10 @@ class Hosting(Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         info = activity.info()
-        if is_users_own(info) and self._throttle_is_open:
-            next = ThrottledHeartbeats(next)  # noqa: A001
+        if is_users_own(info):
+            self.heartbeats.begin(info)
+            if self._throttle_is_open:
+                next = ThrottledHeartbeats(next)  # noqa: A001
         if info.workflow_type != names.CONVERSATION:
             return next
         for one in reversed(self._interceptors):
@@ -263,6 +267,11 @@ class Hosting(Interceptor):
                 raise
             for agent in self._agents.values():
                 _warn_of_unknown_cost(agent)
+            if self._metrics_setting:
+                cure = (
+                    f"Call everturn.worker.metrics.expose({self._metrics_setting!r}) before the first client connects."
+                )
+                _log.warning("metrics.off", setting=f"EVERTURN_METRICS={self._metrics_setting}", cure=cure)
             agents, beats = sorted(self._agents), self._profile.name
             leave_out_model_tracebacks()
             if "models" in self._roles:

@@ -26,7 +26,6 @@ from temporalio.worker import (
 from temporalio.workflow import _Definition
 
 from everturn import names
-from everturn.activities.core_heartbeats import through_core
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
@@ -168,7 +167,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             restored_at=_moment(restored_at) or settings.restored_at,
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
             budgets=declared_budgets(settings.tenant_budgets if budgets is None else budgets),
-            roles=checked_roles(roles),
+            roles=checked_roles(settings.roles if roles is None else roles),
         )
         self._wanted_traces = traces_of(traces, settings)
         self._traces = self._made_traces()
@@ -299,7 +298,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             if workflows and all(issubclass(one, ours) for one in workflows):
                 _let_take_its_time(worker)
                 found[0].steps.only_ours = True
-            found[0].heartbeats.through_core = through_core(worker)
+            found[0].heartbeats.take_from(worker)
             await found[0].run(work, stop=worker.shutdown)
         else:
             await work()

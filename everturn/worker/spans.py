@@ -38,6 +38,9 @@ BACK_OFF_SECONDS = 30.0
 LAST_EXPORT_SECONDS = 5.0
 """How long a worker that stops waits for its last spans."""
 
+MOST_WRAPPERS = 4
+"""Around the SDK's tracer: programs that trace by two libraries have two."""
+
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 
 _log = get_logger("everturn.traces")
@@ -300,14 +303,26 @@ def _resource() -> Resource:
 
 
 def _sdk_tracer(provider: Any) -> Tracer:
-    tracer = provider.get_tracer("everturn", version("everturn"), schema_url=SCHEMA_URL)
-    tracer = getattr(tracer, "_tracer", tracer)  # Temporal's own wraps it, to be still in replays of workflows
-    if not isinstance(tracer, Tracer):
+    tracer = _sdk_tracer_in(provider.get_tracer("everturn", version("everturn"), schema_url=SCHEMA_URL))
+    if tracer is None:
         raise InvalidSetting(
-            f"Traces can't go to a {type(provider).__name__}.",
-            cure="Give a TracerProvider of opentelemetry.sdk.trace, or temporalio.contrib.opentelemetry's.",
+            f"Traces can't go to a {type(provider).__name__}: there is no tracer of OpenTelemetry's SDK in it.",
+            cure="Give a TracerProvider of opentelemetry.sdk.trace, or one that wraps it, as Logfire's does.",
         )
     return tracer
+
+
+def _sdk_tracer_in(tracer: Any, *, depth: int = MOST_WRAPPERS) -> Tracer | None:
+    """The SDK's tracer, which others wrap under names of their own: temporalio's has it as `_tracer`, to be still in
+    replays of workflows; Logfire's (5.4.0) as `tracer`. Only it takes the ids that everturn gives to spans."""
+    if isinstance(tracer, Tracer):
+        return tracer
+    if depth == 0 or not isinstance(tracer, api.Tracer):
+        return None
+    for value in getattr(tracer, "__dict__", {}).values():
+        if found := _sdk_tracer_in(value, depth=depth - 1):
+            return found
+    return None
 
 
 def _within(context: TraceContext) -> Context:

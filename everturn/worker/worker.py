@@ -188,7 +188,15 @@ class Worker:
         if self._running is not None:
             raise InvalidSetting("The worker was already started.", cure="Make a new Worker for each start.")
         await require_namespace(self._client.temporal)
-        worker = temporalio.worker.Worker(self._client.temporal, plugins=[self._plugin], **self._options)
+        try:
+            worker = temporalio.worker.Worker(self._client.temporal, plugins=[self._plugin], **self._options)
+        except RuntimeError as error:  # the SDK has no other error for it
+            raise InvalidSetting(
+                f"Temporal's SDK makes no worker for the task queue {self._options['task_queue']!r}: "
+                f"{_first_words(str(error).partition('Stack backtrace')[0])}.",
+                cure="A client has one worker for each task queue. Stop the other one (`await worker.stop()`), or "
+                "give this one a client of its own.",
+            ) from None
         self._worker, self._running = worker, asyncio.create_task(worker.run(), name="everturn worker")
         try:
             while not (worker.is_running or self._running.done()):  # noqa: ASYNC110 - temporalio has no event for it
@@ -264,6 +272,6 @@ class Worker:
                 loop.remove_signal_handler(number)
 
 
-def _first_words(error: BaseException) -> str:
+def _first_words(error: BaseException | str) -> str:
     """Without most of the core's dump of the server's whole answer."""
     return shortened(" ".join(str(error).split()), max_bytes=200).rstrip(".")

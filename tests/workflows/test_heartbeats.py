@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -29,9 +30,10 @@ from everturn.errors import InvalidSetting
 from everturn.providers import Delta
 from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY, profile_for
 from everturn.testing import ScriptedModel, call, slow
+from everturn.tools.tool import Tool
 from everturn.worker.hosting import Hosting
 from tests.support.agents import agent_on, hosting
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -226,6 +228,73 @@ async def test_what_a_thrifty_worker_had_in_hand_goes_on_after_a_kill(
         assert failure.application_failure_info.type == names.WORKER_LOST
     else:
         assert failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+
+
+BLOCKED = """
+import asyncio, os, sys, time
+from pathlib import Path
+from everturn import Agent, Client, Model, Worker, tool
+
+address, task_queue, model, journals, ran = sys.argv[1:]
+
+def made(name):
+    async def work() -> str:
+        with open(ran, "a") as file:
+            print(name, file=file, flush=True)
+        time.sleep(600)
+
+    return tool(work, name=name, effect="once")
+
+async def main():
+    client = await Client.connect(address, task_queue=task_queue)
+    clerk = Agent("clerk", model=Model("scripted:demo", base_url=model), tools=[made(f"pay_{n}") for n in range(3)])
+    await Worker(client, agents=[clerk], journals=Path(journals)).run()
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_worker_had_not_begun_runs_on_another_without_a_person(
+    server: DevServer, client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    """One of three run-once calls blocked the event loop: only that one may have taken effect."""
+    names_of_tools = [f"pay_{n}" for n in range(3)]
+    model = scripted([[call(name) for name in names_of_tools], "Done."])
+    journals = tmp_path / "journals"
+    ran = tmp_path / "ran"
+
+    def made(name: str) -> Tool[[], str]:
+        def work() -> str:
+            with ran.open("a") as file:
+                print(name, file=file)
+            return "paid"
+
+        return tool(work, name=name, effect="once")
+
+    agent = agent_on(model, tools=[made(name) for name in names_of_tools])
+    command = [sys.executable, "-c", BLOCKED, server.address, client.task_queue, model.base_url]
+    command += [str(journals), str(ran)]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as blocked:
+        try:
+            conversation = await client.start(agent, "Go.", keep_open=timedelta(minutes=1))
+            await eventually(lambda: ran.exists() and bool(ran.read_text()))
+            await eventually(lambda: {line.get("activity") for line in _lines_of(journals)} >= {*names_of_tools})
+        finally:
+            blocked.kill()
+        await asyncio.to_thread(blocked.wait, 60)
+    async with hosting(client, agent, journals=journals), asyncio.timeout(60):
+        await waiting(conversation)
+        (doubtful,) = (await conversation.status()).waiting
+        assert doubtful.reason == "outcome_unknown"
+        await eventually(lambda: len(ran.read_text().split()) == 3)
+        assert sorted(ran.read_text().split()) == names_of_tools, "each ran once"
+        assert doubtful.tool == ran.read_text().split()[0]
+        await conversation.answer(doubtful.call_id, "paid")
+        assert await conversation.reply() == "Done."
+
+
+def _lines_of(journals: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in journals.iterdir() for line in file.read_text().splitlines()]
 
 
 async def _first_failure(client: Client, conversation_id: str) -> Failure:

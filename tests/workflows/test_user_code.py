@@ -12,22 +12,27 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 from pydantic import BaseModel, field_validator
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import DataConverter, PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.activities import poison_calls
 from everturn.activities.core_heartbeats import through_core
 from everturn.activities.user_activities import ActivityThreads
+from everturn.devserver import DevServer
 from everturn.errors import Stalled
 from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail, slow
+from everturn.tools.tool import Tool
 from everturn.tools.user_code import MOST_THREADS
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
@@ -335,6 +340,61 @@ async def test_a_tool_that_blocks_the_loop_costs_nothing_else_on_its_worker(
         outcomes = [await conversation.outcome() for conversation in beside]
     assert [outcome.text for outcome in outcomes] == ["Done.", "Done.", "Thought."]
     assert begun == {"pay": 1, "store": 1, "think": 1, "block": 1}
+
+
+async def test_calls_that_wait_for_a_blocked_loop_run_once_and_nobody_is_asked(
+    client: Client, scripted: Scripted, bounds: Bounds, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before their turn, the worker has them and has not begun them; after it, their results are still on their way."""
+    bounds(beat_seconds=0.2, heartbeat_timeout=timedelta(seconds=1))
+    begun: Counter[str] = Counter()
+
+    def made(name: str, effect: Literal["read", "once"], seconds: float) -> Tool[[], str]:
+        async def work() -> str:
+            begun[name] += 1
+            time.sleep(seconds)
+            return "done"
+
+        return tool(work, name=name, effect=effect)
+
+    slow_ones = [made(f"slow_{n}", "read", 0.8) for n in range(4)]
+    once_ones = [made(f"pay_{n}", "once", 0.0) for n in range(4)]
+    tools = [*slow_ones, *once_ones]
+    agent = agent_on(scripted([[call(one.name) for one in tools], "Done."]), tools=tools)
+    async with hosting(client, agent):
+        assert (await client.run(agent, "Go")).text == "Done."
+    assert begun == dict.fromkeys((one.name for one in tools), 1)
+    blocked = [record.getMessage() for record in caplog.records if "loop.blocked" in record.getMessage()]
+    assert any("slow_" in line and "work, in test_user_code.py:" in line and "to_thread" in line for line in blocked)
+
+
+async def test_a_call_whose_result_is_long_on_its_way_is_not_lost(
+    server: DevServer, client: Client, scripted: Scripted, bounds: Bounds
+) -> None:
+    """A codec, or external storage, may take longer than the heartbeat timeout. The tool has taken effect by then."""
+    bounds(beat_seconds=0.2, heartbeat_timeout=timedelta(seconds=1))
+
+    class SlowCodec(PayloadCodec):
+        async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            if any(b"paid 1200" in payload.data and b"tool_result" in payload.data for payload in payloads):
+                await asyncio.sleep(2.5)
+            return list(payloads)
+
+        async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            return list(payloads)
+
+    @tool(effect="once")
+    def pay() -> str:
+        return "paid 1200"
+
+    agent = agent_on(scripted([call("pay"), "Done."]), tools=[pay])
+    converter = replace(DataConverter.default, payload_codec=SlowCodec())
+    slow_client = await Client.connect(server.address, task_queue=client.task_queue, data_converter=converter)
+    async with hosting(slow_client, agent):
+        conversation = await slow_client.start(agent, "Go")
+        assert await conversation.reply() == "Done."
+    (result,) = results_of(await conversation.transcript())
+    assert result.text == "paid 1200"
 
 
 async def test_tries_that_reach_a_worker_too_late_neither_ask_a_model_nor_count_as_lost(
