@@ -193,7 +193,7 @@ class Worker:
         except RuntimeError as error:  # the SDK has no other error for it
             raise InvalidSetting(
                 f"Temporal's SDK makes no worker for the task queue {self._options['task_queue']!r}: "
-                f"{_first_words(str(error).partition('Stack backtrace')[0])}.",
+                f"{_first_words(error)}.",
                 cure="A client has one worker for each task queue. Stop the other one (`await worker.stop()`), or "
                 "give this one a client of its own.",
             ) from None
@@ -272,6 +272,6 @@ class Worker:
                 loop.remove_signal_handler(number)
 
 
-def _first_words(error: BaseException | str) -> str:
+def _first_words(error: BaseException) -> str:
     """Without most of the core's dump of the server's whole answer."""
     return shortened(" ".join(str(error).split()), max_bytes=200).rstrip(".")
