@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from everturn.payloads import AskedAgent
 from everturn.plans import WaitReason
 from everturn.records import HookPoint, Message, Outcome, Record, ToolCall, ToolResult, Usage
 
@@ -17,7 +18,9 @@ class _Event(Record):
     at: str = ""
     """The server's time: ISO 8601, UTC."""
     child: str = ""
-    """With `events(children=True)`: the conversation that it happened in, if that is a sub-agent's."""
+    """The conversation that it happened in, if that is a sub-agent's."""
+    path: tuple[AskedAgent, ...] = ()
+    """The agents that led there, from the one that was asked first to the one whose conversation `child` is."""
 
 
 class MessageReceived(_Event):

@@ -109,6 +109,14 @@ StateName = Literal["running", "awaiting_approval", "awaiting_answer", "stalled"
 """What the conversation is doing: `stalled` waits for `resume`, `idle` for the next message."""
 
 
+class AskedAgent(Record):
+    """A tool call that another agent answers, in a conversation of its own."""
+
+    call_id: str
+    agent: str
+    conversation_id: str
+
+
 class WaitingCall(Record):
     """A tool call that waits for a person, as the `status` query shows it."""
 
@@ -125,6 +133,26 @@ class WaitingCall(Record):
     """ISO 8601, UTC."""
     expires_at: str | None = None
     """ISO 8601, UTC; None if it never expires."""
+    path: tuple[AskedAgent, ...] = ()
+    """The agents that led to it, if it waits in a sub-agent's conversation: from the one that was asked first to the
+    one whose call it is. Empty if it waits in the conversation itself. Clients add these calls: the query has only the
+    conversation's own."""
+
+    @property
+    def address(self) -> str:
+        """Names the call beyond doubt, also if a call of another agent has the same id: the ids of the calls that lead
+        to it, and its own, each after a slash. A call of the conversation itself: `/call_id`."""
+        return address_of(self.path, self.call_id)
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields but an empty path."""
+        written = {name: getattr(self, name) for name in type(self).model_fields if name != "path"}
+        return {**written, "path": [asked.model_dump() for asked in self.path]} if self.path else written
+
+
+def address_of(path: Sequence[AskedAgent], call_id: str) -> str:
+    """`WaitingCall.address` of a call at the end of this path."""
+    return "".join(f"/{name}" for name in (*(asked.call_id for asked in path), call_id))
 
 
 class WaitNotice(Record):
@@ -137,14 +165,6 @@ class WaitNotice(Record):
     them."""
 
 
-class AskedAgent(Record):
-    """A tool call that another agent answers, in a conversation of its own."""
-
-    call_id: str
-    agent: str
-    conversation_id: str
-
-
 class Status(Record):
     """The answer to the `status` query. All fields are written, for readers without this class."""
 
@@ -154,7 +174,7 @@ class Status(Record):
     turn: int = 0
     """Turns begun so far."""
     waiting: tuple[WaitingCall, ...] = ()
-    """The calls that wait for a person."""
+    """The calls that wait for a person. A client's answer has those of sub-agents too, with their path."""
     agents: tuple[AskedAgent, ...] = ()
     """The sub-agents that work on calls now. The status of their conversations says what they wait for."""
     usage: Usage = Usage()
@@ -174,7 +194,7 @@ class Status(Record):
     """The rules that decide on calls, including remembered decisions."""
 
     def as_json(self) -> dict[str, Any]:
-        waiting = [{name: getattr(call, name) for name in WaitingCall.model_fields} for call in self.waiting]
+        waiting = [call.as_json() for call in self.waiting]
         usage = {name: getattr(self.usage, name) for name in Usage.model_fields}
         facts = {
             name: getattr(self, name) for name in ("state", "agent", "turn", "cost_usd", "cause", "cure", "chain_id")

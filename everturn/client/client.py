@@ -306,16 +306,16 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         always: bool = False,
         within: timedelta | None = None,
     ) -> list[DecidedCall]:
-        """Approves the calls that wait for approval: in all conversations, or only those in `ids` or of `agent`; of all
-        tools, or only of `tool`; with any arguments, or only those that `where` allows: {"cents": {"at_most": 2000}},
-        see Condition. `always`: later calls in these conversations, too. Returns each call, with the reason if its
-        decision was refused.
+        """Approves the calls that wait for approval: in all conversations, or only those in `ids`, with the sub-agents
+        that work for them, or only those of `agent`; of all tools, or only of `tool`; with any arguments, or only those
+        that `where` allows: {"cents": {"at_most": 2000}}, see Condition. `always`: later calls in these conversations,
+        too. Returns each call, with the reason if its decision was refused.
 
         Each decision holds only for the arguments that the call had when it was read. Calls that may have run already,
         and calls whose edited arguments were invalid, are left for a person. Temporal's index says which
         conversations wait; it lags by a second or so. `note`, `within`: as in `Conversation.approve`.
         """
-        more: dict[str, Any] = {"words": note, "always": always, "within": within}
+        more: dict[str, Any] = {"words": note, "always": always, "within": within, "children": ids is not None}
         return await decide_all(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
 
     @known_options("Client.deny_all", InvalidSetting)
@@ -331,7 +331,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         within: timedelta | None = None,
     ) -> list[DecidedCall]:
         """Like `approve_all`, but denies the calls. The model reads the reason."""
-        more: dict[str, Any] = {"words": reason, "always": always, "within": within}
+        more: dict[str, Any] = {"words": reason, "always": always, "within": within, "children": ids is not None}
         return await decide_all(Many.of("deny", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
 
     async def _waiting(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:

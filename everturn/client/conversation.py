@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,9 @@ from temporalio.client import WorkflowExecutionStatus
 from everturn import names
 from everturn.calls.decisions import already_decided
 from everturn.client import listing, updates
+from everturn.client.agents_at_work import agents_at_work, ambiguous, called, may_have_agents, with_agents
 from everturn.client.client_base import ClientBase
+from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.missing_worker import Silence, logged
@@ -126,8 +127,18 @@ class Conversation(Forks):
 
     # ------------------------------------------------------------ looking
 
-    async def status(self) -> Status:
-        """What the conversation is doing, and which calls wait for whom. Asks a worker, unless it is over."""
+    async def status(self, *, children: bool = True) -> Status:
+        """What the conversation is doing, and which calls wait for whom. Asks a worker, unless it is over.
+
+        While sub-agents work for it, they are asked too: their waiting calls, and those of the agents that they ask,
+        are in `waiting`, with their `path`. The state is the conversation's own. `children=False` asks none of them.
+        """
+        status = await self._own_status()
+        if not (children and status.agents):
+            return status
+        return with_agents(status, await agents_at_work(self._client_conversation, status.agents))
+
+    async def _own_status(self) -> Status:
         described = await self._describe()
         if described.status is not WorkflowExecutionStatus.RUNNING:
             return final_status(await self.by_history())
@@ -150,14 +161,20 @@ class Conversation(Forks):
         with self._explained():
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
 
-    def events(self, since: str | None = None, *, deltas: bool = True, children: bool = False) -> AsyncGenerator[Event]:
+    def events(
+        self, since: str | None = None, *, deltas: bool = True, children: bool | None = None
+    ) -> AsyncGenerator[Event]:
         """The events so far, and then each new one until the conversation is over. Text comes while it is written.
 
         `since`: the cursor of the last event that you have seen. The events start after it; the text of a running
         turn comes from its beginning. Without `since`, they start at the conversation's beginning, as far back as
         the namespace keeps it, or when it was last revived. `deltas=False` leaves out TextDelta, ThinkingDelta,
-        ToolProgress and TurnRetried. `children=True` adds the events of the agents that work for it; their `child`
-        is that conversation's id.
+        ToolProgress and TurnRetried.
+
+        While sub-agents work, the events also tell which of their calls wait now, and who decides on those:
+        ApprovalRequested, AnswerRequested and Decided with a `child` and a `path`, live only. `approve`, `deny` and
+        `answer` take these calls' ids. `children=True` adds all events of the agents that work for it, from their
+        beginning; `children=False` leaves all of them out.
 
             async for event in conversation.events():
                 match event:
@@ -169,19 +186,23 @@ class Conversation(Forks):
                         page.replace(message.text)
 
         A watcher costs the server one waiting request (the long poll of the history), no history event, and no
-        worker's time. Deltas cost one small request (DescribeWorkflowExecution) each 1.5 s, and only while a model
-        turn or a tool runs. With `stream`, and if EVERTURN_LIVE names no lane, there are about ten such requests a
-        second while the model writes, and two while a tool runs.
+        worker's time; and one more for each sub-agent at work. Deltas cost one small request
+        (DescribeWorkflowExecution) each 1.5 s, and only while a model turn or a tool runs. With `stream`, and if
+        EVERTURN_LIVE names no lane, there are about ten such requests a second while the model writes, and two while a
+        tool runs.
         """
-        own, other = self._own_events(since, deltas), partial(Conversation, self._client)
-        return with_children(own, other, self._temporal, self.id, since, deltas=deltas) if children else own
+        own = self._own_events(since, deltas=deltas, agents=children is None)
+        if not children:
+            return own
+        return with_children(own, self._client_conversation, self._temporal, self.id, since, deltas=deltas)
 
-    async def _own_events(self, since: str | None, deltas: bool) -> AsyncGenerator[Event]:
+    async def _own_events(self, since: str | None, *, deltas: bool, agents: bool) -> AsyncGenerator[Event]:
         reader, cursor = EventReader(since), since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         live = LiveActivities(self._temporal, self.id, lane=self._client.live) if deltas else None
         silence = Silence(self._temporal, self.id)
-        async with aclosing(interleaved(silence.hearing(steps), live, silence)) as told:
+        below = FollowedAgents(self._client_conversation, self.id, live_only=True) if agents else None
+        async with aclosing(interleaved(silence.hearing(steps), live, silence, below)) as told:
             async for run, step, between in told:
                 for event in between:
                     yield event.model_copy(update={"cursor": cursor})
@@ -205,6 +226,7 @@ class Conversation(Forks):
         expected: dict[str, JsonValue] | None = None,
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
+        children: bool = True,
     ) -> tuple[str, ...]:
         """Lets a call run, with your `arguments` instead of the model's if given. Returns the approved calls' ids.
 
@@ -216,13 +238,17 @@ class Conversation(Forks):
         2000}}`: only for calls whose arguments fit; see Condition. `within`: after this time, by this machine's clock,
         the decision is not accepted any more.
 
+        A call of a sub-agent, at any depth, is decided here by its own id, as `status().waiting` has it; the agent that
+        asked says who may. If another waiting call has the same id, name it by its `address`. Without `call_id`,
+        sub-agents' calls are approved, too. `children=False`: only the conversation's own calls are meant.
+
         Raises Refused, with the reason, if the conversation does not accept it. Raises Unreachable if no worker
         answers within 10 s; the decision is then withdrawn and not carried out later, unless the message says
         otherwise. All methods that decide or steer do the same. At most eight decisions are sent at the same time;
         further ones wait until one of these is done.
         """
         more = {"arguments": arguments, "note": note, "expected": expected, **decision_options(always, within)}
-        return await self._decide(names.APPROVE, call_id=call_id, **more)
+        return await self._decide(names.APPROVE, call_id, children=children, **more)
 
     async def deny(
         self,
@@ -231,9 +257,12 @@ class Conversation(Forks):
         *,
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
+        children: bool = True,
     ) -> tuple[str, ...]:
-        """Denies a call: it does not run, and the model reads the reason. `always`, `within`: as in `approve`."""
-        return await self._decide(names.DENY, call_id=call_id, reason=reason, **decision_options(always, within))
+        """Denies a call: it does not run, and the model reads the reason. `always`, `within`, `children`: as in
+        `approve`."""
+        more = {"reason": reason, **decision_options(always, within)}
+        return await self._decide(names.DENY, call_id, children=children, **more)
 
     async def set_policy(self, rules: Iterable[Rule | Mapping[str, Any]]) -> None:
         """Replaces all rules that decide on calls, remembered decisions included; `status().policy` shows them.
@@ -252,14 +281,15 @@ class Conversation(Forks):
         parts: Iterable[ResultPart] = (),
         is_error: bool = False,
         within: timedelta | None = None,
+        children: bool = True,
     ) -> tuple[str, ...]:
-        """Gives a call's result instead of the tool: a text or JSON, content blocks, or `parts` such as images."""
+        """Gives a call's result instead of the tool: a text or JSON, content blocks, or `parts` such as images.
+        `within`, `children`: as in `approve`."""
         if not parts and (blocks := parts_of_blocks(content)) is not None:
             parts, is_error = blocks, is_error or says_error(content)
         given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
-        return await self._decide(
-            names.ANSWER, call_id=call_id, is_error=is_error, **given, **decision_options(False, within)
-        )
+        more = {"is_error": is_error, **given, **decision_options(False, within)}
+        return await self._decide(names.ANSWER, call_id, children=children, **more)
 
     async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
         """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
@@ -301,7 +331,27 @@ class Conversation(Forks):
 
     # ------------------------------------------------------------ underneath
 
-    async def _decide(self, name: str, **payload: Any) -> tuple[str, ...]:
+    async def _decide(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
+        if not children:
+            return await self._decide_here(name, call_id=call_id, **payload)
+        places = await self._places(name, call_id, edited=bool({"arguments", "expected"} & _given(payload).keys()))
+        if len(places) == 1:
+            conversation, own_id = places[0]
+            return await conversation._decide_here(name, call_id=own_id, **payload)
+        decided: tuple[str, ...] = ()
+        refused: list[str] = []
+        for conversation, own_id in places:
+            try:
+                decided += await conversation._decide_here(name, call_id=own_id, **payload)
+            except (Refused, Ended) as error:
+                refused.append(f"Conversation {conversation.id!r}: {error.message}")
+        if refused:
+            done = f" Decided: {', '.join(decided)}." if decided else ""
+            raise Refused(f"{' '.join(refused)}{done}", cure=f"`everturn show {self.id}` shows what waits.")
+        return decided
+
+    async def _decide_here(self, name: str, **payload: Any) -> tuple[str, ...]:
+        """Decides on the conversation's own calls."""
         try:
             answer = await self._update(name, payload)
         except Ended as error:
@@ -309,6 +359,31 @@ class Conversation(Forks):
             raise Ended(f"{error.message}{before}", cure=error.cure) from error
         what = f"The {name} was carried out. The answer of conversation {self.id!r} to it"
         return tuple(updates.readable(answer, what)["call_ids"])
+
+    async def _places(self, name: str, call_id: str, *, edited: bool) -> list[tuple[Conversation, str]]:
+        """The conversations that wait for this decision, each with the call's id there: this one, unless it is about
+        sub-agents' calls. Raises Refused if the id means several calls."""
+        here = [(self, call_id)]
+        if not call_id.startswith("/") and not may_have_agents(await self._describe()):
+            return here
+        waiting = (await self.status()).waiting
+        if call_id != names.EVERY_CALL:
+            calls = called(waiting, call_id)
+            if len(calls) > 1:
+                raise ambiguous(call_id, calls)
+            return [(self.where(call), call.call_id) for call in calls] or here
+        if edited:  # which no decision on every call may be: the conversation says so
+            return here
+        waiting = tuple(call for call in waiting if name != names.APPROVE or call.needs == "approval")
+        ids = dict.fromkeys(call.path[-1].conversation_id if call.path else self.id for call in waiting)
+        return [(self._client_conversation(one), call_id) for one in ids] or here
+
+    def where(self, call: WaitingCall) -> Conversation:
+        """The conversation in which a call of `status().waiting` waits: this one, or a sub-agent's."""
+        return self._client_conversation(call.path[-1].conversation_id) if call.path else self
+
+    def _client_conversation(self, conversation_id: str) -> Conversation:
+        return Conversation(self._client, conversation_id)
 
     async def _decided_before(self, call_id: str) -> str:
         """What was decided on a call, and by whom, in a sentence; empty if that is not known."""
@@ -320,7 +395,7 @@ class Conversation(Forks):
         return ""
 
     async def _update(self, name: str, payload: dict[str, Any]) -> Any:
-        given = {key: value for key, value in payload.items() if value is not None or key == "content"}
+        given = _given(payload)
         check_input(name, given)
         with self._explained(name):
             return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
@@ -352,3 +427,8 @@ class Conversation(Forks):
                 cure=f"`everturn show {self.id}` shows its transcript.",
             )
         return outcome.text
+
+
+def _given(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was not given. An answer may be None."""
+    return {key: value for key, value in payload.items() if value is not None or key == "content"}

@@ -46,6 +46,10 @@ class Many:
     """What the model reads: the note of an approval, or the reason of a denial."""
     always: bool
     within: timedelta | None
+    children: bool = False
+    """It is also for the calls of the conversations' sub-agents."""
+    _claimed: set[tuple[str, str]] = field(default_factory=set)
+    """The conversations and ids of the calls that were decided on: a sub-agent's may be found by way of several."""
 
     @classmethod
     def of(
@@ -57,6 +61,7 @@ class Many:
         words: str | None,
         always: bool,
         within: timedelta | None,
+        children: bool = False,
     ) -> Many:
         """Raises Refused for invalid conditions."""
         try:
@@ -64,16 +69,21 @@ class Many:
         except ValueError as error:
             why = f"Invalid decision: {explain(error)}."
             raise Refused(why, cure="See everturn.policy.Condition.") from None
-        return cls(verdict, rule, words, always, within)
+        return cls(verdict, rule, words, always, within, children)
 
     async def decide(self, conversation: Conversation) -> list[DecidedCall]:
         """Decides on the matching calls of a conversation. Each decision holds only for the arguments read here."""
         try:
-            waiting = (await conversation.status()).waiting
+            waiting = (await conversation.status(children=self.children)).waiting
         except ConversationError:  # it has ended, or is gone, since it was listed
             return []
-        found = [one for one in waiting if self._is_about(one)]
-        return [await self._decide(conversation, one) for one in found]
+        decided: list[DecidedCall] = []
+        for call in waiting:
+            place = conversation.where(call)
+            if self._is_about(call) and (place.id, call.call_id) not in self._claimed:
+                self._claimed.add((place.id, call.call_id))
+                decided.append(await self._decide(place, call))
+        return decided
 
     def _is_about(self, waits: WaitingCall) -> bool:
         return is_decidable(waits) and self.rule.applies(waits.tool, waits.arguments) is True
@@ -110,18 +120,21 @@ async def decide_one(
     always: bool | dict[str, Any] = False,
     within: timedelta | None = None,
 ) -> str:
-    """Returns why the decision was not accepted; empty if it was. `expected`: the arguments that were seen."""
+    """Decides on a call of the conversation itself. Returns why the decision was not accepted; empty if it was.
+    `expected`: the arguments that were seen."""
+    more: dict[str, Any] = {"always": always, "within": within, "children": False}
     try:
         if verdict == "approve":
-            await conversation.approve(call_id, note=words, expected=expected, always=always, within=within)
+            await conversation.approve(call_id, note=words, expected=expected, **more)
         else:
-            await conversation.deny(call_id, words, always=always, within=within)
+            await conversation.deny(call_id, words, **more)
     except EverturnError as error:
         return error.message
     return ""
 
 
 async def decide_all(many: Many, conversations: AsyncIterable[Conversation]) -> list[DecidedCall]:
-    """All decided calls, in the order of the conversations."""
+    """All decided calls, in the order of the conversations. A call of a sub-agent that was named beside its parent is
+    decided once."""
     decided = await in_order(conversations, many.decide, most=AT_ONCE)
     return [call for calls in decided for call in calls]

@@ -21,6 +21,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.client.followed_agents import FollowedAgents
 from everturn.client.missing_worker import Silence
 from everturn.client.unpolled_queue import Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
@@ -322,14 +323,18 @@ class _FirstOf:
 
 
 async def interleaved(
-    source: AsyncIterator[tuple[str, steps.Step]], live: LiveActivities | None, silence: Silence
+    source: AsyncIterator[tuple[str, steps.Step]],
+    live: LiveActivities | None,
+    silence: Silence,
+    agents: FollowedAgents | None = None,
 ) -> AsyncGenerator[tuple[str, steps.Step | None, list[Event]]]:
-    """Yields each step with the events that come before it; and between steps, with None as the step, live events and
-    WorkerAwaited."""
+    """Yields each step with the events that come before it; and between steps, with None as the step, live events,
+    WorkerAwaited and the events of sub-agents. None with no event at all: a sub-agent has changed."""
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
     said: asyncio.Task[list[Event]] | None = None
+    below: asyncio.Task[list[Event]] | None = None
     turn, first = 0, _FirstOf()
     try:
         while True:
@@ -340,7 +345,8 @@ async def interleaved(
                 look = first.add(asyncio.create_task(live.look()))
             timeout = None if look or due is None or live is None else due - live.clock()
             said = said or (first.add(asyncio.create_task(live.said())) if live and live.lane else None)
-            await first.of((step, unattended, look, said), timeout)
+            below = below or (first.add(asyncio.create_task(agents.said())) if agents and agents.any else None)
+            await first.of((step, unattended, look, said, below), timeout)
             if live and look and look.done():
                 running, look = look.result(), None
                 if told := live.hear(running):
@@ -356,16 +362,23 @@ async def interleaved(
                     return
                 step = None
                 silence.heard()
+                if agents:
+                    agents.take(taken)
                 turn = taken.request.turn if isinstance(taken, steps.TurnScheduled) else turn
                 yield run_id, taken, live.take(run_id, taken) if live else []
+            elif below and below.done():
+                changes, below = below.result(), None
+                yield "", None, changes
             elif unattended.done():
                 found, unattended = unattended.result(), None
                 yield "", None, [_now(WorkerAwaited(turn=turn, cause=found.cause, cure=found.cure))]
     finally:
         if live:
             live.close()
+        if agents:
+            agents.close()
         # Not awaited: after a `break` in an `async for`, the loop closes this generator and its caller at once.
-        for task in (step, look, said, unattended):
+        for task in (step, look, said, unattended, below):
             if task:
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 task.cancel()

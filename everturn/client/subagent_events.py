@@ -14,6 +14,7 @@ from everturn.errors import NotFound
 from everturn.events import Event, ToolStarted
 from everturn.history.reader import read_steps
 from everturn.history.steps import ToolCompleted, ToolRunFailed, ToolScheduled
+from everturn.payloads import AskedAgent
 
 MOST_WAITING = 1_000
 """How many events are read ahead of the caller."""
@@ -34,14 +35,14 @@ class _EventsEnded:
     error: Exception | None = None
 
 
-async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[str]:
+async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[AskedAgent]:
     """The conversations of the agents that are at work for this run now. CallsByHistory does not say: its `running`
     keeps calls that have ended, and it has no ids of conversations."""
-    found: dict[str, str] = {}
+    found: dict[str, AskedAgent] = {}
     async for step in read_steps(temporal, conversation_id, run_id=run_id):
         match step:
             case ToolScheduled(request=call, conversation_id=child) if child:
-                found[call.call_id] = child
+                found[call.call_id] = AskedAgent(call_id=call.call_id, agent=step.tool, conversation_id=child)
             case ToolCompleted(request=call) | ToolRunFailed(request=call):
                 found.pop(call.call_id, None)
             case _:
@@ -64,17 +65,18 @@ async def with_children(
     followers: dict[str, asyncio.Task[None]] = {}
     over = asyncio.Event()
 
-    def begin(child: str) -> None:
-        if child not in followers:
-            followers[child] = asyncio.create_task(tell_child(child))
+    def begin(asked: AskedAgent) -> None:
+        if asked.conversation_id not in followers:
+            followers[asked.conversation_id] = asyncio.create_task(tell_child(asked))
 
-    async def tell_child(child: str) -> None:
-        told = False
+    async def tell_child(asked: AskedAgent) -> None:
+        child, told = asked.conversation_id, False
         while not told:
             try:
                 async for event in other(child).events(deltas=deltas, children=True):
                     told = True
-                    await queue.put(event.model_copy(update={"child": event.child or child}))
+                    there = {"child": event.child or child, "path": (asked, *event.path)}
+                    await queue.put(event.model_copy(update=there))
                 return
             except NotFound:  # it is about to be started; or was deleted, or is gone with its retention
                 if over.is_set():
@@ -87,7 +89,9 @@ async def with_children(
                 async for event in events:
                     await queue.put(event)
                     if isinstance(event, ToolStarted) and event.conversation_id:
-                        begin(event.conversation_id)
+                        begin(
+                            AskedAgent(call_id=event.call_id, agent=event.tool, conversation_id=event.conversation_id)
+                        )
             over.set()
             await asyncio.gather(*followers.values())  # children end before it does: these tasks will end
         except Exception as error:  # noqa: BLE001 - whatever it is, the reader of the events gets it
@@ -95,8 +99,8 @@ async def with_children(
         else:
             await queue.put(_EventsEnded())
 
-    for child in await _at_work(temporal, conversation_id, since.partition("/")[0]) if since else ():
-        begin(child)
+    for asked in await _at_work(temporal, conversation_id, since.partition("/")[0]) if since else ():
+        begin(asked)
     telling, cursor = asyncio.create_task(tell_own()), ""
     try:
         while not isinstance(event := await queue.get(), _EventsEnded):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from everturn.client.agents_at_work import ambiguous, called
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
 from everturn.payloads import Status, WaitingCall
@@ -32,12 +33,19 @@ class ConversationWithCalls(Protocol):
 
     id: str
 
-    async def status(self) -> Status: ...
+    async def status(self, *, children: bool = True) -> Status: ...
     async def reply(self) -> str: ...
+    def where(self, call: WaitingCall) -> ConversationWithCalls: ...
     async def cursor(self) -> str: ...
     def events(self, since: str | None = None, *, deltas: bool = True) -> AsyncIterator[Event]: ...
     async def answer(
-        self, call_id: str, content: JsonValue = None, *, parts: Iterable[ResultPart] = (), is_error: bool = False
+        self,
+        call_id: str,
+        content: JsonValue = None,
+        *,
+        parts: Iterable[ResultPart] = (),
+        is_error: bool = False,
+        children: bool = True,
     ) -> tuple[str, ...]: ...
 
 
@@ -46,12 +54,24 @@ async def call_tool(
 ) -> ToolResult | None:
     """See `Conversation.call_tool`."""
     made = as_tool(function)
-    name = call.tool if isinstance(call, WaitingCall) else call.name
-    status = await _status(conversation)
-    context = ToolContext(conversation_id=conversation.id, call_id=call.call_id, chain_id=status.chain_id)
-    content, is_error = await _run(made, call, context)
-    result = ToolResult(call_id=call.call_id, name=name, content=content, is_error=is_error)
-    return result if await _answered(conversation, result) else None
+    waits = await _waiting(conversation, call)
+    place = conversation.where(waits)
+    status = await _status(place)
+    context = ToolContext(conversation_id=place.id, call_id=waits.call_id, chain_id=status.chain_id)
+    content, is_error = await _run(made, waits, context)
+    result = ToolResult(call_id=waits.call_id, name=waits.tool, content=content, is_error=is_error)
+    return result if await _answered(place, result) else None
+
+
+async def _waiting(conversation: ConversationWithCalls, call: ToolCall | WaitingCall) -> WaitingCall:
+    """The call as it waits: in the conversation itself, or in that of a sub-agent."""
+    if isinstance(call, WaitingCall):
+        return call
+    own = WaitingCall(call_id=call.call_id, tool=call.name, arguments=call.arguments, needs="answer")
+    waiting = called((await _status(conversation, children=True)).waiting, call.call_id)
+    if len(waiting) > 1:
+        raise ambiguous(call.call_id, waiting)
+    return waiting[0] if waiting else own
 
 
 def as_tool(function: Callable[..., Any]) -> Tool:
@@ -61,7 +81,7 @@ def as_tool(function: Callable[..., Any]) -> Tool:
     return made
 
 
-async def _run(made: Tool, call: ToolCall | WaitingCall, context: ToolContext) -> tuple[tuple[ResultPart, ...], bool]:
+async def _run(made: Tool, call: WaitingCall, context: ToolContext) -> tuple[tuple[ResultPart, ...], bool]:
     """Runs the tool as a worker would. Returns what the model is told, and whether it is an error."""
     try:
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
@@ -82,10 +102,11 @@ def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
 async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> bool:
     """Answers the call; False if somebody else did, or the call no longer waits. Tries again while no worker answers:
     the tool has run, and its result must not be lost."""
-    refused = 0
+    call_id, refused = result.call_id, 0
     while True:
         try:
-            return bool(await conversation.answer(result.call_id, parts=result.content, is_error=result.is_error))
+            given: dict[str, Any] = {"parts": result.content, "is_error": result.is_error}
+            return bool(await conversation.answer(call_id, **given, children=False))
         except Ended:
             return False
         except Refused as error:
@@ -103,10 +124,10 @@ async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> 
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _status(conversation: ConversationWithCalls) -> Status:
+async def _status(conversation: ConversationWithCalls, *, children: bool = False) -> Status:
     while True:
         try:
-            return await conversation.status()
+            return await conversation.status(children=children)
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -134,18 +155,21 @@ async def _serve(conversation: ConversationWithCalls, tools: dict[str, Tool]) ->
     begun: set[str] = set()
     async with asyncio.TaskGroup() as running:
         async for call in _waiting_calls(conversation):
-            made = tools.get(call.tool if isinstance(call, WaitingCall) else call.name)
-            if made and call.call_id not in begun:
-                begun.add(call.call_id)
+            made = tools.get(call.tool)
+            if made and call.address not in begun:
+                begun.add(call.address)
                 running.create_task(call_tool(conversation, call, made))
 
 
-async def _waiting_calls(conversation: ConversationWithCalls) -> AsyncIterator[ToolCall | WaitingCall]:
-    """The calls that wait now, and then new ones; a call may come twice."""
+async def _waiting_calls(conversation: ConversationWithCalls) -> AsyncIterator[WaitingCall]:
+    """The calls that wait now, and then new ones, those of sub-agents too; a call may come twice."""
     now = await conversation.cursor()
-    for waiting in (await _status(conversation)).waiting:
+    for waiting in (await _status(conversation, children=True)).waiting:
         if waiting.needs == "answer":
             yield waiting
     async for event in conversation.events(since=now, deltas=False):
         if isinstance(event, AnswerRequested):
-            yield event.call
+            call = event.call
+            yield WaitingCall(
+                call_id=call.call_id, tool=call.name, arguments=call.arguments, needs="answer", path=event.path
+            )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from everturn import names
+from everturn.client.agents_at_work import in_words
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Unreachable
@@ -64,9 +65,13 @@ class Reached:
         if self.text is not None:
             return self.text
         state = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
-        waiting = "; ".join(f"call {call.call_id}: {call.why}" for call in self.status.waiting)
+        waiting = "; ".join(f"call {_named(call)}: {call.why}" for call in self.status.waiting)
         cause = waiting or self.status.cause or ""
         return f"{state}{f' ({cause})' if cause else ''}. It goes on by itself. Ask for its `status` later."
+
+
+def _named(call: WaitingCall) -> str:
+    return f"{call.call_id} of {in_words(call)}" if call.path else call.call_id
 
 
 def id_for(agent: str, key: str | None) -> str:
@@ -119,7 +124,7 @@ async def settled(conversation: Conversation, *, seconds: float, say: Any = None
             reached = await look(conversation)
         except Unreachable as error:  # no worker to ask: it goes on once there is one
             reached = Reached(conversation.id, Status(state="running", cause=error.message))
-        if reached.status.state != "running" or time.monotonic() >= until:
+        if reached.status.state != "running" or reached.status.waiting or time.monotonic() >= until:
             return reached
         if say and reached.status.turn > turn:
             turn = reached.status.turn
@@ -133,6 +138,7 @@ async def settled(conversation: Conversation, *, seconds: float, say: Any = None
 
 def question(agent: str, call: WaitingCall) -> tuple[str, dict[str, Any]]:
     """The question to a person about a waiting call, and the form for the answer."""
+    agent = " › ".join([agent, in_words(call)]) if call.path else agent
     written = json.dumps(call.arguments, ensure_ascii=False)
     shown = shortened(mend(written), max_bytes=MAX_REASON_BYTES, max_chars=SHOWN_CHARS)
     if call.needs == "answer":
@@ -156,7 +162,7 @@ class AskingCall:
     message: str
 
     def question_name(self, conversation_id: str, call: WaitingCall) -> str:
-        return _SEPARATOR.join((conversation_id, call.call_id, self._digest(conversation_id, call)))
+        return _SEPARATOR.join((conversation_id, _name_of(call), self._digest(conversation_id, call)))
 
     def _digest(self, conversation_id: str, call: WaitingCall) -> str:
         """Of all that the person is shown, and of the time since when the call waits: one that waits again, such as
@@ -171,12 +177,12 @@ class AskingCall:
         stays. Raises NotFound and Refused, before anything is decided."""
         asking, decisions = set[str](), list[Callable[[], Awaitable[Any]]]()
         for name, answer in answers.items():
-            conversation_id, call_id = _places(name)
+            conversation_id, call_name = _places(name)
             asking.add(await reach.asked_by_tool(conversation_id, self.agent))
             conversation = await reach.conversation(conversation_id)
             for call in (await conversation.status()).waiting:
                 is_asked = hmac.compare_digest(self.question_name(conversation_id, call).encode(), name.encode())
-                if call.call_id == call_id and is_asked:
+                if _name_of(call) == call_name and is_asked:
                     decisions.append(_decision(conversation, call, answer))
         if len(asking) > 1:
             raise Refused("These answers are to questions of several conversations.", cure="Send them one by one.")
@@ -186,11 +192,16 @@ class AskingCall:
         return asking.pop()
 
 
+def _name_of(call: WaitingCall) -> str:
+    """Its id; of a sub-agent's call, its address."""
+    return call.address if call.path else call.call_id
+
+
 def _places(question_name: str) -> tuple[str, str]:
-    """The ids of the conversation and of the call. Raises Refused."""
+    """The id of the conversation and the name of the call. Raises Refused."""
     match question_name.rsplit(_SEPARATOR, 2):
-        case [conversation_id, call_id, _]:
-            return conversation_id, call_id
+        case [conversation_id, call_name, _]:
+            return conversation_id, call_name
     raise Refused(f"No question was asked here with the name {question_name!r:.300}.")
 
 
@@ -198,17 +209,19 @@ def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResul
     """Carries out the answer. Raises Refused if it says nothing that the question's form asks for."""
     content = answer.content or {}
     note = str(content.get("note") or "") or None
+    place = conversation.where(call)
+    approve, deny = partial(place.approve, children=False), partial(place.deny, children=False)
     match answer.action, call.needs:
         case "cancel", _:  # a person who closes the question has decided nothing
             return _nothing
         case "decline", _:
-            return partial(conversation.deny, call.call_id, "The caller declined to decide.")
+            return partial(deny, call.call_id, "The caller declined to decide.")
         case "accept", "answer" if isinstance(text := content.get("answer"), str):
-            return partial(conversation.answer, call.call_id, text)
+            return partial(place.answer, call.call_id, text, children=False)
         case "accept", "approval" if content.get("decision") == "approve":
-            return partial(conversation.approve, call.call_id, note=note, expected=call.arguments)
+            return partial(approve, call.call_id, note=note, expected=call.arguments)
         case "accept", "approval" if content.get("decision") == "deny":
-            return partial(conversation.deny, call.call_id, note)
+            return partial(deny, call.call_id, note)
     raise Refused(
         f"The answer to the question about call {call.call_id} does not fit.",
         cure="Write an answer." if call.needs == "answer" else "Write the decision: approve or deny.",

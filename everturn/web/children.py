@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from temporalio.service import RPCError
-
+from everturn.client.agents_at_work import agents_at_work, with_agents
 from everturn.client.client import Client
-from everturn.errors import EverturnError
-from everturn.payloads import AskedAgent, Status
-
-MOST_CHILDREN: Final = 50
-"""How many running sub-agents are asked what they wait for, sub-agents of sub-agents included."""
 
 
 async def status_with_children(client: Client, conversation_id: str) -> dict[str, Any]:
-    """The conversation's status with `children`, one for each running sub-agent: its `conversation_id`, `agent` and
-    `state`, its `waiting` calls, and the `parent` and `call_id` that asked it. Raises as `Conversation.status`."""
-    status = await client.conversation(conversation_id).status()
-    told: list[dict[str, Any]] = []
-    left: list[tuple[str, AskedAgent]] = [(conversation_id, asked) for asked in status.agents]
-    while left and len(told) < MOST_CHILDREN:
-        parent, asked = left.pop(0)
-        try:
-            child = await client.conversation(asked.conversation_id).status()
-        except (EverturnError, RPCError):  # the sub-agent is about to start, or has just ended
-            continue
-        told.append({**asked.model_dump(), "parent": parent, "state": child.state, "waiting": _waiting(child)})
-        left += [(asked.conversation_id, one) for one in child.agents]
-    return {**status.as_json(), "children": told}
-
-
-def _waiting(status: Status) -> list[dict[str, Any]]:
-    waiting: list[dict[str, Any]] = status.as_json()["waiting"]
-    return waiting
+    """The conversation's status with `children`, one for each running sub-agent, at any depth: its `conversation_id`,
+    `agent` and `state`, its `waiting` calls, and the `parent` and `call_id` that asked it. Raises as
+    `Conversation.status`."""
+    status = await client.conversation(conversation_id).status(children=False)
+    agents = await agents_at_work(client.conversation, status.agents)
+    children: list[dict[str, Any]] = []
+    for agent in agents:
+        if agent.status is None:
+            continue  # it can't be asked: the cause says so
+        parents = [conversation_id, *(asked.conversation_id for asked in agent.path)]
+        shown = {"parent": parents[-2], "state": agent.status.state, "waiting": agent.status.as_json()["waiting"]}
+        children.append({**agent.asked.model_dump(), **shown})
+    held_up = with_agents(status, agents)
+    return {**status.as_json(), "cause": held_up.cause, "cure": held_up.cure, "children": children}

@@ -140,7 +140,7 @@ class Glances:
 
     async def _asks(self, one: ListedConversation, before: tuple[AskedCall, ...]) -> tuple[AskedCall, ...]:
         try:
-            status = await self._client.conversation(one.id).status()
+            status = await self._client.conversation(one.id).status(children=False)
         except (EverturnError, RPCError):  # there is no worker, or the conversation has just ended
             return before
         return tuple(map(_asked, status.waiting))

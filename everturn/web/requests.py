@@ -67,31 +67,37 @@ class MessageRequest(ConversationRequest):
         return {"id": self.conversation}
 
 
-class ApproveRequest(ConversationRequest):
+class DecisionRequest(ConversationRequest):
+    """A decision on a call that waits. `children`: as in `Conversation.approve`."""
+
     call_id: Name
+    children: bool = True
+
+
+class ApproveRequest(DecisionRequest):
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
     note: str | None = None
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        return await conversation.approve(self.call_id, self.arguments, self.note, expected=self.expected)
+        more: dict[str, Any] = {"expected": self.expected, "children": self.children}
+        return await conversation.approve(self.call_id, self.arguments, self.note, **more)
 
 
-class DenyRequest(ConversationRequest):
-    call_id: Name
+class DenyRequest(DecisionRequest):
     reason: str | None = None
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        return await conversation.deny(self.call_id, self.reason)
+        return await conversation.deny(self.call_id, self.reason, children=self.children)
 
 
-class AnswerRequest(ConversationRequest):
-    call_id: Name
+class AnswerRequest(DecisionRequest):
     content: JsonValue
     is_error: bool = False
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        return await conversation.answer(self.call_id, self.content, is_error=self.is_error)
+        more: dict[str, Any] = {"is_error": self.is_error, "children": self.children}
+        return await conversation.answer(self.call_id, self.content, **more)
 
 
 class OneCall(BaseModel):

@@ -119,7 +119,8 @@ class Stream:
                     run = await latest_run(self._client, self._conversation_id)
                     cursor = f"{run.run_id}/0"
                     await self._tell("opened", json_text({"id": self._conversation_id, **vars(run)}), cursor)
-                async for event in self._client.conversation(self._conversation_id).events(cursor):
+                # What sub-agents wait for, the page asks for: see children.py.
+                async for event in self._client.conversation(self._conversation_id).events(cursor, children=False):
                     cursor = event.cursor or cursor
                     await self._outbox.put(ServerSentEvent("", event.model_dump_json(), event.cursor))
                 await self._tell("ended", "{}")

@@ -23,7 +23,7 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
     async def of(listed: tuple[str, str]) -> list[dict[str, Any]]:
         conversation_id, agent = listed
         try:
-            status = await client.conversation(conversation_id).status()
+            status = await client.conversation(conversation_id).status(children=False)
         except (EverturnError, RPCError):
             silent.append(conversation_id)
             return []

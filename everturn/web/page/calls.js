@@ -232,7 +232,8 @@ export class Call {
     const controls = [...this.box.querySelectorAll("button, textarea")];
     controls.forEach((control) => (control.disabled = true));
     try {
-      await this.decide(verb, body);
+      // The page knows whose call it is: none of a sub-agent's is meant that has the same id.
+      await this.decide(verb, { ...body, children: false });
       // Its buttons go, and the focus stays with the call.
       if (!this.draft) this.node.querySelector("summary").focus({ preventScroll: true });
     } catch (error) {

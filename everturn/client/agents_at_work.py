@@ -1,0 +1,140 @@
+"""The sub-agents that work for a conversation now, with what each of them does: asked one by one, at any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, Protocol
+
+from temporalio.client import WorkflowExecutionDescription
+from temporalio.service import RPCError
+
+from everturn import names
+from everturn.errors import EverturnError, NotFound, Refused
+from everturn.payloads import AskedAgent, Status, WaitingCall
+from everturn.system.bounded_concurrency import in_order
+
+ASKED_AT_ONCE: Final = 8
+"""How many sub-agents are asked for their status at the same time."""
+
+MOST_NAMED: Final = 5
+"""How many calls an error names."""
+
+Path = tuple[AskedAgent, ...]
+
+
+class AgentsConversation(Protocol):
+    """The part of a Conversation that is used here."""
+
+    async def status(self, *, children: bool = True) -> Status: ...
+
+
+@dataclass(frozen=True)
+class AgentAtWork:
+    """A sub-agent that works on a call."""
+
+    path: Path
+    """It is the last of these."""
+    status: Status | None
+    """Of its conversation, without its own sub-agents; None if it can't be asked."""
+    problem: str = ""
+    """Why it can't be asked."""
+
+    @property
+    def asked(self) -> AskedAgent:
+        return self.path[-1]
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        waiting = self.status.waiting if self.status else ()
+        return tuple(call.model_copy(update={"path": self.path}) for call in waiting)
+
+
+async def agents_at_work(
+    conversation: Callable[[str], AgentsConversation], agents: Sequence[AskedAgent]
+) -> list[AgentAtWork]:
+    """These sub-agents and those below them, level by level. `conversation` opens one by its id. Those that are about
+    to start or have just ended are left out."""
+    found: list[AgentAtWork] = []
+    level: list[Path] = [(asked,) for asked in agents]
+    while level:
+        looked = await in_order(level, lambda path: _look(conversation, path), most=ASKED_AT_ONCE)
+        there = [agent for agent in looked if agent is not None]
+        found += there
+        level = [(*agent.path, asked) for agent in there if agent.status for asked in agent.status.agents]
+    return found
+
+
+def with_agents(status: Status, agents: Iterable[AgentAtWork]) -> Status:
+    """The status with the waiting calls of these sub-agents. If it has no cause, also with why one of them does not go
+    on."""
+    agents = list(agents)
+    waiting = (*status.waiting, *chain.from_iterable(agent.waiting for agent in agents))
+    more: dict[str, object] = {"waiting": waiting}
+    held_up = next((agent for agent in agents if _is_held_up(agent)), None)
+    if held_up and not status.cause:
+        more |= {"cause": _cause(held_up), "cure": _cure(held_up)}
+    return status.model_copy(update=more)
+
+
+def may_have_agents(described: WorkflowExecutionDescription) -> bool:
+    """Whether sub-agents worked for it when it was described. Asks no worker."""
+    pending = described.raw_description.pending_children
+    return any(child.workflow_type_name == names.CONVERSATION for child in pending)
+
+
+def called(waiting: Iterable[WaitingCall], call_id: str) -> list[WaitingCall]:
+    """The waiting calls with this id or address."""
+    return [call for call in waiting if call_id in (call.call_id, call.address)]
+
+
+def shortest_name(call: WaitingCall, waiting: Iterable[WaitingCall]) -> str:
+    """What names the call to the conversation at whose door it is shown: its id, or its address if another one of the
+    `waiting` calls has the same id."""
+    return call.call_id if len(called(waiting, call.call_id)) < 2 else call.address
+
+
+def in_words(call: WaitingCall) -> str:
+    """Whose call it is: `helper › auditor`. Empty for the conversation's own agent."""
+    return " › ".join(asked.agent for asked in call.path)
+
+
+def ambiguous(call_id: str, calls: Sequence[WaitingCall]) -> Refused:
+    """The error if several waiting calls have the id that somebody gave."""
+    named = [f"{call.address!r}: {call.tool} of {in_words(call) or 'this agent'}" for call in calls[:MOST_NAMED]]
+    more = f"; and {len(calls) - MOST_NAMED} more" if len(calls) > MOST_NAMED else ""
+    return Refused(
+        f"{len(calls)} calls with the id {call_id!r} wait: {'; '.join(named)}{more}.",
+        cure="Name one of them by its address, which begins with a slash.",
+    )
+
+
+async def _look(conversation: Callable[[str], AgentsConversation], path: Path) -> AgentAtWork | None:
+    try:
+        status = await conversation(path[-1].conversation_id).status(children=False)
+    except NotFound:  # it is about to start
+        return None
+    except (EverturnError, RPCError) as error:
+        return AgentAtWork(path, None, problem=getattr(error, "message", str(error)))
+    return None if status.state == "done" else AgentAtWork(path, status)
+
+
+def _is_held_up(agent: AgentAtWork) -> bool:
+    return agent.status is None or agent.status.state in ("stalled", "paused") or bool(agent.status.cause)
+
+
+def _cause(agent: AgentAtWork) -> str:
+    asked = agent.asked
+    if agent.status is None:
+        return f"The agent {asked.agent!r} can't be asked what it waits for: {agent.problem}"
+    why = f": {agent.status.cause}" if agent.status.cause else "."
+    return f"The agent {asked.agent!r}, in conversation {asked.conversation_id!r}, is {agent.status.state}{why}"
+
+
+def _cure(agent: AgentAtWork) -> str:
+    asked, status = agent.asked, agent.status
+    if status is None:
+        return f"`everturn show {asked.conversation_id}` shows its state."
+    held = f"`everturn resume {asked.conversation_id}`." if status.state in ("stalled", "paused") else ""
+    return f"{status.cure or ''} {f'Then: {held}' if status.cure and held else held}".strip()

@@ -1,0 +1,266 @@
+"""Follows the sub-agents that work for a conversation: which of their calls wait for a person, as their histories say.
+
+A watcher of the conversation gives each step of it to `take`. While no sub-agent works, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from everturn.errors import EverturnError, NotFound
+from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, ToolFinished
+from everturn.history import steps
+from everturn.history.event_reader import EventReader
+from everturn.history.state_by_history import StateByHistory
+from everturn.payloads import AskedAgent, WaitingCall
+
+FIRST_LOOK_SECONDS: Final = 0.05
+LONGEST_LOOK_SECONDS: Final = 2.0
+"""The longest pause before a sub-agent's conversation is looked for again: one that is about to start, whose end its
+parent has not heard of, or that can't be read now."""
+
+Rest = Literal["working", "waiting", "stalled"]
+"""`working`: more comes by itself. `waiting`: people have to decide. `stalled`: somebody has to help."""
+
+Path = tuple[AskedAgent, ...]
+
+_Request = ApprovalRequested | AnswerRequested
+
+
+class AgentsConversation(Protocol):
+    """The parts of a Conversation that are used here."""
+
+    _runs: Any
+
+    async def _describe(self) -> WorkflowExecutionDescription: ...
+
+
+@dataclass
+class _Agent:
+    path: Path
+    reader: EventReader = field(default_factory=EventReader)
+    caught_up: bool = False
+    """Its history was read as far as it went when it was opened."""
+    over: bool = False
+    ended: bool = False
+    """Its parent has its result."""
+    requests: dict[str, Event] = field(default_factory=dict)
+    """The last request for each call, while the history of before is read."""
+    told: dict[str, str] = field(default_factory=dict)
+    """When each call began to wait whose request was told: after trouble, its history is read again."""
+    following: asyncio.Task[None] | None = None
+
+    @property
+    def asked(self) -> AskedAgent:
+        return self.path[-1]
+
+    @property
+    def by_history(self) -> StateByHistory:
+        return self.reader.by_history
+
+    @property
+    def waiting(self) -> list[WaitingCall]:
+        return [one.shown().model_copy(update={"path": self.path}) for one in self.by_history.state.pending.values()]
+
+
+class FollowedAgents:
+    """The sub-agents of the conversation `parent`, and those below them. `conversation` opens one by its id.
+
+    `live_only`: tells only of calls that wait now, or begin to. If not, it also tells of earlier ones and of results.
+    `ended_too`: calls of the parent whose agents are read though they have ended."""
+
+    def __init__(
+        self,
+        conversation: Callable[[str], AgentsConversation],
+        parent: str,
+        *,
+        live_only: bool = False,
+        ended_too: Collection[str] = (),
+    ) -> None:
+        self._conversation = conversation
+        self._parent = parent
+        self._live_only = live_only
+        self._ended_too = ended_too
+        self._agents: dict[str, _Agent] = {}
+        """By the ids of their conversations."""
+        self._news: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    @property
+    def any(self) -> bool:
+        return bool(self._agents)
+
+    @property
+    def caught_up(self) -> bool:
+        """All were read as far as they went when they were opened."""
+        return all(agent.caught_up or agent.over for agent in self._agents.values())
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for people, as far as was read."""
+        return tuple(call for agent in self._agents.values() if not agent.over for call in agent.waiting)
+
+    @property
+    def stall(self) -> str:
+        """Why one of them is stalled; empty if none is."""
+        for agent in self._agents.values():
+            if stall := agent.by_history.state.stall:
+                return f"The agent {agent.asked.agent!r} is stalled: {stall.cause}"
+        return ""
+
+    def take(self, step: steps.Step) -> None:
+        """Takes each step of the parent, which begins and ends them."""
+        self._take(step, ())
+
+    async def said(self) -> list[Event]:
+        """Waits until something has changed. Returns the events that tell of it, if any."""
+        news = [await self._news.get()]
+        while not self._news.empty():
+            news.append(self._news.get_nowait())
+        return [event for event in news if event is not None]
+
+    def rest(self, by_history: StateByHistory, *, decides: bool, path: Path = ()) -> Rest:
+        """What the open calls of a conversation come to: the parent's, or that of the agent at the end of this path.
+        `decides`: whether approvals are for people who look on."""
+        state = by_history.state
+        theirs = [one for one in state.pending.values() if decides or one.needs == "answer"]
+        rests = {
+            self._rest_of_agent((*path, call.call_id), decides=decides)
+            for call, _ in by_history.calls.unsettled
+            if call.call_id not in state.pending
+        }
+        if "working" in rests or not (theirs or rests):
+            return "working"
+        return "waiting" if theirs or "waiting" in rests else "stalled"
+
+    def close(self) -> None:
+        for agent in self._agents.values():
+            if agent.following:
+                agent.following.cancel()
+
+    # ------------------------------------------------------------ underneath
+
+    def _rest_of_agent(self, path: Iterable[AskedAgent | str], *, decides: bool) -> Rest:
+        call_ids = [asked if isinstance(asked, str) else asked.call_id for asked in path]
+        agent = next((one for one in self._agents.values() if _call_ids(one) == call_ids), None)
+        if agent is None or agent.over or not agent.caught_up:
+            return "working"
+        by_history = agent.by_history
+        if by_history.finished or by_history.signals.overlooked:
+            return "working"
+        if by_history.state.stall:
+            return "stalled"
+        return self.rest(by_history, decides=decides, path=agent.path)
+
+    def _take(self, step: steps.Step, path: Path) -> None:
+        """A step of the conversation at the end of this path."""
+        match step:
+            case steps.ToolScheduled(conversation_id=child) if child:
+                self._end([child])
+                asked = AskedAgent(call_id=step.request.call_id, agent=step.tool, conversation_id=child)
+                agent = self._agents[child] = _Agent((*path, asked))
+                agent.following = asyncio.create_task(self._follow(agent))
+            case steps.ToolCompleted() | steps.ToolRunFailed():
+                self._end(self._below([*(asked.call_id for asked in path), step.request.call_id]))
+            case steps.RunClosed():
+                self._end(self._below([asked.call_id for asked in path], itself=False))
+            case _:
+                pass
+
+    def _below(self, call_ids: list[str], *, itself: bool = True) -> list[str]:
+        """The agent that was asked by these calls, and those below it."""
+        found = {child: _call_ids(agent) for child, agent in self._agents.items()}
+        return [
+            child
+            for child, ids in found.items()
+            if ids[: len(call_ids)] == call_ids and (itself or len(ids) > len(call_ids))
+        ]
+
+    def _end(self, children: Iterable[str]) -> None:
+        for child in children:
+            agent = self._agents.get(child)
+            if agent is None:
+                continue
+            agent.ended = True
+            if agent.path[0].call_id in self._ended_too:
+                continue
+            if agent.following:
+                agent.following.cancel()
+            del self._agents[child]
+
+    async def _follow(self, agent: _Agent) -> None:
+        pause = FIRST_LOOK_SECONDS
+        while not agent.over:
+            try:
+                await self._read(agent)
+            except NotFound:  # it is about to start; or it was deleted, or its retention is over
+                agent.over = agent.ended
+            except (EverturnError, RPCError):  # whoever follows the parent meets the same trouble, and is told
+                agent.reader, agent.caught_up = EventReader(), False
+            if agent.over:
+                self._news.put_nowait(None)
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+
+    async def _read(self, agent: _Agent) -> None:
+        """Reads its history to the end, and tells what happens. Returns at once if it has not begun yet, or if its
+        parent has not heard of its end."""
+        conversation = self._conversation(agent.asked.conversation_id)
+        described = await conversation._describe()
+        runs = described.status is WorkflowExecutionStatus.RUNNING
+        if not runs and not agent.ended:
+            return  # it is an earlier one of this id, or its parent is about to hear of its end
+        now_run, now_step = described.run_id, described.history_length
+        async for run, step in conversation._runs.follow(described.run_id):
+            if isinstance(step, steps.RunStarted) and not self._is_asked(agent, step):
+                break
+            agent.caught_up |= run != now_run or step.id >= now_step
+            if type(step) is not steps.Step:
+                self._take(step, agent.path)
+                self._tell(agent, agent.reader.read(step, run_id=run))
+            if agent.caught_up:
+                self._tell_waiting(agent)
+                self._news.put_nowait(None)
+        agent.over = True
+
+    def _is_asked(self, agent: _Agent, step: steps.RunStarted) -> bool:
+        """Whether it works for this parent, and is no other conversation of the same id."""
+        caller, parents = step.start.caller, [self._parent, *(asked.conversation_id for asked in agent.path)]
+        return caller is not None and (caller.conversation_id, caller.call_id) == (parents[-2], agent.asked.call_id)
+
+    def _tell(self, agent: _Agent, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case ApprovalRequested() | AnswerRequested() if self._live_only:
+                    agent.requests[event.call.call_id] = event
+                case Decided() if self._live_only and event.call_id not in agent.told:
+                    agent.requests.pop(event.call_id, None)
+                case ToolFinished() if self._live_only:
+                    agent.requests.pop(event.result.call_id, None)
+                case ApprovalRequested() | AnswerRequested() | Decided() | ToolFinished():
+                    self._put(agent, event)
+                case _:
+                    pass
+
+    def _tell_waiting(self, agent: _Agent) -> None:
+        """The requests that were held back until it was known that their calls wait."""
+        pending = agent.by_history.state.pending
+        for call_id, request in agent.requests.items():
+            if call_id in pending and agent.told.get(call_id) != request.at:
+                agent.told[call_id] = request.at
+                self._put(agent, request)
+        agent.requests.clear()
+
+    def _put(self, agent: _Agent, event: Event) -> None:
+        there = {"child": agent.asked.conversation_id, "path": agent.path}
+        self._news.put_nowait(event.model_copy(update=there))
+
+
+def _call_ids(agent: _Agent) -> list[str]:
+    return [asked.call_id for asked in agent.path]
