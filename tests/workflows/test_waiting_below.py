@@ -149,7 +149,9 @@ async def test_equal_ids_are_told_apart_by_their_addresses(client: Client, scrip
     own = [call("refund", {"cents": 7}, id="x")]
     async with asking(client, scripted, REFUND, own=own) as (conversation, _):
         assert sorted(one.address for one in await shown(conversation, 2)) == ["/h/x", "/x"]
-        with pytest.raises(Refused, match=r"2 calls with the id 'x' wait: '/x': refund of this agent; '/h/x': refund of h"):
+        with pytest.raises(
+            Refused, match=r"2 calls with the id 'x' wait: '/x': refund of this agent; '/h/x': refund of h"
+        ):
             await conversation.approve("x")
         assert paid == []
         await conversation.deny("/x", "not that one")
