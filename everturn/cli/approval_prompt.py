@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from rich.text import Text
 
 from everturn import events, names
 from everturn.cli.argument_editor import NotEdited, arguments_of, edited
-from everturn.cli.render import arguments_block, folded, ways_to_decide
+from everturn.cli.render import arguments_block, by_agents, folded, place_of, ways_to_decide
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
 from everturn.errors import Ended, Refused, Unreachable
-from everturn.payloads import WaitingCall
+from everturn.payloads import WaitingCall, address_of
 from everturn.plans import WaitReason
 from everturn.records import ToolCall
 from everturn.text.printable import printable
@@ -35,7 +35,7 @@ LOOK_SECONDS = 2.0
 
 Decide = Callable[[], Awaitable[object]]
 _Key = tuple[str, str, str]
-"""A call's id, `since` and `why`. A call that waits a second time differs in `why` or `since`."""
+"""A call's address, `since` and `why`. A call that waits a second time differs in `why` or `since`."""
 
 
 class ApprovalPrompt:
@@ -52,9 +52,9 @@ class ApprovalPrompt:
         self._settled: set[_Key] = set()
         """Calls that may still wait, but need nothing more from this prompt."""
         self._approved: set[str] = set()
-        """Calls that --yes has approved once. If one of them waits again, a person has to look at it."""
+        """Addresses of calls that --yes has approved once. If one of them waits again, a person has to look at it."""
         self._decided: set[str] = set()
-        """Calls for which an event has said who decided."""
+        """Addresses of calls for which an event has said who decided."""
         self._asked: WaitingCall | None = None
         self._question: asyncio.Task[Decide | None] | None = None
         self._waiting: tuple[WaitingCall, ...] = ()
@@ -64,7 +64,7 @@ class ApprovalPrompt:
     def take(self, event: events.Event) -> None:
         match event:
             case events.Decided():
-                self._decided.add(event.call_id)
+                self._decided.add(address_of(event.path, event.call_id))
                 self.nudge()
             case events.ApprovalRequested() | events.AnswerRequested():
                 self.nudge()
@@ -100,8 +100,9 @@ class ApprovalPrompt:
             await self._settle(asked, self._question)
         elif asked and asked not in self._waiting:
             await self._give_up()
-            if not {asked.call_id, names.EVERY_CALL} & self._decided:
-                self._screen.line(f"    {asked.tool} ({asked.call_id}) waits no longer.", style="yellow")
+            if not {asked.address, address_of(asked.path, names.EVERY_CALL)} & self._decided:
+                name = f"{by_agents(asked.path)}{asked.tool}"
+                self._screen.line(f"    {name} ({asked.call_id}) waits no longer.", style="yellow")
         if self._question is None and (waits := self._next()):
             await self._begin(waits)
 
@@ -109,10 +110,12 @@ class ApprovalPrompt:
         return next((one for one in self._waiting if _key(one) not in self._settled), None)
 
     async def _begin(self, waits: WaitingCall) -> None:
-        plain = waits.reason in YES_APPROVES and waits.call_id not in self._approved
+        plain = waits.reason in YES_APPROVES and waits.address not in self._approved
         if self._approve_all and waits.needs == "approval" and plain:
-            self._approved.add(waits.call_id)
-            await self._decide(waits, lambda: self._conversation.approve(waits.call_id, expected=waits.arguments))
+            self._approved.add(waits.address)
+            place = self._conversation.where(waits)
+            approve = partial(place.approve, waits.call_id, expected=waits.arguments, children=False)
+            await self._decide(waits, approve)
         elif self._screen.can_ask:
             self._asked = waits
             self._question = asyncio.create_task(self._ask(waits))
@@ -137,7 +140,7 @@ class ApprovalPrompt:
         except (Refused, Unreachable) as problem:
             # Without a worker, the decision did not arrive: ask again, or let --yes approve again.
             if isinstance(problem, Unreachable):
-                self._approved.discard(waits.call_id)
+                self._approved.discard(waits.address)
             self._screen.line(f"    {problem}", style="yellow")
         self.nudge()
 
@@ -153,52 +156,55 @@ class ApprovalPrompt:
         """The person's decision; None if the input has ended."""
         call = ToolCall(call_id=waits.call_id, name=waits.tool, arguments=waits.arguments)
         self._screen.idle()
-        heading = Text(f"    {folded(call.name, 60)} ({folded(call.call_id, 60)})", style="bold")
+        named = f"{by_agents(waits.path)}{folded(call.name, 60)} ({folded(call.call_id, 60)})"
+        heading = Text(f"    {named}", style="bold")
         block = Text("\n").join([heading, arguments_block(call)])
         if waits.reason == "outcome_unknown":
             block.append("\n    It may already have taken effect. Yes runs it again.", style="yellow")
         try:
             if waits.needs == "answer":
-                return await self._ask_for_answer(call, block)
-            return await self._ask_for_approval(call, block)
+                return await self._ask_for_answer(waits, block)
+            return await self._ask_for_approval(waits, block)
         except EOFError:
             self._screen.line()
             self._tell_how(waits)
             return None
 
-    async def _ask_for_answer(self, call: ToolCall, block: Text) -> Decide:
-        while not (
-            said := await self._screen.ask(f"    your answer to {folded(call.name, 60)}: ", above=block, fresh=True)
-        ):
+    async def _ask_for_answer(self, waits: WaitingCall, block: Text) -> Decide:
+        question = f"    your answer to {folded(waits.tool, 60)}: "
+        while not (said := await self._screen.ask(question, above=block, fresh=True)):
             pass
-        return lambda: self._conversation.answer(call.call_id, said)
+        return partial(self._conversation.where(waits).answer, waits.call_id, said, children=False)
 
-    async def _ask_for_approval(self, call: ToolCall, block: Text) -> Decide:
-        written = printable(json.dumps(call.arguments, ensure_ascii=False, indent=2))
+    async def _ask_for_approval(self, waits: WaitingCall, block: Text) -> Decide:
+        place, seen = self._conversation.where(waits), waits.arguments
+        approve = partial(place.approve, waits.call_id, expected=seen, children=False)
+        written = printable(json.dumps(seen, ensure_ascii=False, indent=2))
         while True:
-            question = f"    approve {folded(call.name, 60)}? [y]es, [n]o, [e]dit: "
+            question = f"    approve {folded(waits.tool, 60)}? [y]es, [n]o, [e]dit: "
             said = (await self._screen.ask(question, above=block, fresh=True)).lower()
             if said in ("y", "yes"):
-                return lambda: self._conversation.approve(call.call_id, expected=call.arguments)
+                return approve
             if said in ("n", "no"):
                 reason = await self._screen.ask("    why not? (the model reads it; Enter for no reason) ")
-                return lambda: self._conversation.deny(call.call_id, reason=reason or None)
+                return partial(place.deny, waits.call_id, reason=reason or None, children=False)
             if said in ("e", "edit"):
                 try:
-                    written = await edited(self._screen, call.name, written)
+                    written = await edited(self._screen, waits.tool, written)
                     arguments = arguments_of(written)
                 except NotEdited as problem:
                     self._screen.line(f"    {problem}", style="yellow")
                     continue
-                return lambda: self._conversation.approve(call.call_id, arguments=arguments, expected=call.arguments)
+                return partial(approve, arguments=arguments)
 
     def _tell_how(self, waits: WaitingCall) -> None:
-        place = shlex.join([self._conversation.id, waits.call_id])
+        place = place_of(self._conversation.id, waits, self._waiting)
         again = " It may have run already, and an approval runs it again." if waits.reason == "outcome_unknown" else ""
         self._screen.line(f"    It waits for you.{again} In another terminal:")
-        for way in (*ways_to_decide(self._conversation.id, waits), f"everturn deny {place} --reason WHY"):
+        ways = ways_to_decide(self._conversation.id, waits, self._waiting)
+        for way in (*ways, f"everturn deny {place} --reason WHY"):
             self._screen.line(f"      {self._prefix}{way}")
 
 
 def _key(waits: WaitingCall) -> _Key:
-    return waits.call_id, waits.since, waits.why
+    return waits.address, waits.since, waits.why

@@ -28,7 +28,11 @@ OptionalId = Annotated[
 ]
 CallsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CALL", help="The calls. Without any, all waiting ones.", autocompletion=completion.calls),
+    typer.Argument(
+        metavar="CALL",
+        help="The calls, those of sub-agents too. Without any, all waiting ones.",
+        autocompletion=completion.calls,
+    ),
 ]
 EveryOption = Annotated[bool, typer.Option("--all", help="All conversations, instead of one ID.")]
 AgentOption = Annotated[
@@ -229,9 +233,10 @@ async def _check_none_may_have_run(conversation: Conversation) -> None:
     from everturn.cli.render import ways_to_decide
     from everturn.errors import Refused
 
-    for waits in (await conversation.status()).waiting:
+    waiting = (await conversation.status()).waiting
+    for waits in waiting:
         if waits.reason == "outcome_unknown":
-            again, instead = ways_to_decide(conversation.id, waits)
+            again, instead = ways_to_decide(conversation.id, waits, waiting)
             raise Refused(
                 f"{waits.tool} ({waits.call_id}) may have run already, and an approval runs it again.",
                 cure=f"If it has to run again: `{again}`. If it has run: `{instead}`.",

@@ -34,9 +34,13 @@ def calls(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """The waiting calls of the conversation on the command line."""
     conversation_id = str(ctx.params.get("id") or "")
 
+    from everturn.cli.render import by_agents
+    from everturn.client.agents_at_work import shortest_name
+
     async def look(client: Client) -> list[tuple[str, str]]:
         waiting = (await client.conversation(conversation_id).status()).waiting
-        return [(one.call_id, one.tool) for one in waiting if one.call_id.startswith(incomplete)]
+        named = [(shortest_name(call, waiting), by_agents(call.path) + call.tool) for call in waiting]
+        return [(name, tool) for name, tool in named if name.startswith(incomplete)]
 
     return _asked(look)
 

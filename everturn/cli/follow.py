@@ -97,7 +97,8 @@ class Follower:
 
     def _is_seen(self, event: events.Event) -> bool:
         run, position = _place(event.cursor)
-        return not isinstance(event, LiveEvent) and run == self._seen[0] and position <= self._seen[1]
+        live = isinstance(event, LiveEvent) or bool(event.child)
+        return not live and run == self._seen[0] and position <= self._seen[1]
 
     def _is_to_be_shown(self, event: events.Event) -> bool:
         match event:

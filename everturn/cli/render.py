@@ -15,8 +15,9 @@ from rich.text import Text
 
 from everturn import events, names
 from everturn.calls.decisions import VERDICTS
+from everturn.client.agents_at_work import shortest_name
 from everturn.history.open_calls import IN_WORDS, OpenCall
-from everturn.payloads import WaitingCall
+from everturn.payloads import AskedAgent, WaitingCall, address_of
 from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
 from everturn.sizes import clipped
@@ -90,13 +91,24 @@ def arguments_block(call: ToolCall) -> Text:
     return Text("\n".join("    " + line for line in written.splitlines()))
 
 
-def ways_to_decide(conversation_id: str, waits: WaitingCall) -> list[str]:
-    """The commands that decide on the call. If it may have run already, a second one gives its result instead."""
-    place = shlex.join([conversation_id, waits.call_id])
+def ways_to_decide(conversation_id: str, waits: WaitingCall, waiting: Iterable[WaitingCall]) -> list[str]:
+    """The commands that decide on the call, one of those `waiting` there. If it may have run already, a second one
+    gives its result instead."""
+    place = place_of(conversation_id, waits, waiting)
     approve, answer = f"everturn approve {place}", f"everturn answer {place} CONTENT"
     if waits.needs == "answer":
         return [answer]
     return [approve, answer] if waits.reason == "outcome_unknown" else [approve]
+
+
+def place_of(conversation_id: str, waits: WaitingCall, waiting: Iterable[WaitingCall]) -> str:
+    """The conversation and the call, as commands take them."""
+    return shlex.join([conversation_id, shortest_name(waits, waiting)])
+
+
+def by_agents(path: Iterable[AskedAgent]) -> str:
+    """The agents that led to a call, before its name: `helper › auditor › `. Empty for the conversation's own."""
+    return "".join(f"{folded(asked.agent, 64)} › " for asked in path)
 
 
 def result_text(result: ToolResult) -> str:
@@ -128,7 +140,10 @@ class EventLines:
             case events.ToolCalled():
                 return self._called(event)
             case events.ApprovalRequested() | events.AnswerRequested():
-                return [marked("waits", f"{self._line(event.call.call_id)} waits: {folded(event.why, 200)}", indent=2)]
+                if event.path:  # its agent's other events are not shown here
+                    self._calls[address_of(event.path, event.call.call_id)] = event.call
+                line = self._line(event.call.call_id, path=event.path)
+                return [marked("waits", f"{line} waits: {folded(event.why, 200)}", indent=2)]
             case events.Decided():
                 return [marked("waits", self._decided(event), indent=2)]
             case events.ToolFinished(result=result):
@@ -182,17 +197,24 @@ class EventLines:
 
     def _decided(self, event: events.Decided) -> str:
         said = _said(event.verdict, f"the policy of {event.by}" if event.by_policy else event.by, event.note)
-        call = self._calls.get(event.call_id)
+        key = address_of(event.path, event.call_id) if event.path else event.call_id
+        call = self._calls.get(key)
         if call and event.arguments is not None:
-            edited = self._calls[event.call_id] = call.model_copy(update={"arguments": event.arguments})
+            edited = self._calls[key] = call.model_copy(update={"arguments": event.arguments})
             return f"{said}, as {call_line(call.name, edited.arguments, max(self._width // 2, 30))}"
-        return f"{said}: {'all that waits' if event.call_id == '*' else self._line(event.call_id)}"
+        return f"{said}: {self._line_of_decided(event)}"
 
-    def _line(self, call_id: str, name: str = "") -> str:
-        call = self._calls.get(call_id)
+    def _line_of_decided(self, event: events.Decided) -> str:
+        if event.call_id == names.EVERY_CALL:
+            return f"{by_agents(event.path)}all that waits"
+        return self._line(event.call_id, path=event.path)
+
+    def _line(self, call_id: str, name: str = "", *, path: Sequence[AskedAgent] = ()) -> str:
+        """`path`: of a sub-agent's call."""
+        call = self._calls.get(address_of(path, call_id) if path else call_id)
         if call is None:
-            return folded(name or call_id, 60)
-        return call_line(call.name, call.arguments, max(self._width // 2, 30))
+            return by_agents(path) + folded(name or call_id, 60)
+        return by_agents(path) + call_line(call.name, call.arguments, max(self._width // 2, 30))
 
 
 def transcript_lines(

@@ -88,7 +88,7 @@ async def _status(conversation: Conversation) -> tuple[Status | None, str]:
 
 
 def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
-    from everturn.cli.render import STATE_STYLES, arguments_block, folded, marked, ways_to_decide
+    from everturn.cli.render import STATE_STYLES, arguments_block, by_agents, folded, marked, ways_to_decide
     from everturn.records import ToolCall
 
     facts = [conversation_id, folded(status.agent, 64), status.state.replace("_", " "), f"turn {status.turn}"]
@@ -99,9 +99,10 @@ def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
         screen.line(marked("trouble", folded(f"{status.cause} {status.cure or ''}", 1000)))
     for waiting in status.waiting:
         call = ToolCall(call_id=waiting.call_id, name=waiting.tool, arguments=waiting.arguments)
-        screen.line(marked("waits", folded(f"{waiting.tool} ({waiting.call_id}) waits: {waiting.why}", 500)))
+        line = f"{by_agents(waiting.path)}{waiting.tool} ({waiting.call_id}) waits: {waiting.why}"
+        screen.line(marked("waits", folded(line, 500)))
         screen.line(arguments_block(call))
-        ways = ways_to_decide(conversation_id, waiting)
+        ways = ways_to_decide(conversation_id, waiting, status.waiting)
         told = ["It may have run already. To run it again, or to give its result instead:"] if len(ways) > 1 else []
         for line in [*told, *ways]:
             screen.line(f"    {line}", style="dim")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from mcp import types
 
 from everturn import Client, Conversation, ask_user, tool
 from everturn.errors import OutcomeUnknown, Refused
@@ -18,6 +19,7 @@ from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually
+from tests.workflows.test_mcp_server import connected, used
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -243,3 +245,39 @@ async def test_what_does_not_go_on_below_is_in_the_status(client: Client, script
         assert status.cure == f"`everturn resume {child.id}`."
         await child.resume()
         assert await conversation.reply() == "Done."
+
+
+async def test_an_mcp_caller_is_shown_what_waits_below_and_decides_there(client: Client, scripted: Scripted) -> None:
+    async with (
+        asking(client, scripted, REFUND, deep=True) as (conversation, child),
+        connected(client, "clerk") as caller,
+    ):
+        status = await used(caller, "status", conversation_id=conversation.id, wait_seconds=30)
+        [waits] = status["waiting"]
+        assert [asked["agent"] for asked in waits["path"]] == ["middle", "helper"]
+        seen = await used(caller, "events", conversation_id=conversation.id)
+        requests = [event for event in seen["events"] if event["kind"] == "approval_requested"]
+        assert [(event["child"], event["call"]["call_id"]) for event in requests] == [(child.id, "x")]
+        await used(caller, "approve", conversation_id=conversation.id, call_id="x")
+        status = await used(caller, "status", conversation_id=conversation.id, wait_seconds=30)
+    assert (status["text"], paid) == ("Done.", [5])
+
+
+async def test_an_mcp_client_is_asked_about_what_waits_below(client: Client, scripted: Scripted) -> None:
+    asked: list[str] = []
+
+    async def decide(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    helper = agent_on(scripted([REFUND, "I am done."]), name="helper", tools=[refund])
+    asks = [call("helper", {"message": "Do it."}, id="h"), call("refund", {"cents": 7}, id="x")]
+    top = agent_on(scripted([asks, "Done."]), tools=[helper, refund])
+    async with hosting(client, top), connected(client, "clerk", elicitation_callback=decide) as caller:
+        result = await caller.call_tool("clerk", {"message": "Order 81"})
+    assert [block.text for block in result.content if isinstance(block, types.TextContent)] == ["Done."]
+    assert sorted(asked) == [
+        'clerk › helper: refund needs approval: refund({"cents": 5})',
+        'clerk: refund needs approval: refund({"cents": 7})',
+    ]
+    assert sorted(paid) == [5, 7]
