@@ -18,13 +18,13 @@ from everturn.system.bounded_concurrency import in_order
 ASKED_AT_ONCE: Final = 8
 """How many sub-agents are asked for their status at the same time."""
 
-MOST_NAMED: Final = 5
+MOST_CALLS_NAMED: Final = 5
 """How many calls an error names."""
 
 Path = tuple[AskedAgent, ...]
 
 
-class AgentsConversation(Protocol):
+class AskedConversation(Protocol):
     """The part of a Conversation that is used here."""
 
     async def status(self, *, children: bool = True) -> Status: ...
@@ -52,7 +52,7 @@ class AgentAtWork:
 
 
 async def agents_at_work(
-    conversation: Callable[[str], AgentsConversation], agents: Sequence[AskedAgent]
+    conversation: Callable[[str], AskedConversation], agents: Sequence[AskedAgent]
 ) -> list[AgentAtWork]:
     """These sub-agents and those below them, level by level. `conversation` opens one by its id. Those that are about
     to start or have just ended are left out."""
@@ -102,15 +102,15 @@ def in_words(call: WaitingCall) -> str:
 
 def ambiguous(call_id: str, calls: Sequence[WaitingCall]) -> Refused:
     """The error if several waiting calls have the id that somebody gave."""
-    named = [f"{call.address!r}: {call.tool} of {in_words(call) or 'this agent'}" for call in calls[:MOST_NAMED]]
-    more = f"; and {len(calls) - MOST_NAMED} more" if len(calls) > MOST_NAMED else ""
+    named = [f"{call.address!r}: {call.tool} of {in_words(call) or 'this agent'}" for call in calls[:MOST_CALLS_NAMED]]
+    more = f"; and {len(calls) - MOST_CALLS_NAMED} more" if len(calls) > MOST_CALLS_NAMED else ""
     return Refused(
         f"{len(calls)} calls with the id {call_id!r} wait: {'; '.join(named)}{more}.",
         cure="Name one of them by its address, which begins with a slash.",
     )
 
 
-async def _look(conversation: Callable[[str], AgentsConversation], path: Path) -> AgentAtWork | None:
+async def _look(conversation: Callable[[str], AskedConversation], path: Path) -> AgentAtWork | None:
     try:
         status = await conversation(path[-1].conversation_id).status(children=False)
     except NotFound:  # it is about to start

@@ -33,7 +33,7 @@ Path = tuple[AskedAgent, ...]
 _Request = ApprovalRequested | AnswerRequested
 
 
-class AgentsConversation(Protocol):
+class ReadConversation(Protocol):
     """The parts of a Conversation that are used here."""
 
     _runs: Any
@@ -77,7 +77,7 @@ class FollowedAgents:
 
     def __init__(
         self,
-        conversation: Callable[[str], AgentsConversation],
+        conversation: Callable[[str], ReadConversation],
         parent: str,
         *,
         live_only: bool = False,

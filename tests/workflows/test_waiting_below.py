@@ -8,18 +8,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import mcp
 import pytest
 from mcp import types
 
 from everturn import Client, Conversation, ask_user, tool
 from everturn.errors import OutcomeUnknown, Refused
 from everturn.events import Event
+from everturn.mcp_server.server import AgentServer
 from everturn.payloads import WaitingCall
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually
-from tests.workflows.test_mcp_server import connected, used
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -247,10 +248,23 @@ async def test_what_does_not_go_on_below_is_in_the_status(client: Client, script
         assert await conversation.reply() == "Done."
 
 
+@asynccontextmanager
+async def connected(client: Client, **options: Any) -> AsyncIterator[mcp.Client]:
+    """The SDK's client of a server that offers the clerk."""
+    async with mcp.Client(AgentServer(client, {"clerk": ""}).mcp, **options) as caller:
+        yield caller
+
+
+async def used(caller: mcp.Client, name: str, **arguments: Any) -> Any:
+    result = await caller.call_tool(name, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
 async def test_an_mcp_caller_is_shown_what_waits_below_and_decides_there(client: Client, scripted: Scripted) -> None:
     async with (
         asking(client, scripted, REFUND, deep=True) as (conversation, child),
-        connected(client, "clerk") as caller,
+        connected(client) as caller,
     ):
         status = await used(caller, "status", conversation_id=conversation.id, wait_seconds=30)
         [waits] = status["waiting"]
@@ -273,7 +287,7 @@ async def test_an_mcp_client_is_asked_about_what_waits_below(client: Client, scr
     helper = agent_on(scripted([REFUND, "I am done."]), name="helper", tools=[refund])
     asks = [call("helper", {"message": "Do it."}, id="h"), call("refund", {"cents": 7}, id="x")]
     top = agent_on(scripted([asks, "Done."]), tools=[helper, refund])
-    async with hosting(client, top), connected(client, "clerk", elicitation_callback=decide) as caller:
+    async with hosting(client, top), connected(client, elicitation_callback=decide) as caller:
         result = await caller.call_tool("clerk", {"message": "Order 81"})
     assert [block.text for block in result.content if isinstance(block, types.TextContent)] == ["Done."]
     assert sorted(asked) == [
