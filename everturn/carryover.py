@@ -9,17 +9,22 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, field_validator
 from pydantic_core import to_json
 
+from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage
+from everturn.sizes import clipped
 from everturn.temporal.ids import known_id
 from everturn.tenants.budgets import BudgetNote
 from everturn.tracing import CarriedTrace
 
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
+
+MAX_BEGINNING_CHARS = 80
+"""Of a conversation's first message, as errors show it."""
 
 
 class WorkerFacts(Record):
@@ -145,6 +150,36 @@ def planned(calls: Iterable[ToolCall], plan: Iterable[PlannedCall]) -> dict[str,
     return {one.call_id: (by_id[one.call_id], one) for one in plan if one.call_id in by_id}
 
 
+class Beginning(Record):
+    """What a conversation was begun with. The same under the same id is the same work, and is not begun twice."""
+
+    agent: str
+    """Its name, without a version: a deploy does not make it other work."""
+    text: str = ""
+    """How the first message begins, to be shown."""
+    digest: str = ""
+    """Of the whole first message."""
+    fork_of: str = ""
+    """The conversation that it is a fork of: that makes it work of its own."""
+
+    @classmethod
+    def of(cls, agent: str, message: Message) -> Beginning:
+        written = to_json({"parts": message.model_dump(mode="json")["parts"], "provider": message.provider})
+        digest = blake2b(written, digest_size=16).hexdigest()
+        return cls(agent=names.unversioned(agent), text=clipped(message.text, MAX_BEGINNING_CHARS), digest=digest)
+
+    @property
+    def in_words(self) -> str:
+        if self.fork_of:
+            return f"a fork of {self.fork_of!r}"
+        message = f"the message {self.text!r}" if self.text else "a message without text"
+        return f"agent {self.agent!r} with {message}"
+
+    def is_same(self, other: Beginning) -> bool:
+        known = ("agent", "digest", "fork_of")
+        return all(getattr(self, name) == getattr(other, name) for name in known)
+
+
 class CarryOver(Record):
     """What one run hands to the next. Its size does not grow with the conversation."""
 
@@ -199,6 +234,8 @@ class CarryOver(Record):
     """How the transcript was shown last to the agents that were in charge before, by their names."""
     trace: CarriedTrace | None = None
     budget: BudgetNote | None = None
+    began: Beginning | None = None
+    """What the conversation was begun with; None in its first run, whose start says it."""
 
 
 class TakenIds:

@@ -24,8 +24,9 @@ EverturnError
  │   ├─ QuotaExhausted          429 or 402 that no waiting cures: the account has run out
  │   └─ ContextTooLong          the transcript no longer fits the model
  ├─ ConversationError           a conversation can't do what you ask
- │   ├─ AlreadyStarted          a conversation with this id is already running
+ │   ├─ AlreadyStarted          this id has another conversation already
  │   ├─ NotFound                no conversation has this id
+ │   │   └─ OtherWorkflow       a workflow has it that is no conversation
  │   ├─ Refused                 it refused an update; the message says why
  │   ├─ Stalled                 it waits for a person; cause and cure are in the message
  │   └─ Ended                   it is over, and can't do what you asked for
@@ -186,6 +187,10 @@ class AlreadyStarted(ConversationError): ...
 
 
 class NotFound(ConversationError): ...
+
+
+class OtherWorkflow(NotFound):
+    """The id is that of a workflow of another type. It is asked nothing, and told nothing."""
 
 
 class Refused(ConversationError): ...

@@ -18,6 +18,9 @@ TENANT_BUDGET: Final = "TenantBudget"
 
 BUDGET_OF: Final = "everturn-budget:"
 
+RESERVED_IDS: Final = (BUDGET_OF,)
+"""How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
+
 SET_BUDGET: Final = "set_budget"
 """The signal that sets a tenant's budget, or takes it away."""
 
@@ -41,6 +44,13 @@ CHECK_DECISION: Final = "check_decision"
 
 KEEP_TRANSCRIPT: Final = "keep_transcript"
 """The activity that brings the messages of earlier runs into this one before their histories are deleted."""
+
+JOIN_CONVERSATION: Final = "join_conversation"
+"""The activity by which a workflow of a user's gets the outcome of a conversation that has been begun already under the
+id that it chose."""
+
+GOES_ON: Final = "GoesOn"
+"""The error type of a try of that activity: the conversation is not over yet."""
 
 EXTEND_PREFIX: Final = "extend_prefix"
 """The activity that makes results too large to be handed to the next run a part of the prefix, without a model turn."""
@@ -239,7 +249,7 @@ SEARCHABLE: Final = {EVERTURN_METADATA: "KeywordList"}
 """For conversations whose metadata can be searched for: everything else goes without it."""
 
 RESERVED_TOOL_NAMES: Final = frozenset(
-    {CALL_MODEL, CHECK_CALL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS}
+    {CALL_MODEL, CHECK_CALL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS, JOIN_CONVERSATION}
 )
 
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
-from everturn.carryover import CarryOver, View, WorkerFacts
+from everturn.carryover import Beginning, CarryOver, View, WorkerFacts
 from everturn.heartbeat_details import LiveAt, SeenReply
 from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
-from everturn.records import Decision, HookAction, Message, Part, Record, Stop, ToolCall, Usage
+from everturn.records import Decision, HookAction, Message, Outcome, Part, Record, Stop, ToolCall, Usage
 from everturn.size_estimates import fits
 from everturn.sizes import (
     MAX_ID_BYTES,
@@ -103,6 +103,30 @@ class Start(Labelled):
 
     def as_message(self) -> Message:
         return Message.user(self.message).model_copy(update={"provider": self.provider})
+
+    @property
+    def began(self) -> Beginning:
+        """What the conversation was begun with, in this run or in an earlier one."""
+        if self.carry and self.carry.began:
+            return self.carry.began
+        return Beginning.of(self.agent, self.as_message())
+
+
+class JoinRequest(Record):
+    """The input of `join_conversation`: what a workflow of a user's wanted to start under an id that is taken."""
+
+    conversation_id: str
+    start: Start
+    wait: bool = False
+    """For its outcome."""
+
+
+class Joined(Record):
+    """The output of `join_conversation`."""
+
+    begun: bool = False
+    """False if there is no conversation by now."""
+    outcome: Outcome | None = None
 
 
 StateName = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]

@@ -395,12 +395,14 @@ class Outcome(Record):
     """Why it ended, if it did not simply complete."""
     tail: tuple[Message, ...] = ()
     """What came after the last model turn and no model has seen: the results of calls that were cut short."""
+    id: str = ""
+    """The conversation's."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The contract's fields are always there, for programs that read the result without this class.
         written: dict[str, Any] = write(self)
-        for name in ("reason", "tail"):
+        for name in ("reason", "tail", "id"):
             if not written.get(name):
                 written.pop(name, None)
         return written

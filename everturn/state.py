@@ -37,6 +37,7 @@ class State:
         carry = start.carry or CarryOver()
         # The carry-over may be large, and the state lives as long as the run.
         self.start = start.model_copy(update={"carry": None, "policy": ()})
+        self._began = start.carry.began if start.carry else None
         self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
         self._on_prefix = on_prefix
@@ -395,4 +396,5 @@ class State:
             view=self.view,
             summary_due=self.summary_due,
             budget=self.budget,
+            began=self._began or self.start.began,
         )

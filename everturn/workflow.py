@@ -18,12 +18,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, is_cancelled_exception
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import (
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
 from everturn import names
 from everturn.agent import Agent, name_of
@@ -32,7 +39,7 @@ from everturn.client.trace_context import current_context
 from everturn.errors import EverturnError, InvalidSetting
 from everturn.limits import Limits
 from everturn.models import Model, check_provider
-from everturn.payloads import Notify, WaitNotice
+from everturn.payloads import JoinRequest, Notify, Start, WaitNotice
 from everturn.records import Outcome
 from everturn.temporal.ids import id_problem
 from everturn.temporal.task_timeout import TASK_TIMEOUT
@@ -40,6 +47,11 @@ from everturn.tenants.priorities import priority_of
 from everturn.text.markdown import code, first_line, inline
 from everturn.tools.output_type import OutputT_co
 from everturn.validation.durations import problem
+
+JOIN_TIMEOUT: Final = timedelta(minutes=1)
+"""Of a try: it waits for 20 s."""
+
+HEARTBEAT_TIMEOUT: Final = timedelta(seconds=5)
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 
@@ -54,9 +66,17 @@ class TypedOutcome(Outcome, Generic[OutputT_co]):
 class ChildConversation(Generic[OutputT_co]):
     """A conversation that this workflow has started. Its methods send signals, and signals return nothing."""
 
-    def __init__(self, handle: workflow.ChildWorkflowHandle[Any, Any], agent: Agent[OutputT_co] | None) -> None:
+    def __init__(
+        self,
+        handle: workflow.ChildWorkflowHandle[Any, Any] | workflow.ExternalWorkflowHandle[Any],
+        agent: Agent[OutputT_co] | None,
+        *,
+        joined: _Joining | None = None,
+    ) -> None:
         self._handle = handle
         self._agent = agent
+        self._joined = joined
+        """Set if the conversation had been begun before, so that it is no child of this workflow."""
 
     @property
     def id(self) -> str:
@@ -64,7 +84,15 @@ class ChildConversation(Generic[OutputT_co]):
 
     async def outcome(self) -> TypedOutcome[OutputT_co]:
         """Waits for the end, through stalls and approvals, and returns it. Cancelling this cancels the conversation.
-        Raises ChildWorkflowError if it ended without an outcome: terminated, or started with what makes no sense."""
+        Raises ChildWorkflowError if it ended without an outcome: terminated, or started with what makes no sense.
+
+        If the conversation had been begun before, its outcome comes within ten seconds of its end, cancelling this only
+        ends the wait, and an end without an outcome is an ActivityError."""
+        if self._joined:
+            joined = await self._joined.ask(wait=True)
+            with _failing():
+                return _typed({**joined["outcome"], "id": self.id}, self._agent)
+        assert isinstance(self._handle, workflow.ChildWorkflowHandle)
         try:
             ended = await self._handle
         except ChildWorkflowError as error:
@@ -74,7 +102,7 @@ class ChildConversation(Generic[OutputT_co]):
                 raise asyncio.CancelledError from error
             raise
         with _failing():
-            return _typed(ended, self._agent)
+            return _typed({**ended, "id": self.id}, self._agent)
 
     async def send(self, message: MessageLike) -> None:
         """The user's next message."""
@@ -133,8 +161,10 @@ async def ask(
     priority: int | None = None,
     fairness_key: str | None = None,
     fairness_weight: float | None = None,
+    again: bool = False,
 ) -> TypedOutcome[OutputT_co]:
-    """Starts a conversation with the agent, waits for its end, and returns the outcome. Takes what `start` takes."""
+    """Starts a conversation with the agent, waits for its end, and returns the outcome. Takes what `start` takes. The
+    same `id` is the same work, as there."""
     conversation = await start(
         agent,
         message,
@@ -148,6 +178,7 @@ async def ask(
         priority=priority,
         fairness_key=fairness_key,
         fairness_weight=fairness_weight,
+        again=again,
     )
     return await conversation.outcome()
 
@@ -168,10 +199,14 @@ async def start(
     priority: int | None = None,
     fairness_key: str | None = None,
     fairness_weight: float | None = None,
+    again: bool = False,
 ) -> ChildConversation[OutputT_co]:
     """Starts a conversation with the agent.
 
-    - `id`: unless given, this workflow's id with the agent's name and random digits.
+    - `id`: unless given, this workflow's id with the agent's name and random digits. **The same id is the same work**,
+      as for `Client.start`: if the agent has begun with this message under the id before, in another workflow, in an
+      earlier run or before a reset, that conversation is the one that is returned, whether it runs or is over.
+    - `again`: starts anew if that conversation is over.
     - `task_queue`: where a worker hosts the agent; this workflow's unless given.
     - `keep_open`, `model`, `limits`, `tenant`, `metadata`, `priority`, `fairness_key`, `fairness_weight`: as for
       `Client.start`. What is not given of the last three is as for this workflow, but that a tenant is its own
@@ -181,7 +216,8 @@ async def start(
     - `parent_close_policy`: what happens to the conversation if this workflow ends first.
 
     Raises ApplicationError for what can't be sent, so that this workflow fails and does not retry for ever. Raises
-    WorkflowAlreadyStartedError if `id` runs.
+    ActivityError, caused by an ApplicationError of the type AlreadyStarted, if the id has other work: another agent,
+    first message or tenant.
     """
     with _failing():
         name = name_of(agent)
@@ -200,25 +236,57 @@ async def start(
             notify=Notify(workflow_id=own_id, signal=notify) if notify else None,
             trace=current_context(),
         )
-        child_id = id or f"{own_id}.{name}-{workflow.uuid4().hex[:8]}"
+        child_id = f"{own_id}.{name}-{workflow.uuid4().hex[:8]}" if id is None else id
         if why := id_problem(child_id):
-            raise InvalidSetting(why, cure="Give a shorter id=.")
+            raise InvalidSetting(why, cure="Give another id=.")
         order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
-    handle = await workflow.start_child_workflow(
-        names.CONVERSATION,
-        # Plain JSON, which any data converter writes: this workflow's worker need not know everturn's.
-        payload.model_dump(mode="json"),
-        id=child_id,
-        task_queue=task_queue,
-        task_timeout=TASK_TIMEOUT,
-        cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
-        parent_close_policy=parent_close_policy,
-        static_summary=first_line(payload.as_message().text or name),
-        static_details=f"Agent **{inline(name)}**, asked by {code(own_id)}",
-        memo=payload.labels or None,
-        priority=order,
-    )
-    return ChildConversation(handle, agent if isinstance(agent, Agent) else None)
+    typed = agent if isinstance(agent, Agent) else None
+    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+    while True:
+        try:
+            handle = await workflow.start_child_workflow(
+                names.CONVERSATION,
+                # Plain JSON, which any data converter writes: this workflow's worker need not know everturn's.
+                payload.model_dump(mode="json"),
+                id=child_id,
+                task_queue=task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_reuse_policy=reuse,
+                cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
+                parent_close_policy=parent_close_policy,
+                static_summary=first_line(payload.as_message().text or name),
+                static_details=f"Agent **{inline(name)}**, asked by {code(own_id)}",
+                memo=payload.labels or None,
+                priority=order,
+            )
+            return ChildConversation(handle, typed)
+        except WorkflowAlreadyStartedError:
+            joined = _Joining(child_id, payload, task_queue)
+            if (await joined.ask(wait=False))["begun"]:
+                return ChildConversation(workflow.get_external_workflow_handle(child_id), typed, joined=joined)
+
+
+@dataclass(frozen=True)
+class _Joining:
+    """Asks a worker that hosts agents for a conversation that has been begun already: a workflow can't look itself."""
+
+    conversation_id: str
+    start: Start
+    task_queue: str | None
+
+    async def ask(self, *, wait: bool) -> dict[str, Any]:
+        """Raises ActivityError if it is other work."""
+        request = JoinRequest(conversation_id=self.conversation_id, start=self.start, wait=wait).model_dump(mode="json")
+        what = "wait for" if wait else "look for"
+        joined: dict[str, Any] = await workflow.execute_activity(
+            names.JOIN_CONVERSATION,
+            request,
+            task_queue=self.task_queue,
+            start_to_close_timeout=JOIN_TIMEOUT,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            summary=first_line(f"{what} {self.conversation_id}"),
+        )
+        return {"begun": False, "outcome": {}, **joined}
 
 
 def _typed(ended: Mapping[str, Any], agent: Agent[OutputT_co] | None) -> TypedOutcome[OutputT_co]:

@@ -32,11 +32,12 @@ def run(
     agent: AgentOption = None,
     yes: YesOption = False,
     id: Annotated[  # noqa: A002
-        str | None, typer.Option("--id", metavar="ID", help="The conversation's id. Default: a new one.")
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="The conversation's id: run again, it gives the same answer. Default: a new one."
+        ),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Start a new conversation, even if one with this id is over.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Start anew if the one with this id is over.")] = False,
     tenant: TenantOption = None,
     metadata: MetadataOption = None,
     as_json: JsonOption = False,
@@ -52,7 +53,7 @@ def run(
     labels = labels_of(tenant, metadata)
     # What tools print is not the reply, so it goes to stderr.
     with streams.results_only():
-        outcome = asyncio.run(_run(wanted, text, name, labels, approve_all=yes, again=again or id is None))
+        outcome = asyncio.run(_run(wanted, text, name, labels, approve_all=yes, again=again))
     _print(outcome, name, as_json=as_json)
 
 
@@ -71,16 +72,13 @@ def _read_all() -> str:
 async def _run(
     wanted: AgentChoice, text: str, name: str, labels: dict[str, Any], *, approve_all: bool, again: bool
 ) -> Outcome:
-    """`again`: the id may be that of an earlier conversation that is over."""
     from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
     screen = Screen()
     try:
         async with connect(wanted, name, screen=screen, db=None) as place:
-            if not again:
-                await _check_new(place, name)
-            conversation = await place.client.start(place.agent, text, id=name, model=place.model, **labels)
+            conversation = await _started(place, text, name, labels, again=again)
             try:
                 return await _follow(conversation, place, screen, approve_all=approve_all)
             except asyncio.CancelledError:
@@ -90,21 +88,15 @@ async def _run(
         screen.idle()
 
 
-async def _check_new(place: Connection, name: str) -> None:
-    """Raises AlreadyStarted if this id was used before: the new conversation would hide the earlier one."""
-    from temporalio.service import RPCError, RPCStatusCode
-
+async def _started(place: Connection, text: str, name: str, labels: dict[str, Any], *, again: bool) -> Conversation:
+    """The same id is the same work: see Client.start."""
     from everturn.errors import AlreadyStarted
 
     try:
-        found = await place.client.temporal.get_workflow_handle(name).describe()
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return
-        raise place.client.unreachable(error) from error
-    if found.close_time is not None:
-        cure = f"`everturn send {name} TEXT` continues it; --again starts a new one with this id."
-        raise AlreadyStarted(f"Conversation {name!r} is over.", cure=cure)
+        return await place.client.start(place.agent, text, id=name, model=place.model, again=again, **labels)
+    except AlreadyStarted as error:
+        cure = f"Use another --id. `everturn send {name} TEXT` says more to it; --again starts anew once it is over."
+        raise AlreadyStarted(error.message, cure=cure) from None
 
 
 async def _follow(conversation: Conversation, place: Connection, screen: Screen, *, approve_all: bool) -> Outcome:

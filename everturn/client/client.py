@@ -28,7 +28,8 @@ from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.client.send_or_revive import deliver
 from everturn.client.task_queues import QueuesClient
-from everturn.errors import ConversationError, Ended, InvalidSetting, Unreachable
+from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
+from everturn.history.same_work import is_begun
 from everturn.limits import Limits
 from everturn.models import Model, check_provider
 from everturn.policy import Rule
@@ -106,8 +107,16 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         priority: int | None = None,
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
+        again: bool = False,
     ) -> Conversation:
-        """Starts a conversation, on whichever worker hosts the agent. Raises AlreadyStarted if `id` runs.
+        """Starts a conversation, on whichever worker hosts the agent.
+
+        **The same id is the same work.** If a conversation of this agent and first message has this `id` already, it
+        is the one that is returned, whether it runs or is over, and however it ended: no model is asked, and no tool
+        runs again. So a program that died may simply be run again, as long as the namespace keeps what is over. The
+        other options hold as they were when it began. Raises AlreadyStarted, which names both, if the id has another
+        agent or first message, or another `tenant`, or is a fork's. `again`: starts anew, with any message, if the
+        conversation is over; one that runs is joined as without it.
 
         Without `keep_open`, the conversation ends with its final reply; with it, it idles that long for the next
         message. With `stream`, text reaches programs that follow the events 0.2 s after it is written; without it,
@@ -129,7 +138,6 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         `fairness_key` (default: the tenant; at most 64 bytes) gets a share of `fairness_weight` (default: 1). All
         three are Temporal's own, and hold for the workflow, its activities and its children.
         """
-        check_utf8("id", id or "")
         carry, rules = begun_with(transcript), rules_of(policy, by=self.by)
         start = start_payload(
             message,
@@ -147,8 +155,17 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
             carry=carry and carry.model_copy(update={"policy": rules}),
         )
         order = Order(priority, fairness_key, fairness_weight).of(tenant)
-        name = id or f"{start.agent}-{uuid4().hex[:12]}"
-        return self.conversation(await self._start(start, name, agent, priority=order))
+        name = f"{start.agent}-{uuid4().hex[:12]}" if id is None else id
+        while True:
+            try:
+                await self._start(start, name, agent, again=again, priority=order)
+            except AlreadyStarted:
+                try:
+                    if not await is_begun(self.temporal, name, start):
+                        continue  # it is gone since: erased, or its retention is over
+                except RPCError as error:
+                    raise self.unreachable(error) from error
+            return self.conversation(name)
 
     @known_options("Client.send", InvalidSetting)
     async def send(
@@ -203,10 +220,14 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         priority: int | None = None,
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
+        again: bool = False,
     ) -> Outcome:
-        """Starts a conversation and waits for its outcome. Raises Stalled if a person has to help first, and
-        Unreachable if the server does not answer after the start: the conversation then goes on, and the error's
-        message has its id."""
+        """Starts a conversation and waits for its outcome. With an `id`, it is safe to repeat: it waits for the
+        conversation that runs, or returns the outcome of the one that is over; see `start`, also for `again`.
+
+        Raises Stalled if a person has to help first, Ended if the conversation ended without an outcome, such as when
+        it was terminated, and Unreachable if the server does not answer after the start: the conversation then goes
+        on, and the error's message has its id."""
         conversation = await self.start(
             agent,
             message,
@@ -219,6 +240,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
             priority=priority,
             fairness_key=fairness_key,
             fairness_weight=fairness_weight,
+            again=again,
         )
         try:
             with suppress(Ended):  # outcome() says how

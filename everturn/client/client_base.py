@@ -187,17 +187,15 @@ class ClientBase:
         conversation_id: str,
         agent: Agent | str = "",
         *,
-        new: bool = False,
+        again: bool = False,
         priority: Priority | None = None,
-    ) -> str:
-        """Returns the id. `new`: raises AlreadyStarted also if a conversation with this id is over. `priority`: without
-        it, the tenant is the fairness key."""
-        if problem := id_problem(conversation_id):
-            raise Refused(problem, cure=f"Use one of 1 to {MAX_ID_BYTES:,} bytes.")
+    ) -> None:
+        """Raises AlreadyStarted if something with this id runs or, without `again`, is over. `priority`: without it,
+        the tenant is the fairness key."""
+        check_id(conversation_id)
         message = start.as_message().text
-        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if new else WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        check_utf8("id", conversation_id)
-        if isinstance(agent, str) and agent and not new:
+        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+        if isinstance(agent, str) and agent:
             await self._check_hosted(agent)
         start = start.model_copy(update={"trace": current_context()})
         if self._minimal:
@@ -230,14 +228,18 @@ class ClientBase:
             )
         except WorkflowAlreadyStartedError:
             raise AlreadyStarted(
-                f"Conversation {conversation_id!r} exists already."
-                if new
-                else f"Conversation {conversation_id!r} is already running.",
+                f"Conversation {conversation_id!r} {'is already running' if again else 'exists already'}.",
                 cure="Send to it with client.send(), or use another id.",
             ) from None
         except RPCError as error:
             raise self.unreachable(error) from error
-        return conversation_id
+
+
+def check_id(conversation_id: str) -> None:
+    """Raises Refused if no conversation may be started with this id."""
+    check_utf8("id", conversation_id)
+    if problem := id_problem(conversation_id):
+        raise Refused(problem, cure=f"Use another one, of 1 to {MAX_ID_BYTES:,} bytes.")
 
 
 def _in_charge(start: Start) -> str:

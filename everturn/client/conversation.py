@@ -73,8 +73,9 @@ class Conversation(Forks):
             return await deliver(self, message, message_id=message_id, stream=stream)
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_payload(message, message_id=message_id, stream=stream)
+        described = await self._describe()  # any workflow would take the signal
         if size_of(payload) > LONG_MESSAGE_BYTES:
-            check_room(payload, await self._describe())
+            check_room(payload, described)
         with self._explained():
             await self._handle.signal(names.MESSAGE, payload)
         self._sent.add(known_id(message_id))
@@ -397,6 +398,7 @@ class Conversation(Forks):
     async def _update(self, name: str, payload: dict[str, Any]) -> Any:
         given = _given(payload)
         check_input(name, given)
+        await self._describe()  # any workflow may have an update of that name
         with self._explained(name):
             return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
 
@@ -414,7 +416,8 @@ class Conversation(Forks):
         if finished.outcome is None:
             raise Ended(
                 f"Conversation {self.id!r} ended without an outcome: {finished.why.rstrip('.')}.",
-                cure=f"`everturn show {self.id}` shows its transcript.",
+                cure=f"`everturn show {self.id}` shows its transcript. A message revives it: send(..., revive=True); "
+                "start(..., again=True) starts anew with its id.",
             )
         return finished.outcome
 

@@ -12,6 +12,7 @@ from temporalio.client import WorkflowExecutionDescription
 from everturn.client.client_base import ClientBase
 from everturn.client.messages import MessageLike, content_of, user_message
 from everturn.client.prompts import AskedTurns
+from everturn.history.decoding import check_kind
 from everturn.history.fork_start import Changes, start_of_fork
 from everturn.models import Model, check_provider
 from everturn.records import ResultPart, Text
@@ -74,7 +75,7 @@ class Forks(AskedTurns):
             )
             order = await Order(priority, fairness_key, fairness_weight).after(self._handle)
         fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
-        await client._start(start, fork_id, new=True, priority=order)
+        await client._start(start, fork_id, priority=order)
         return type(self)(client, fork_id)
 
     async def latest_run(self) -> str:
@@ -89,6 +90,7 @@ class Forks(AskedTurns):
     async def _describe(self) -> WorkflowExecutionDescription:
         with self._explained():
             described: WorkflowExecutionDescription = await self._handle.describe()
+        check_kind(self.id, described.workflow_type)
         return described
 
     def _explained(self, what: str = "request") -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from everturn.agent import Agent
 from everturn.client.messages import MessageLike, user_message
 from everturn.client.revival import revived
-from everturn.errors import AlreadyStarted, Ended, NotFound
+from everturn.errors import AlreadyStarted, Ended, NotFound, OtherWorkflow
 from everturn.payloads import Start
 from everturn.temporal.ids import known_id
 from everturn.tenants.priorities import AS_BEFORE, Order
@@ -57,14 +57,20 @@ async def deliver(
                 priority = await order.after(conversation._handle)
             if await conversation.latest_run() != before.run_id:
                 continue  # somebody else was quicker: the transcript has become longer
+            revives = True
+        except OtherWorkflow:
+            raise
         except NotFound:
             if anew is None:
                 raise
-            start, priority = anew, order.of(anew.tenant)
+            start, priority, revives = anew, order.of(anew.tenant), False
         else:
             return False
         try:
-            await conversation._client._start(start, conversation.id, agent or start.agent, priority=priority)
+            # One that was not there may have begun, and ended, meanwhile: only what is revived is started over it.
+            await conversation._client._start(
+                start, conversation.id, agent or start.agent, again=revives, priority=priority
+            )
         except AlreadyStarted:
             continue  # somebody else was quicker: it runs now, and takes the message
-        return start.carry is not None
+        return revives

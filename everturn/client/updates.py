@@ -27,7 +27,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.errors import InvalidSetting, NotFound, Refused, Unreachable
+from everturn.errors import InvalidSetting, OtherWorkflow, Refused, Unreachable
 from everturn.history.decoding import UNREADABLE
 from everturn.history.reader import first_step
 from everturn.payloads import Status, WaitingCall
@@ -130,7 +130,7 @@ async def ask_status(client: Client, conversation_id: str) -> Status:
     try:
         answer = await _read(handle.query(names.STATUS, rpc_timeout=timeout))
     except WorkflowQueryFailedError as error:
-        raise NotFound(
+        raise OtherWorkflow(
             f"There is no conversation {conversation_id!r}: that workflow is another one ({error.message}).",
             cure="`everturn list` shows those there are.",
         ) from error

@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.calls.decisions import DECISION_RECORDS, SetPolicy
-from everturn.errors import InvalidSetting, NotFound
+from everturn.errors import InvalidSetting, OtherWorkflow
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record
 from everturn.storage.encryption import key_id_of, lacking_key
@@ -85,11 +85,12 @@ class Decoder:
             ) from error
 
 
-def check_kind(workflow_type: str) -> None:
-    """Raises NotFound for the history of another kind of workflow: nobody shall wait for what it never does."""
+def check_kind(workflow_id: str, workflow_type: str) -> None:
+    """Raises OtherWorkflow for another kind of workflow: nobody shall wait for what it never does, and nobody shall say
+    to it what it may understand otherwise."""
     if workflow_type not in (names.CONVERSATION, ""):
-        raise NotFound(
-            f"This is the history of a workflow {workflow_type!r}, not of a conversation.",
+        raise OtherWorkflow(
+            f"There is no conversation {workflow_id!r}: that is a workflow of type {workflow_type!r}.",
             cure="`everturn list` shows the conversations there are.",
         )
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.carryover import Packed, StoredInRun, WorkerFacts
+from everturn.carryover import Beginning, Packed, StoredInRun, WorkerFacts
 from everturn.compressed_messages import pack
 from everturn.errors import NotFound, Refused
 from everturn.history.reader import first_step, read_steps
@@ -245,7 +245,8 @@ async def _start(
     new: dict[str, Any] = {"owed": not final, "repairs": repairs, "inbox": (), "message_ids": ()}
     if changes.model:
         new["model"] = changes.model
-    handed = next_life(state, transcript[:end], origin=origin).model_copy(update={**new, "budget": None})
+    new |= {"budget": None, "began": Beginning(agent=start.agent, fork_of=origin.conversation_id)}
+    handed = next_life(state, transcript[:end], origin=origin).model_copy(update=new)
     if there:
         packed = Packed(data=pack(transcript[: handed.length]))
         if len(packed.data) > MAX_PACKED_AT_START_BYTES and there.external_storage is None:

@@ -81,6 +81,8 @@ class HistoryReader:
         """The last one that has a reply."""
         self._agents: dict[str, int] = {}
         """The agents' conversations that were begun, by id."""
+        self._id = ""
+        """The conversation's."""
 
     async def read(self, event: HistoryEvent) -> Step:
         """The step for this event."""
@@ -91,7 +93,8 @@ class HistoryReader:
         match event.event_type:
             case event_types.WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
-                check_kind(started.workflow_type.name)
+                check_kind(started.workflow_id, started.workflow_type.name)
+                self._id = started.workflow_id
                 start = await self._decoder.record(started.input, Start)
                 self._patches.start_problem = "" if start else await self._decoder.problem(started.input, Start)
                 start = start or Start.model_construct(agent="")
@@ -310,6 +313,7 @@ class HistoryReader:
         if tool is None:
             return None
         agent, request = tool
+        outcome = outcome and outcome.model_copy(update={"id": completed.workflow_execution.workflow_id})
         if outcome is None:
             cause = f"The outcome of {agent}'s conversation can't be read: {why}"
             return ToolRunFailed(event.event_id, at, agent, request, cause, names.UNREADABLE_RESULT)
@@ -319,7 +323,9 @@ class HistoryReader:
         match event.event_type:
             case event_types.WORKFLOW_EXECUTION_COMPLETED:
                 completed = event.workflow_execution_completed_event_attributes
-                return RunClosed(event.event_id, at, await self._decoder.record(completed.result, Outcome))
+                outcome = await self._decoder.record(completed.result, Outcome)
+                # The workflow doesn't write its own id, which whoever reads its result knows.
+                return RunClosed(event.event_id, at, outcome and outcome.model_copy(update={"id": self._id}))
             case event_types.WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
                 return RunClosed(event.event_id, at, None, (await read_cause(self._converter, failure)).cause)

@@ -14,16 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from everturn import names
 from everturn.client.agents_at_work import in_words
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
-from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Unreachable
-from everturn.history.reader import first_step
+from everturn.errors import AlreadyStarted, Ended, Refused, Unreachable
 from everturn.mcp_server.reach import Reach
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES, shortened
-from everturn.temporal import temporal_errors
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:
@@ -80,26 +77,14 @@ def id_for(agent: str, key: str | None) -> str:
 
 
 async def begin(client: Client, agent: str, message: str, *, conversation_id: str | None, key: str | None) -> str:
-    """Starts a conversation, once for the same id or key; returns its id. Raises AlreadyStarted if the id is that of
-    another agent's conversation."""
-    name = conversation_id or id_for(agent, key)
-    await _check_same_agent(client, name, agent)
-    await client.send(agent, message, id=name, message_id=f"start:{key or ''}")
-    return name
-
-
-async def _check_same_agent(client: Client, conversation_id: str, agent: str) -> None:
+    """Starts a conversation, once for the same id or key; returns its id. Raises AlreadyStarted if another message, or
+    another agent's, has begun under it."""
     try:
-        with temporal_errors.explained(client.temporal, conversation_id):
-            step = await first_step(client.temporal, conversation_id)
-    except NotFound:
-        return
-    begun = step.start.agent if step else ""
-    if names.unversioned(begun) != names.unversioned(agent):
+        return (await client.start(agent, message, id=conversation_id or id_for(agent, key))).id
+    except AlreadyStarted as error:
         raise AlreadyStarted(
-            f"Conversation {conversation_id!r} is one of the agent {begun!r}, and not of {agent!r}.",
-            cure="Use another id.",
-        )
+            error.message, cure="Use another id, or `send` the message to that conversation."
+        ) from None
 
 
 async def look(conversation: Conversation) -> Reached:

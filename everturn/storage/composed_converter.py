@@ -29,6 +29,7 @@ from temporalio.converter import (
 
 from everturn.records import Record
 from everturn.storage.data_converter import JSON, Payloads, StoredPayloads
+from everturn.temporal.any_status import AnyStatus
 
 _SAME_JSON = (DefaultPayloadConverter, PydanticPayloadConverter)
 """They write plain JSON as everturn does, so everturn's converter can replace them without loss."""
@@ -53,7 +54,8 @@ def beside(converter: DataConverter) -> DataConverter:
 def own_client(client: temporalio.client.Client) -> temporalio.client.Client:
     """The client with the converter that `own` makes; the same client if it already has that one."""
     converter = own(client.data_converter)
-    return client if converter is client.data_converter else with_converter(client, converter)
+    ready = converter is client.data_converter and _reads_any_status(client.config(active_config=True))
+    return client if ready else with_converter(client, converter)
 
 
 def with_converter(client: temporalio.client.Client, converter: DataConverter) -> temporalio.client.Client:
@@ -61,9 +63,15 @@ def with_converter(client: temporalio.client.Client, converter: DataConverter) -
     # Without the plugins: they have changed this config already, and would change it again.
     config = client.config(active_config=True)
     config["data_converter"], config["plugins"] = converter, []
+    if not _reads_any_status(config):
+        config["interceptors"] = [*config["interceptors"], AnyStatus()]  # the last one is next to the server
     made = temporalio.client.Client(**config)
     made._initial_config["plugins"] = client.config()["plugins"]  # a worker made with this client uses them
     return made
+
+
+def _reads_any_status(config: temporalio.client.ClientConfig) -> bool:
+    return any(isinstance(one, AnyStatus) for one in config["interceptors"])
 
 
 def _own(theirs: type[PayloadConverter], *, stores: bool) -> type[PayloadConverter]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 
+from everturn import names
 from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, MAX_KEYWORD_CHARS, MAX_KNOWN_ID_BYTES, size_of
 
 
@@ -36,7 +37,9 @@ def child_id(parent: str, call_id: str) -> str:
 
 
 def id_problem(conversation_id: str) -> str:
-    """Why Temporal does not take this as a conversation's id; empty if it does."""
+    """Why this can't be the id of a conversation that is started; empty if it can."""
+    if reserved := next((one for one in names.RESERVED_IDS if conversation_id.startswith(one)), ""):
+        return f"The id {conversation_id!r:.200} begins with {reserved!r}: everturn's own workflows have such ids."
     size = len(conversation_id.encode("utf-8", "replace"))
     if not conversation_id:
         return "A conversation's id can't be empty."

@@ -27,6 +27,7 @@ from everturn.activities.attempts import Attempts
 from everturn.activities.budget_interceptor import TenantBudgets
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.join_conversation import JoinConversation
 from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
@@ -194,6 +195,7 @@ class Hosting(Interceptor):
             turns.extend_prefix,
             Approvers(agents, heartbeats=heartbeats, contexts=self._contexts).check_decision,
             KeepTranscript(heartbeats).keep_transcript,
+            JoinConversation(heartbeats).join_conversation,
             export_spans,
             *calls.activities(),
         ]

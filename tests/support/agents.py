@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from everturn import Agent, Client, Model, Worker
 from everturn.storage.data_converter import data_converter
+from everturn.temporal.any_status import AnyStatus
 from everturn.testing import ScriptedModel
 
 
@@ -18,7 +19,9 @@ def agent_on(model: ScriptedModel, *, tools: Sequence[Any] = (), name: str = "cl
 
 def nowhere() -> Client:
     """A client that no server is asked by: what is wrong is seen before."""
-    return Client(cast("Any", SimpleNamespace(data_converter=data_converter)))
+    return Client(
+        cast("Any", SimpleNamespace(data_converter=data_converter, config=lambda **_: {"interceptors": [AnyStatus()]}))
+    )
 
 
 def hosting(client: Client, *agents: Agent, **options: Any) -> Worker:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio import activity, workflow
+from temporalio.exceptions import ActivityError, ApplicationError
 
 import everturn
 from everturn import Agent
@@ -116,3 +117,29 @@ class GivesUp:
                 return (await everturn.workflow.ask("clerk", "Hi", id=f"{workflow.info().workflow_id}-talk")).text
         except TimeoutError:
             return "given up"
+
+
+@workflow.defn
+class Repeats:
+    """Asks under an id, decides where it is told to, and tells what it got: the text and the id, or the error."""
+
+    def __init__(self) -> None:
+        self.call_id = ""
+
+    @workflow.signal
+    def decide(self, call_id: str) -> None:
+        self.call_id = call_id
+
+    @workflow.run
+    async def run(self, id: str, message: str, again: bool) -> list[str]:  # noqa: A002
+        try:
+            conversation = await everturn.workflow.start("clerk", message, id=id, again=again)
+        except ActivityError as error:
+            cause = error.cause
+            assert isinstance(cause, ApplicationError)
+            return [cause.type or "", cause.message.partition("begun as ")[2].partition(",")[0]]
+        if message == "Charge slowly.":
+            await workflow.wait_condition(lambda: bool(self.call_id))
+            await conversation.approve(self.call_id)
+        outcome = await conversation.outcome()
+        return [outcome.text, outcome.id]

@@ -60,9 +60,9 @@ def test_run_as_json_with_yes(shell: Shell, model: Callable[[Any], None], name: 
     assert '"cents": 5' in whole
     assert "      refunded 5 of 81" in whole
 
-    over = shell.run("run", "Refund order 81", *AD_HOC, "--yes", "--id", name)
+    over = shell.run("run", "Refund another", *AD_HOC, "--yes", "--id", name)
     assert over.returncode == 1
-    assert f"Conversation '{name}' is over. `everturn send {name} TEXT` continues it; --again" in over.stderr
+    assert f"`everturn send {name} TEXT` says more to it; --again starts anew" in over.stderr
     assert shell.json("run", "Refund order 81", *AD_HOC, "--yes", "--id", name, "--again")["text"] == "It is done."
 
 

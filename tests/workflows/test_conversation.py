@@ -174,8 +174,8 @@ async def test_an_id_that_runs_is_not_started_again(client: Client, scripted: Sc
     agent = agent_on(scripted(["One."]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1))
-        with pytest.raises(AlreadyStarted, match="is already running"):
-            await client.start(agent, "Hello", id=conversation.id)
+        with pytest.raises(AlreadyStarted, match="is other work"):
+            await client.start(agent, "Goodbye", id=conversation.id)
         await conversation.close()
         await conversation.outcome()
 

@@ -87,7 +87,7 @@ async def test_a_cursor_of_before_goes_on_through_it(client: Client, scripted: S
         for place, event in enumerate(every):
             assert [one async for one in conversation.events(event.cursor)] == every[place + 1 :]
         # Another conversation that takes its id is none of its own.
-        await client.start(agent, "Anew", id=conversation.id)
+        await client.start(agent, "Anew", id=conversation.id, again=True)
         await conversation.outcome()
         assert [one async for one in conversation.events(every[-1].cursor)] == []
     assert [event.kind for event in every].count("done") == 3

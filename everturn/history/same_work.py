@@ -1,0 +1,50 @@
+"""The same id is the same work: whether the conversation that has an id is the one that somebody wants to start."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from everturn import names
+from everturn.errors import AlreadyStarted
+from everturn.history.reader import first_step
+from everturn.payloads import Start
+from everturn.temporal.any_status import describe
+
+CURE: Final = "Use another id. client.send() says something more to that conversation; "
+ANEW: Final = "again=True starts anew once it is over."
+
+
+async def is_begun(temporal: Client, conversation_id: str, wanted: Start) -> bool:
+    """Whether this work has been begun under the id. False if there is nothing by now. Raises AlreadyStarted if the id
+    has other work, and RPCError."""
+    try:
+        described = await describe(temporal, conversation_id)
+        if described.workflow_type != names.CONVERSATION:
+            raise AlreadyStarted(
+                f"The id {conversation_id!r} is taken: by a workflow of type {described.workflow_type!r}, which is no "
+                "conversation.",
+                cure="Use another id.",
+            )
+        started = await first_step(temporal, conversation_id, described.run_id)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    if problem := difference(started.start if started else None, wanted):
+        raise AlreadyStarted(f"Conversation {conversation_id!r} is other work: {problem}.", cure=CURE + ANEW)
+    return True
+
+
+def difference(begun: Start | None, wanted: Start) -> str:
+    """How the two are other work, in words; empty if they are the same. What else they are started with (a model,
+    limits, metadata ...) holds as it was begun, but nobody is given the conversation of another tenant."""
+    if begun is None:
+        return "its beginning can't be read"
+    if not begun.began.is_same(wanted.began):
+        return f"it was begun as {begun.began.in_words}, and not as {wanted.began.in_words}"
+    if wanted.tenant is not None and begun.tenant != wanted.tenant:
+        return f"it is for tenant {begun.tenant!r}, and not for {wanted.tenant!r}"
+    return ""

@@ -1,0 +1,153 @@
+"""The status of a workflow execution, also one that is newer than the SDK: it is shown as what it is, hides no other
+execution, and never counts as over.
+
+Server 1.32 has Paused, set by `temporal workflow pause`, which temporalio 1.35's WorkflowExecutionStatus lacks: it
+raises ValueError for a whole page of a list.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, ListWorkflowExecutionsRequest
+from temporalio.client import (
+    Client,
+    DescribeWorkflowInput,
+    Interceptor,
+    ListWorkflowsInput,
+    OutboundInterceptor,
+    WorkflowExecution,
+    WorkflowExecutionAsyncIterator,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+)
+from temporalio.converter import WorkflowSerializationContext
+
+E = TypeVar("E", bound=WorkflowExecution)
+
+RUNNING: Final = int(WorkflowExecutionStatus.RUNNING)
+PAUSED: Final = 8
+
+_KNOWN: Final = frozenset(int(one) for one in WorkflowExecutionStatus)
+
+OVER: Final = _KNOWN - {RUNNING, PAUSED}
+"""The statuses of which we know that nothing more comes. Any other counts as open."""
+
+_NAMES: Final = {**{int(one): one.name.lower() for one in WorkflowExecutionStatus}, PAUSED: "paused"}
+
+
+def is_over(execution: WorkflowExecution) -> bool:
+    return execution.raw_info.status in OVER
+
+
+def is_paused(execution: WorkflowExecution) -> bool:
+    """By an operator: Temporal gives its tasks to no worker until it is unpaused."""
+    return execution.raw_info.status == PAUSED
+
+
+def status_name(status: int) -> str:
+    """In lower case, such as 'timed_out'."""
+    return _NAMES.get(status) or f"unknown status {status}"
+
+
+async def describe(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowExecutionDescription:
+    """As the SDK's `describe`, with any status. Raises RPCError."""
+    return await _described(client, DescribeWorkflowInput(workflow_id, run_id, {}, None))
+
+
+class AnyStatus(Interceptor):
+    """A client's descriptions and lists of workflows have executions of any status; its `status` is None if the SDK
+    does not know it."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - temporalio's name
+        return _Outbound(next)
+
+
+class _Outbound(OutboundInterceptor):
+    async def describe_workflow(
+        self,
+        input: DescribeWorkflowInput,  # noqa: A002 - temporalio's name
+    ) -> WorkflowExecutionDescription:
+        try:
+            return await super().describe_workflow(input)
+        except ValueError:
+            return await _described(_client_of(self), input)
+
+    def list_workflows(
+        self,
+        input: ListWorkflowsInput,  # noqa: A002 - temporalio's name
+    ) -> WorkflowExecutionAsyncIterator:
+        return _Executions(_client_of(self), input)
+
+
+class _Executions(WorkflowExecutionAsyncIterator):
+    async def fetch_next_page(self, *, page_size: int | None = None) -> None:
+        try:
+            await super().fetch_next_page(page_size=page_size)
+        except ValueError:
+            await self._fetch_any(page_size or self._input.page_size)
+
+    async def _fetch_any(self, page_size: int) -> None:
+        if self._limit is not None:
+            page_size = min(page_size, self._limit - self._yielded)
+        request = ListWorkflowExecutionsRequest(
+            namespace=self._client.namespace,
+            page_size=page_size,
+            next_page_token=self._next_page_token or b"",
+            query=self._input.query or "",
+        )
+        page = await self._client.workflow_service.list_workflow_executions(
+            request, retry=True, metadata=self._input.rpc_metadata, timeout=self._input.rpc_timeout
+        )
+        converter = self._client.data_converter
+        self._current_page = [
+            _with_status(
+                WorkflowExecution._from_raw_info(_without_odd_status(info), self._client.namespace, converter), info
+            )
+            for info in page.executions
+        ]
+        self._current_page_index = 0
+        self._next_page_token = page.next_page_token or None
+
+
+def _client_of(interceptor: OutboundInterceptor) -> Client:
+    """The one that the innermost interceptor, the SDK's own, sends requests with."""
+    while isinstance(inner := getattr(interceptor, "next", None), OutboundInterceptor):
+        interceptor = inner
+    client: Client = interceptor._client  # type: ignore[attr-defined]
+    return client
+
+
+async def _described(client: Client, asked: DescribeWorkflowInput) -> WorkflowExecutionDescription:
+    request = DescribeWorkflowExecutionRequest(
+        namespace=client.namespace, execution=ExecutionId(workflow_id=asked.id, run_id=asked.run_id or "")
+    )
+    description = await client.workflow_service.describe_workflow_execution(
+        request, retry=True, metadata=asked.rpc_metadata, timeout=asked.rpc_timeout
+    )
+    context = WorkflowSerializationContext(namespace=client.namespace, workflow_id=asked.id)
+    info = description.workflow_execution_info
+    made = WorkflowExecutionDescription._from_raw_info(
+        _without_odd_status(info),
+        client.namespace,
+        client.data_converter.with_context(context),
+        raw_description=description,
+    )
+    return _with_status(made, info)
+
+
+def _without_odd_status(info: WorkflowExecutionInfo) -> WorkflowExecutionInfo:
+    """With a status that the SDK knows, or with none."""
+    if info.status in _KNOWN:
+        return info
+    copy = WorkflowExecutionInfo()
+    copy.CopyFrom(info)
+    copy.ClearField("status")
+    return copy
+
+
+def _with_status(execution: E, info: WorkflowExecutionInfo) -> E:
+    execution.raw_info = info
+    return execution

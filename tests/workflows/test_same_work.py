@@ -1,0 +1,253 @@
+"""The same id is the same work: what a second start under an id gives, at every door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.worker import Replayer, Worker
+
+from everturn import Agent, Client, Conversation, EverturnPlugin, Image, Text, tool
+from everturn.errors import AlreadyStarted, Ended, OtherWorkflow, Refused
+from everturn.testing import ScriptedModel, call
+from everturn.workflows import continue_as_new
+from tests.support.agents import agent_on, hosting
+from tests.support.shell import Shell
+from tests.support.waiting import eventually, waiting
+from tests.workflows.application import Repeats
+
+Scripted = Callable[..., ScriptedModel]
+
+ASKED = "Charge 100."
+
+
+@pytest.fixture
+def charged() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def agent(scripted: Scripted, charged: list[int]) -> Agent:
+    @tool(effect="once", needs_approval=lambda arguments: arguments["cents"] > 1_000)
+    def charge(cents: int) -> str:
+        charged.append(cents)
+        return "Charged."
+
+    def script(messages: list[dict[str, Any]]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "Done."
+        return call("charge", {"cents": 9_999 if "slowly" in str(messages[-1]["content"]) else 100})
+
+    return agent_on(scripted(script), tools=[charge])
+
+
+async def test_a_job_that_is_run_again_has_the_same_outcome_and_charges_once(
+    client: Client, agent: Agent, charged: list[int]
+) -> None:
+    name = f"{client.task_queue}-job"
+    async with hosting(client, agent):
+        first = await client.run(agent, ASKED, id=name)
+        assert await client.run(agent, ASKED, id=name) == first
+    assert await client.run(agent.name, [Text(text=ASKED)], id=name) == first, "without a worker, too"
+    assert charged == [100]
+    assert first.id == name
+
+
+async def test_who_starts_while_it_runs_joins_it(client: Client, agent: Agent, charged: list[int]) -> None:
+    name, asked = f"{client.task_queue}-job", "Charge slowly."
+    async with hosting(client, agent):
+        runs = [asyncio.create_task(client.run(agent, asked, id=name)) for _ in range(4)]
+        conversation = client.conversation(name)
+        (call_id,) = await eventually(lambda: _waiting_in(conversation))
+        joined = await client.start(agent, asked, id=name, again=True)  # it is not over: there is nothing to start anew
+        await joined.approve(call_id)
+        outcomes = await asyncio.gather(*runs)
+    assert charged == [9_999]
+    assert {one.text for one in outcomes} == {"Done."}
+
+
+async def _waiting_in(conversation: Conversation) -> tuple[str, ...]:
+    try:
+        return tuple(call.call_id for call in (await conversation.status()).waiting)
+    except Exception:  # noqa: BLE001 - it is not there yet
+        return ()
+
+
+async def test_again_starts_anew_what_is_over(client: Client, agent: Agent, charged: list[int]) -> None:
+    name = f"{client.task_queue}-job"
+    async with hosting(client, agent):
+        await client.run(agent, ASKED, id=name)
+        assert (await client.run(agent, f"{ASKED} Please.", id=name, again=True)).text == "Done."
+        with pytest.raises(AlreadyStarted):
+            await client.run(agent, ASKED, id=name)
+    assert charged == [100, 100]
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize(
+    ("other", "options", "problem"),
+    [
+        ("clerk", {"message": "Refund 100."}, "agent 'clerk' with the message 'Hello'.* message 'Refund 100.'"),
+        ("judge", {}, "agent 'clerk' .* agent 'judge' with"),
+        ("clerk", {"message": [Text(text="Hello"), Image(url="https://example.com/a.png")]}, "was begun as"),
+        ("clerk", {"tenant": "other"}, "tenant 'acme', and not for 'other'"),
+    ],
+)
+async def test_other_work_under_an_id_is_an_error_that_names_both(
+    client: Client, scripted: Scripted, other: str, options: dict[str, Any], problem: str, over: bool
+) -> None:
+    model, kept = scripted(["Hi."]), None if over else timedelta(minutes=1)
+    agents = {name: agent_on(model, name=name) for name in ("clerk", "judge")}
+    async with hosting(client, *agents.values()):
+        conversation = await client.start(agents["clerk"], "Hello", keep_open=kept, tenant="acme")
+        await conversation.reply()
+        with pytest.raises(AlreadyStarted, match=problem):
+            await client.start(agents[other], **{"message": "Hello", **options}, id=conversation.id)
+        # What else is asked for holds as it was when it began.
+        same = await client.start(agents["clerk"], "Hello", id=conversation.id, model="scripted:x", metadata={"a": 1})
+        assert (await same.reply(), len(model.requests)) == ("Hi.", 1)
+        if not over:
+            await conversation.close()
+            await conversation.outcome()
+
+
+async def _long(conversation: Conversation, client: Client, agent: Agent) -> None:
+    for text in ("Two", "Three"):
+        await conversation.send(text)
+        await conversation.reply()
+
+
+async def _revived(conversation: Conversation, client: Client, agent: Agent) -> None:
+    await conversation.close()
+    await conversation.outcome()
+    await client.send(agent, "And?", id=conversation.id, keep_open=timedelta(minutes=1))
+    await conversation.reply()
+
+
+async def _paused(conversation: Conversation, client: Client, agent: Agent) -> None:
+    await conversation.pause()
+
+
+async def _terminated(conversation: Conversation, client: Client, agent: Agent) -> None:
+    await client.temporal.get_workflow_handle(conversation.id).terminate(reason="an operator's doing")
+
+
+@pytest.mark.parametrize("became", [_long, _revived, _paused, _terminated])
+async def test_whatever_became_of_it_it_is_not_begun_twice(
+    client: Client,
+    scripted: Scripted,
+    monkeypatch: pytest.MonkeyPatch,
+    became: Callable[[Conversation, Client, Agent], Awaitable[None]],
+) -> None:
+    monkeypatch.setattr(continue_as_new, "MAX_EVENTS", 10)  # each answer is a run of its own
+    model = scripted(lambda messages: f"reply {len(messages)}")
+    agent = agent_on(model)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hello", keep_open=timedelta(minutes=1))
+        await conversation.reply()
+        await became(conversation, client, agent)
+        asked = len(model.requests)
+        again = await client.start(agent, "Hello", id=conversation.id)
+        with pytest.raises(AlreadyStarted, match="message 'Hello'"):
+            await client.start(agent, "And?", id=conversation.id)
+        if became is _terminated:
+            with pytest.raises(Ended, match=r"an operator's doing.*again=True"):
+                await client.run(agent, "Hello", id=conversation.id)
+        else:
+            await again.resume() if became is _paused else None
+            await again.close()
+            await again.outcome()
+    assert len(model.requests) == asked
+
+
+async def test_a_fork_is_work_of_its_own(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["One.", "Two."]))
+    async with hosting(client, agent):
+        origin = await client.start(agent, "Hello")
+        await origin.outcome()
+        fork = await origin.fork(at_turn=1, message="And?")
+        with pytest.raises(AlreadyStarted, match=f"a fork of '{origin.id}'"):
+            await client.start(agent, "Hello", id=fork.id)
+        assert (await client.start(agent, "Hello", id=origin.id)).id == origin.id
+        await fork.outcome()
+
+
+async def test_what_is_erased_may_begin_anew(client: Client, agent: Agent, charged: list[int]) -> None:
+    name = f"{client.task_queue}-job"
+    async with hosting(client, agent):
+        await client.run(agent, ASKED, id=name)
+        await client.erase(name)
+        assert (await client.run(agent, ASKED, id=name)).text == "Done."
+    assert charged == [100, 100]
+
+
+@pytest.mark.parametrize("doing", ["start", "send", "run"])
+async def test_an_id_of_our_own_workflows_is_reserved(client: Client, doing: str) -> None:
+    with pytest.raises(Refused, match=r"'everturn-budget:acme' begins with 'everturn-budget:'.* Use another one"):
+        await getattr(client, doing)("clerk", "Hello", id="everturn-budget:acme")
+
+
+async def test_an_id_of_a_workflow_that_is_no_conversation_is_taken(client: Client) -> None:
+    name = f"{client.task_queue}-order"
+    order = await client.temporal.start_workflow("Order", id=name, task_queue=name)
+    try:
+        with pytest.raises(AlreadyStarted, match="a workflow of type 'Order', which is no conversation"):
+            await client.start("clerk", "Hello", id=name)
+        with pytest.raises(OtherWorkflow, match="a workflow of type 'Order'"):
+            await client.send("clerk", "Hello", id=name)
+    finally:
+        await order.terminate()
+
+
+async def test_the_command_line_gives_the_same_answer_again(
+    shell: Shell, model: Callable[[Any], None], name: str
+) -> None:
+    model(lambda messages: f"re: {messages[-1]['content']}")
+    run = ("run", "-m", "scripted:x", "--id", name)
+    first = shell.json(*run, "Hello")
+    assert (first["text"], first["id"]) == ("re: Hello", name)
+    assert shell.json(*run, "Hello") == first
+    other = shell.run(*run, "Goodbye")
+    assert other.returncode == 1
+    for part in (f"Conversation '{name}' is other work", f"`everturn send {name} TEXT`", "--again"):
+        assert part in other.stderr
+    assert shell.json(*run, "Goodbye", "--again")["text"] == "re: Goodbye"
+
+
+@pytest.mark.parametrize("first_door", ["workflow", "client"])
+async def test_a_workflow_that_asks_under_an_id_gets_what_was_begun(
+    client: Client, agent: Agent, charged: list[int], first_door: str
+) -> None:
+    name, plugin = f"{client.task_queue}-job", EverturnPlugin(agents=[agent])
+    async with Worker(client.temporal, task_queue=client.task_queue, workflows=[Repeats], plugins=[plugin]):
+
+        async def asks(number: int, message: str = ASKED, *, again: bool = False) -> Any:
+            return await client.temporal.execute_workflow(
+                "Repeats", args=[name, message, again], id=f"{name}-own-{number}", task_queue=client.task_queue
+            )
+
+        first = await asks(1) if first_door == "workflow" else ["Done.", (await client.run(agent, ASKED, id=name)).id]
+        assert first == ["Done.", name]
+        assert await asks(2) == ["Done.", name]
+        assert charged == [100]
+        assert await asks(3, "Charge slowly.") == ["AlreadyStarted", "agent 'clerk' with the message 'Charge 100.'"]
+        assert await asks(4, again=True) == ["Done.", name]
+        assert charged == [100, 100]
+        for number in (2, 3):
+            history = await client.temporal.get_workflow_handle(f"{name}-own-{number}").fetch_history()
+            await Replayer(workflows=[Repeats]).replay_workflow(history)
+
+
+async def test_a_workflow_joins_what_runs_and_may_speak_to_it(client: Client, agent: Agent) -> None:
+    name, plugin = f"{client.task_queue}-job", EverturnPlugin(agents=[agent])
+    async with Worker(client.temporal, task_queue=client.task_queue, workflows=[Repeats], plugins=[plugin]):
+        conversation = await client.start(agent, "Charge slowly.", id=name)
+        (call_id,) = await waiting(conversation)
+        handle = await client.temporal.start_workflow(
+            "Repeats", args=[name, "Charge slowly.", False], id=f"{name}-own", task_queue=client.task_queue
+        )
+        await handle.signal("decide", call_id)
+        assert await handle.result() == ["Done.", name]
