@@ -62,10 +62,10 @@ class AnyStatus(Interceptor):
     does not know it."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - temporalio's name
-        return _Outbound(next)
+        return _AnyStatusRequests(next)
 
 
-class _Outbound(OutboundInterceptor):
+class _AnyStatusRequests(OutboundInterceptor):
     async def describe_workflow(
         self,
         input: DescribeWorkflowInput,  # noqa: A002 - temporalio's name

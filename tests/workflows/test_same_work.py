@@ -13,8 +13,8 @@ from temporalio.worker import Replayer, Worker
 from everturn import Agent, Client, Conversation, EverturnPlugin, Image, Text, tool
 from everturn.errors import AlreadyStarted, Ended, OtherWorkflow, Refused
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import continue_as_new
 from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
 from tests.support.shell import Shell
 from tests.support.waiting import eventually, waiting
 from tests.workflows.application import Repeats
@@ -139,10 +139,10 @@ async def _terminated(conversation: Conversation, client: Client, agent: Agent) 
 async def test_whatever_became_of_it_it_is_not_begun_twice(
     client: Client,
     scripted: Scripted,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
     became: Callable[[Conversation, Client, Agent], Awaitable[None]],
 ) -> None:
-    monkeypatch.setattr(continue_as_new, "MAX_EVENTS", 10)  # each answer is a run of its own
+    bounds(events=10)  # each answer is a run of its own
     model = scripted(lambda messages: f"reply {len(messages)}")
     agent = agent_on(model)
     async with hosting(client, agent):
