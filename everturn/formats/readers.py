@@ -7,10 +7,24 @@ here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from everturn.errors import InvalidReply
+from everturn.formats.known_kinds import (
+    ANTHROPIC_BLOCKS,
+    ANTHROPIC_RESULT,
+    CHAT_BLOCKS,
+    CHAT_FIELDS,
+    CHAT_SAYS,
+    GEMINI_PARTS,
+    RESPONSES_BLOCKS,
+    check_fields,
+    check_item_type,
+    check_kinds,
+    check_says,
+)
 from everturn.models import Model
 from everturn.records import Message, Opaque, Part, Text, ToolResult, results_in
 from everturn.vendor_calls import as_dict
@@ -18,16 +32,28 @@ from everturn.vendors.parts import anthropic_part, beside, gemini_part, openai_p
 
 Json = dict[str, Any]
 
+_CHAT_ROLES = ("user", "system", "developer", "tool")
+"""Of messages that are read here. An assistant's may have fields of its provider's own."""
+
 
 def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
     from everturn.providers import openai_chat
 
     found: list[Message] = []
     for message in map(as_dict, messages):
+        _check_blocks(message.get("content"), CHAT_BLOCKS, "a Chat message's content")
+        if message.get("role") in _CHAT_ROLES:
+            check_fields(message, CHAT_FIELDS, "a Chat message")
+            check_says(message, frozenset({"content"}), "a Chat message")
         match message.get("role"):
             case "assistant":
+                check_says(message, CHAT_SAYS, "an assistant's Chat message")
                 body = {"choices": [{"message": message, "finish_reason": "stop"}]}
-                found.append(_decoded(openai_chat, body, provider, found))
+                reply = _decoded(openai_chat, body, provider, found)
+                asked = len(message.get("tool_calls") or ()) or bool(message.get("function_call"))
+                if len(reply.tool_calls) < asked:
+                    raise ValueError(f"an assistant's Chat message has a call that can't be read: {message!r:.200}")
+                found.append(reply)
             case "tool":
                 content = _result_parts(_content(message.get("content"), openai_part))
                 _add_result(found, _answering(found, message.get("tool_call_id")), content)
@@ -50,7 +76,11 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
     found: list[Message] = []
     reply: list[Json] = []
     for item in given:
+        check_item_type(item)
         kind, role = item.get("type", "message"), item.get("role")
+        if kind == "message":
+            check_says(item, frozenset({"content"}), "a Responses message")
+            _check_blocks(item.get("content"), RESPONSES_BLOCKS, "a Responses message's content")
         if kind == "message" and role != "assistant":
             _flush_items(found, reply, provider, custom)
             if role not in {"user", "system", "developer"}:
@@ -76,6 +106,8 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
     for message in map(as_dict, messages):
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+        check_says(message, frozenset({"content"}), "an Anthropic message")
+        check_kinds(map(as_dict, blocks), ANTHROPIC_BLOCKS, "an Anthropic block", ends=ANTHROPIC_RESULT)
         match message.get("role"):
             case "assistant":
                 body = {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "end_turn"}
@@ -107,6 +139,9 @@ def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...
     found: list[Message] = []
     for content in map(_camel, map(as_dict, contents)):
         parts = content.get("parts") or []
+        check_says(content, frozenset({"parts"}), "a Gemini content")
+        for part in parts:
+            check_fields(part, GEMINI_PARTS, "a Gemini part")
         match content.get("role"):
             case "model" if all(part == {"text": ""} for part in parts):
                 found.append(Message(role="assistant", parts=()))  # which nobody would give, and some send
@@ -140,7 +175,10 @@ def _decoded(protocol: Any, body: Json, provider: str, before: Sequence[Message]
     from everturn.providers.base import Request
 
     asked = Request(model=Model(f"{provider}:any"), messages=before, **options)
-    message: Message = protocol.decode(body, asked).message
+    try:
+        message: Message = protocol.decode(body, asked).message
+    except InvalidReply as error:
+        raise ValueError(f"an assistant's message can't be read: {error.message}") from error
     return message
 
 
@@ -212,6 +250,16 @@ def _add_result(
 def _result_parts(parts: Iterable[Part]) -> list[Part]:
     """The parts that a ToolResult can hold. Anything else becomes JSON text."""
     return [Text(text=_json(part.data)) if isinstance(part, Opaque) else part for part in parts]
+
+
+def _check_blocks(content: Any, known: frozenset[str], what: str) -> None:
+    """Raises ValueError if it has a block of an unknown kind, or is no content at all."""
+    if content is None or isinstance(content, str):
+        return
+    blocks = content if isinstance(content, list | tuple) else [content]
+    if strange := [block for block in blocks if not isinstance(block, str | Mapping)]:
+        raise ValueError(f"{what} is of type {type(strange[0]).__name__}: {strange[0]!r:.80}")
+    check_kinds((block for block in blocks if isinstance(block, Mapping)), known, what)
 
 
 def _content(content: Any, read: Any) -> list[Part]:
