@@ -18,6 +18,7 @@ from everturn.client.agents_at_work import agents_at_work, ambiguous, called, ma
 from everturn.client.client_base import ClientBase
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
+from everturn.client.held_signals import holds_back
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.missing_worker import Silence, logged
 from everturn.client.seen_reply import cut_short, seen_reply
@@ -88,10 +89,12 @@ class Conversation(Forks):
         for approvals as long as they take.
         """
         described = await self._describe()
+        held = holds_back(described)
         seen = self._client.read_positions.take(self.id, described.run_id)
         by_history = seen.by_history
         state = by_history.state
-        if seen.reading.mark.last >= described.history_length and state.answered and state.has_taken(self._sent):
+        read_all = seen.reading.mark.last >= described.history_length and not held
+        if read_all and state.answered and state.has_taken(self._sent):
             self._client.read_positions.keep(self.id, seen)
             return state.last_text
         steps = self._runs.follow(described.run_id, reading=seen.reading)
@@ -99,8 +102,10 @@ class Conversation(Forks):
             async for run, step in told:
                 final = final_reply(by_history, step)
                 by_history.take(step)
-                if run == described.run_id and step.id < described.history_length:
-                    continue  # this was its state before; more events are known to follow
+                if held and (run != described.run_id or step.id > described.history_length):
+                    held, described = False, await self._describe()
+                if run == described.run_id and (step.id < described.history_length or held):
+                    continue  # this was its state before; more events are known to follow, or may be held back
                 state, finished = by_history.state, by_history.finished
                 if finished and finished.next_run_id:
                     described = await self._describe() if finished.alike else described

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, Self
 
 from temporalio.client import WorkflowExecutionDescription
 
+from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.events import Event
@@ -71,6 +72,8 @@ class FollowedReply:
         self._now: tuple[str, int] = ("", 0)
         """The run, and the length of its history, when this was opened. `rest` is not set before that point: the
         conversation may have gone on since."""
+        self._held = False
+        """More had perhaps been said by then than that history has."""
         self._caught_up = False
         self._found = False
         """The message that it answers was read."""
@@ -83,14 +86,18 @@ class FollowedReply:
         """None while more comes by itself."""
 
     async def __aenter__(self) -> Self:
-        described = await self._conversation._describe()
-        self._now = described.run_id, described.history_length
-        await self._catch_up(self._conversation._runs.follow(described.run_id))
+        await self._look()
+        described_run = self._now[0]
+        await self._catch_up(self._conversation._runs.follow(described_run))
         if not self._said:  # an earlier run began it: this one goes on with it
             await self._close()
             self._reader, self._caught_up, self.events = EventReader(), False, []
             await self._catch_up(self._conversation._runs.follow_all())
         return self
+
+    async def _look(self) -> None:
+        described = await self._conversation._describe()
+        self._now, self._held = (described.run_id, described.history_length), holds_back(described)
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
@@ -159,8 +166,11 @@ class FollowedReply:
                 final = final_reply(self._reader.by_history, step) is not None
                 self._note_message(step)
                 events = self._reader.read(step, run_id=run)
+                if self._held and (run != self._now[0] or step.id > self._now[1]):
+                    await self._look()
+                    self._held = False
                 now_run, now_step = self._now
-                self._caught_up |= run == now_run and step.id >= now_step
+                self._caught_up |= run == now_run and step.id >= now_step and not self._held
                 for event in events:
                     yield event
                 self.rest = self._rest(final) if self._caught_up else None

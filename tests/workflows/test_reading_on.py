@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
 from temporalio.client import WorkflowHistoryEventAsyncIterator
 
-from everturn import Client, tool
+from everturn import Client, Conversation, tool
+from everturn.client.followed_reply import FollowedReply
+from everturn.events import Replied
 from everturn.history.reader import HistoryReader
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -136,3 +138,33 @@ async def test_what_was_done_meanwhile_is_seen(client: Client, scripted: Scripte
         assert await elsewhere.reply() == "c"
         assert await conversation.reply() == "c"
         await conversation.close()
+
+
+async def _by_reply(conversation: Conversation) -> str:
+    return await conversation.reply()
+
+
+async def _by_run_tools(conversation: Conversation) -> str:
+    return await conversation.run_tools([])
+
+
+async def _by_its_answer(conversation: Conversation) -> str:
+    async with FollowedReply(conversation) as answer:
+        events = [*answer.events, *[event async for event in answer.more()]]
+    return [event.message.text for event in events if isinstance(event, Replied)][-1]
+
+
+@pytest.mark.parametrize("waits", [_by_reply, _by_run_tools, _by_its_answer])
+async def test_another_handle_waits_for_what_the_server_has_taken(
+    client: Client, scripted: Scripted, waits: Callable[[Conversation], Awaitable[str]]
+) -> None:
+    """A signal that comes while a worker has a workflow task in hand is in the history only after that."""
+    agent = agent_on(scripted(lambda messages: f"reply to {messages[-1]['content']}"))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "0", keep_open=DAY)
+        for number in range(12):
+            assert await waits(client.conversation(conversation.id)) == f"reply to {number}"
+            await conversation.send(str(number + 1))
+        assert await waits(client.conversation(conversation.id)) == "reply to 12"
+        await conversation.close()
+        await conversation.outcome()
