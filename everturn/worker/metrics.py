@@ -2,14 +2,14 @@
 
 | metric | kind | labels, beside namespace and task_queue |
 |---|---|---|
-| everturn_turns | counter | agent, outcome: ok, retried or stalled |
-| everturn_tokens | counter | agent, kind: input, cached or output |
-| everturn_tool_calls | counter | agent, tool, outcome: ok, error (the model is told) or failed (Temporal is) |
-| everturn_retries | counter | activity |
-| everturn_prefix_cache_hits, everturn_prefix_cache_misses | counter | |
+| everturn_turns_total | counter | agent, outcome: ok, retried or stalled |
+| everturn_tokens_total | counter | agent, kind: input, cached or output |
+| everturn_tool_calls_total | counter | agent, tool, outcome: ok, error (the model is told) or failed (Temporal is) |
+| everturn_retries_total | counter | activity |
+| everturn_prefix_cache_hits_total, everturn_prefix_cache_misses_total | counter | |
 | everturn_prefix_cache_bytes | gauge | |
 | everturn_rate_limit_waiting, everturn_rate_limit_rate | gauge | provider, key: its variable; see limit_watch.py |
-| everturn_rate_limit_refusals | counter | provider, key |
+| everturn_rate_limit_refusals_total | counter | provider, key |
 
 With EVERTURN_TENANTS_IN_METRICS, turns, tokens and tool calls have the label tenant, too: empty without one.
 
@@ -50,7 +50,11 @@ def expose(address: str) -> None:
     try:
         bound = f"{socket.gethostbyname(host)}:{port}"
         buckets = {PROMETHEUS[name]: bounds for name, bounds in BUCKETS.items()}
-        prometheus = PrometheusConfig(bind_address=bound, histogram_bucket_overrides=buckets)
+        prometheus = PrometheusConfig(
+            bind_address=bound,
+            histogram_bucket_overrides=buckets,
+            counters_total_suffix=True,  # OpenMetrics' form: Prometheus warns of counters without it
+        )
         telemetry = TelemetryConfig(logging=core_logs(), metrics=prometheus)
         runtime = Runtime(telemetry=telemetry, worker_heartbeat_interval=WORKER_HEARTBEATS)
         Runtime.set_default(runtime, error_if_already_set=False)

@@ -174,7 +174,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """For the next worker. Made here, so that a wrong setting raises here."""
 
     def _made_traces(self) -> TraceActivities | None:
-        return TraceActivities(self._wanted_traces, self.hosted.agents) if self._wanted_traces else None
+        if self._wanted_traces is None:
+            return None
+        return TraceActivities(self._wanted_traces, self.hosted.agents, self.hosted.prefixes)
 
     def name(self) -> str:
         """Contains the names of the hosted agents: temporalio sends it to the server, where clients read it."""

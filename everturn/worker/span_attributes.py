@@ -11,6 +11,7 @@ from temporalio import activity
 
 from everturn.agent import Agent
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
+from everturn.providers.base import ToolSpec, specs_of
 from everturn.records import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from everturn.sizes import shortened
 from everturn.tracing import AnswerSpan, WaitSpan
@@ -183,7 +184,21 @@ def input_content(request: ModelRequest, agent: Agent | None) -> Attributes:
     said: Attributes = {"gen_ai.input.messages": _json([_message(message) for message in request.delta])}
     if agent is not None and isinstance(agent.instructions, str) and agent.instructions:
         said["gen_ai.system_instructions"] = _json([{"type": "text", "content": agent.instructions}])
+    if agent is not None and agent.tools and not request.conclude:
+        said["gen_ai.tool.definitions"] = _json([_definition(spec) for spec in specs_of(agent.tools)])
     return said
+
+
+def _definition(spec: ToolSpec) -> dict[str, Any]:
+    """As gen_ai.tool.definitions has it. Tools of MCP servers and of `prepare_tools` are not there: they are listed
+    within the turn."""
+    return {"type": "function", "name": spec.name, "description": spec.description, "parameters": spec.parameters}
+
+
+def answer_content(asked_for: Sequence[Message], reply: ModelReply) -> Attributes:
+    """What people said, and the final reply."""
+    messages = [_message(message) for message in asked_for]
+    return {"gen_ai.input.messages": _json(messages), **output_content(reply)}
 
 
 def output_content(reply: ModelReply) -> Attributes:

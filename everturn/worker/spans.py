@@ -21,11 +21,12 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 from temporalio import activity
 
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
-from everturn.records import ToolResult
+from everturn.records import Message, ToolResult
 from everturn.tracing import AnswerSpan, ExportSpans, Trace, TraceContext, WaitSpan
 from everturn.worker import span_attributes as attributes
 from everturn.worker.gen_ai_metrics import error_type
@@ -49,8 +50,9 @@ _log = get_logger("everturn.traces")
 class Spans:
     """Makes and exports one worker's spans. Raises InvalidSetting for a provider that can't be used."""
 
-    def __init__(self, traces: Traces, agents: Mapping[str, Agent]) -> None:
+    def __init__(self, traces: Traces, agents: Mapping[str, Agent], prefixes: PrefixCache) -> None:
         self._agents = agents
+        self._prefixes = prefixes
         self._content = traces.content
         self._provider, made = _provider(traces)
         self._tracer = _sdk_tracer(self._provider)
@@ -125,7 +127,21 @@ class Spans:
             whole = answer.model_copy(
                 update={"until": time.time(), "usage": answer.usage + reply.usage, "cost_usd": cost}
             )
-            self._say_answer(trace, whole, request.agent, request.model, stop=attributes.finish_reason(reply))
+            content = attributes.answer_content(self._asked_for(request), reply) if self._content else {}
+            stop = attributes.finish_reason(reply)
+            self._say_answer(trace, whole, request.agent, request.model, stop=stop, content=content)
+
+    def _asked_for(self, request: ModelRequest) -> Sequence[Message]:
+        """The messages that the answer is for: the last ones of people, before what the answer itself has added."""
+        prefix = self._prefixes.find(request.digest, request.position) or ()
+        messages = [*prefix, *request.delta]
+        end = len(messages)
+        while end and messages[end - 1].role != "user":
+            end -= 1
+        begin = end
+        while begin and messages[begin - 1].role == "user":
+            begin -= 1
+        return messages[begin:end]
 
     def say_the_rest(self, rest: ExportSpans) -> None:
         self._say_past(rest.trace, rest.agent, rest.model)
@@ -148,12 +164,21 @@ class Spans:
             span.set_status(Status(StatusCode.ERROR, wait.error))
         span.end(_nanoseconds(max(wait.since, wait.until)))
 
-    def _say_answer(self, trace: Trace, answer: AnswerSpan, agent: str, model: str | None, *, stop: str = "") -> None:
+    def _say_answer(
+        self,
+        trace: Trace,
+        answer: AnswerSpan,
+        agent: str,
+        model: str | None,
+        *,
+        stop: str = "",
+        content: attributes.Attributes | None = None,
+    ) -> None:
         place = trace.answer_context(answer.turn, sampled=True)
         span = self._with_id(trace, place.span_id).start_span(
             attributes.answer_name(agent),
             _within(trace.caller) if trace.caller else Context(),
-            attributes=self._of_agent(agent, model) | attributes.of_answer(answer, stop),
+            attributes=self._of_agent(agent, model) | attributes.of_answer(answer, stop) | (content or {}),
             links=[Link(_span_context(link)) for link in answer.links],
             start_time=_nanoseconds(answer.since),
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from everturn.activities.prefix_cache import PrefixCache
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
@@ -26,14 +27,14 @@ class TraceActivities(Interceptor):
     """Makes the spans of a worker's activities, and exports those that conversations hand them. `close` it once the
     worker has stopped. Raises InvalidSetting if OpenTelemetry is not there."""
 
-    def __init__(self, traces: Traces, agents: Mapping[str, Agent]) -> None:
+    def __init__(self, traces: Traces, agents: Mapping[str, Agent], prefixes: PrefixCache) -> None:
         try:
             from everturn.worker.spans import Spans
         except ImportError:
             raise InvalidSetting(
                 "Traces need OpenTelemetry, which is not installed here.", cure=extras.install("otel")
             ) from None
-        self._spans = Spans(traces, agents)
+        self._spans = Spans(traces, agents, prefixes)
 
     @property
     def meter(self) -> Sink:

@@ -108,22 +108,22 @@ async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tm
         metrics = (await http.get(f"http://{address}/metrics")).text
     found = read(metrics)
     assert found.pop("everturn_prefix_cache_bytes") > 0
-    assert found.pop("everturn_tokens clerk input") > 0
-    assert found.pop("everturn_tokens clerk output") > 0
-    assert found.pop("everturn_tokens clerk cached", 0) == 0
+    assert found.pop("everturn_tokens_total clerk input") > 0
+    assert found.pop("everturn_tokens_total clerk output") > 0
+    assert found.pop("everturn_tokens_total clerk cached", 0) == 0
     for tenant in ("acme", "other"):  # so many have a label of their own, and no more
-        assert found.pop(f"everturn_tokens clerk input {tenant}") > 0
-        assert found.pop(f"everturn_tokens clerk output {tenant}") > 0
-        assert found.pop(f"everturn_tokens clerk cached {tenant}", 0) == 0
+        assert found.pop(f"everturn_tokens_total clerk input {tenant}") > 0
+        assert found.pop(f"everturn_tokens_total clerk output {tenant}") > 0
+        assert found.pop(f"everturn_tokens_total clerk cached {tenant}", 0) == 0
     assert found == {
-        "everturn_turns clerk ok": 4,
-        "everturn_turns clerk ok acme": 1,
-        "everturn_turns clerk ok other": 1,
-        "everturn_turns clerk retried": 1,
-        "everturn_tool_calls clerk ok add": 2,
-        "everturn_retries call_model": 1,
-        "everturn_prefix_cache_hits": 4,
-        "everturn_prefix_cache_misses": 0,
+        "everturn_turns_total clerk ok": 4,
+        "everturn_turns_total clerk ok acme": 1,
+        "everturn_turns_total clerk ok other": 1,
+        "everturn_turns_total clerk retried": 1,
+        "everturn_tool_calls_total clerk ok add": 2,
+        "everturn_retries_total call_model": 1,
+        "everturn_prefix_cache_hits_total": 4,
+        "everturn_prefix_cache_misses_total": 0,
     }
     assert f'task_queue="{client.task_queue}"' in metrics
     assert "temporal_activity_execution_latency" in metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -133,6 +134,14 @@ async def test_what_is_said_stays_out_unless_it_is_asked_for(
         "melon",
     ]
     assert receiver.one("execute_tool whisper").attributes["gen_ai.tool.call.arguments"] == '{"secret": "apple"}'
+    answer = receiver.one("invoke_agent clerk").attributes
+    assert "I like melons." in answer["gen_ai.input.messages"]
+    assert "apple" not in answer["gen_ai.input.messages"], "what the answer itself added is in its turns"
+    assert "A pear." in answer["gen_ai.output.messages"]
+    for turn in receiver.named("chat"):
+        (definition,) = json.loads(turn.attributes["gen_ai.tool.definitions"])
+        assert definition == {"type": "function", **definition, "name": "whisper"}
+        assert "secret" in definition["parameters"]["properties"]
 
 
 async def test_a_wait_for_a_person_is_a_span_as_long_as_it_lasts(
