@@ -59,6 +59,9 @@ class Dialect:
     """Whether prompt_cache_key says which requests share a prefix."""
     server_tools: tuple[tuple[str, str], ...] = ()
     """The tools that the server runs: the name of our class, and the `type` in the request."""
+    gateway: bool = True
+    """Whether the server may stand before others: a message's fields that nobody knows go back to it, and a result
+    names its tool, which Portkey needs for Gemini. A vendor's own server may refuse what it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ _OPENAI = Dialect(
     sounds=True,
     cache_key=True,
     strict_tools=True,
+    gateway=False,
 )
 _AZURE = replace(_OPENAI, files="none", cache_key=False)
 _MISTRAL = Dialect(
@@ -108,6 +112,7 @@ _MISTRAL = Dialect(
     user_after_tool=False,
     call_id=re.compile(r"[a-zA-Z0-9]{9}"),
     files="document_url",
+    gateway=False,
 )
 _MOONSHOT = Dialect(
     required="auto",
@@ -115,6 +120,7 @@ _MOONSHOT = Dialect(
     no_effort="thinking",
     reasoning_field="reasoning_content",
     reasoning_required=True,
+    gateway=False,
 )
 _DEEPSEEK = replace(_MOONSHOT, output="json_object")
 # Groq takes no schema together with streaming or with tools, and answers 400.
@@ -122,6 +128,7 @@ _GROQ = Dialect(
     reasoning_field="reasoning",
     output="words",
     server_tools=(("WebSearch", "browser_search"), ("CodeExecution", "code_interpreter")),
+    gateway=False,
 )
 _VLLM = Dialect(reasoning_field="reasoning", sounds=True)
 _OLLAMA = replace(_VLLM, required="auto", parallel=False, sounds=False)
@@ -172,7 +179,7 @@ PROVIDERS: Mapping[str, Row] = {
         responses=ResponsesDialect(background=True),
         key_optional=True,
     ),
-    "scripted": Row(),
+    "scripted": Row(dialect=Dialect(gateway=False)),
 }
 
 _ADDRESS_OF = {"openai-chat": "OPENAI_BASE_URL", "azure": "AZURE_OPENAI_BASE_URL"}
@@ -228,6 +235,12 @@ def row_of(provider: str) -> Row:
     if row := PROVIDERS.get(provider):
         return row
     raise unknown_provider(provider)
+
+
+def dialect_of(model: Model) -> Dialect:
+    """The dialect of a model's server. With another base URL, `openai-chat:` is any server that speaks like OpenAI."""
+    dialect = row_of(model.provider).dialect
+    return replace(dialect, gateway=True) if model.base_url and model.provider == "openai-chat" else dialect
 
 
 def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:

@@ -43,6 +43,25 @@ class ErrorInReply(Exception):
         self.body = body
 
 
+def error_in(body: dict[str, Any]) -> object | None:
+    """The error in a body with status 200 or in a chunk of a stream, in any vendor's field; None if there is none.
+
+    Sources: OpenAI and most others (`error`), Groq's last chunk (`x_groq`), OpenRouter (an error in the choice), older
+    vLLM and Mistral (`object`), MiniMax (`base_resp`), Cloudflare (`errors`), Baidu (`error_code`).
+    """
+    if body.get("error"):
+        return body
+    if error := a_dict(body.get("x_groq")).get("error"):
+        return {"error": error}
+    for choice in a_list(body.get("choices")):
+        for place in (choice, a_dict(choice).get("delta"), a_dict(choice).get("message")):
+            if isinstance(place, dict) and place.get("error"):
+                return {"error": place["error"]}
+    said = body.get("object") == "error" or body.get("type") == "error" or a_list(body.get("errors"))
+    status = a_dict(body.get("base_resp")).get("status_code")
+    return body if said or status or (body.get("error_code") and "choices" not in body) else None
+
+
 @dataclass(frozen=True, slots=True)
 class _ErrorBody:
     """What an error's body says."""
@@ -249,13 +268,12 @@ def _read(body: object) -> _ErrorBody:
         value = body
     outer = a_dict(value[0] if isinstance(value, list) and value else value)
     inner = a_dict(outer.get("error"))
+    inner = inner or next(iter(map(a_dict, a_list(outer.get("errors")))), {}) or a_dict(outer.get("base_resp"))
     fields = inner or outer
+    in_fields = (fields.get("message"), outer.get("error"), outer.get("message"), outer.get("detail"))
+    places = (*in_fields, fields.get("status_msg"), outer.get("error_msg"))
     message = next(
-        (
-            _in_words(given)
-            for given in (fields.get("message"), outer.get("error"), outer.get("message"), outer.get("detail"))
-            if given and not (given is outer.get("error") and inner)
-        ),
+        (_in_words(given) for given in places if given and not (given is outer.get("error") and inner)),
         _in_words(value) if value else "",
     )
     if raw := a_dict(fields.get("metadata")).get("raw"):

@@ -7,8 +7,9 @@ from typing import Any, Final
 from everturn.errors import InvalidReply
 from everturn.http.sse import Event
 from everturn.models import Model
+from everturn.providers.base import Request
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.json_values import a_str, parse
+from everturn.providers.json_values import a_dict, a_str, parse
 from everturn.text.utf8 import mend
 
 MAX_CALLS: Final = 2048
@@ -21,6 +22,24 @@ one is made up, and is only shown."""
 def unusable(model: Model, what: str) -> InvalidReply:
     """The error for a reply that can't be used; `what` is wrong with it."""
     return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
+
+
+def stop_texts(request: Request) -> bool:
+    """Whether the request has texts at which a reply is cut off, wherever that is in it."""
+    names = ("stop", "stop_sequences", "stopSequences")
+    places = (request.settings.extra, a_dict(request.settings.extra.get("generationConfig")))
+    return bool(request.settings.stop) or any(place.get(name) for place in places for name in names)
+
+
+def takes_arguments(request: Request, name: str) -> bool:
+    """Whether the tool has parameters, so that a call of it without any may be half a call. True for unknown tools."""
+    parameters = next((tool.parameters for tool in request.tools if tool.name == name), None)
+    if parameters is None:
+        return True
+    says_nothing = {"type", "properties", "additionalProperties", "required", "title", "description", "$schema"}
+    return bool(
+        parameters.get("properties") or parameters.get("additionalProperties") or parameters.keys() - says_nothing
+    )
 
 
 def response_id(given: object) -> str | None:

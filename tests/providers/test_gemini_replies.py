@@ -195,7 +195,7 @@ def test_an_unfinished_call_is_never_handed_on() -> None:
     ("finish", "stop"),
     [
         ("STOP", "end"),
-        ("SOMETHING_NEW", "end"),
+        ("max_tokens", "length"),  # as a gateway spells it
         ("MAX_TOKENS", "length"),
         ("CONTINUATION", "length"),
         *((reason, "filtered") for reason in ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")),

@@ -15,26 +15,17 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.failures import ErrorInReply
+from everturn.providers.failures import ErrorInReply, error_in
+from everturn.providers.finish_reasons import is_stop_text, stop_of
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, object_in
-from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, object_of, unusable
+from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
 from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 
 MAX_BLOCKS: Final = 4096
 
-_STOPS: dict[str, Stop] = {
-    "max_tokens": "length",
-    "refusal": "refused",
-    "pause_turn": "paused",
-    "compaction": "paused",  # it put what came before into fewer words, and goes on when it is asked again
-}
-"""A reason that is not listed means the end: end_turn, stop_sequence, and whatever else a server sends."""
-
 _OF_A_MESSAGE: Final = ("id", "model", "stop_reason", "stop_sequence", "stop_details", "container")
-
-_WINDOW_FULL: Final = "model_context_window_exceeded"
 
 _DELTA_KINDS: dict[str, Any] = {"text": "text", "thinking": "thinking"}
 
@@ -57,6 +48,8 @@ class _Block:
 
     start: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
+    over: bool = False
+    """Whether it came whole, or its end came."""
 
     @property
     def type(self) -> str:
@@ -114,8 +107,8 @@ class Assembler:
 
     def check(self, data: dict[str, Any]) -> None:
         """Raises ErrorInReply if `data`, an event or a whole body, is an error."""
-        if data.get("type") == "error" or data.get("error"):
-            raise ErrorInReply(data)
+        if error := error_in(data):
+            raise ErrorInReply(error)
 
     def take(self, data: dict[str, Any]) -> list[Delta]:
         """Reads one event. Pings and unknown events are ignored."""
@@ -124,6 +117,10 @@ class Assembler:
                 found = self._start(a_dict(data.get("message")))
             case "content_block_start":
                 found = self._start_block(data.get("index"), a_dict(data.get("content_block")))
+            case "content_block_stop":
+                if block := self._blocks.get(data.get("index", -1)):
+                    block.over = True
+                return []
             case "content_block_delta":
                 found = self._extend(data.get("index"), a_dict(data.get("delta")))
             case "message_delta":
@@ -144,10 +141,7 @@ class Assembler:
         if not self.done:
             raise self.invalid("the stream ended in the middle")
         reason = a_str(self._message.get("stop_reason"))
-        if reason == _WINDOW_FULL:
-            # Half a reply, and no room for what follows: to go on would only meet the same wall.
-            raise ErrorInReply({"error": {"type": _WINDOW_FULL, "message": "the reply filled the context window"}})
-        stop = _STOPS.get(reason, "end")
+        stop = stop_of(reason, self.request.model) if reason else "end"
         parts = self._parts(stop)
         if stop not in {"length", "refused"} and any(isinstance(part, ToolCall) for part in parts):
             stop = "tool_calls"  # calls are answered, whatever reason goes with them
@@ -182,14 +176,14 @@ class Assembler:
         self._usage = {}
         self._take_usage(message.get("usage"))
         blocks = enumerate(a_list(message.get("content")))
-        return [delta for index, block in blocks for delta in self._start_block(index, a_dict(block))]
+        return [delta for index, block in blocks for delta in self._start_block(index, a_dict(block), over=True)]
 
-    def _start_block(self, index: object, start: dict[str, Any]) -> list[Delta]:
+    def _start_block(self, index: object, start: dict[str, Any], *, over: bool = False) -> list[Delta]:
         if not self._started or not isinstance(index, int) or not start:
             raise self.invalid("a block starts that is invalid or outside of a message")
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
-        self._blocks[index] = block = _Block(dict(start))
+        self._blocks[index] = block = _Block(dict(start), over=over)
         kind = _DELTA_KINDS.get(block.type)
         return [Delta(kind, a_str(start.get(block.type)))] if kind else []
 
@@ -209,7 +203,8 @@ class Assembler:
             case "citations_delta":
                 if not isinstance(block.start.get("citations"), list):
                     block.start["citations"] = []
-                block.start["citations"].append(delta.get("citation"))
+                if citation := delta.get("citation"):
+                    block.start["citations"].append(citation)
             case _:  # such as compaction_delta: fields of the block that come later
                 for name, value in delta.items():
                     if isinstance(value, str) and isinstance(block.start.get(name), str) and name != "type":
@@ -230,6 +225,13 @@ class Assembler:
         again = bool(counts.get("input_tokens"))
         self._usage |= {name: value for name, value in counts.items() if value or again or name not in self._usage}
 
+    def _may_be_cut(self, block: _Block) -> bool:
+        """Whether a call may have been cut off at a stop text. Claude says so; other servers say that it was a call."""
+        if is_stop_text(a_str(self._message.get("stop_reason"))):
+            return True
+        silent = bool(self.request.model.base_url) and stop_texts(self.request)
+        return silent and takes_arguments(self.request, a_str(block.start.get("name")))
+
     def _parts(self, stop: Stop) -> list[Part]:
         blocks = list(self._blocks.values())
         calls = [block for block in blocks if block.type == "tool_use"]
@@ -245,7 +247,7 @@ class Assembler:
         names: dict[str, str] = {}
         parts: list[Part] = []
         for block in blocks:
-            cut_off = stop == "length" and block is blocks[-1]
+            cut_off = not block.over or (block is blocks[-1] and (stop == "length" or self._may_be_cut(block)))
             parts += _tool_call(block, next(ids), cut_off=cut_off) if block.type == "tool_use" else _part(block, names)
         if container := mended(a_dict(self._message.get("container"))):
             parts.append(Opaque(data={"container": container}))  # of no type, for it is no block

@@ -31,6 +31,10 @@ for days; but a container that is really gone is a 500 that no retry cures (pyda
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
+_OF_CITATIONS: Final = frozenset({"file_id"})
+"""Fields of a citation that only replies have, by the types of anthropic 2.11.0; tests/providers/test_request_types.py
+walks all of them."""
+
 _Block = dict[str, Any]
 _Turn = tuple[str, list[_Block]]
 
@@ -132,18 +136,34 @@ def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterato
         extra = part.extra if own else {}
         match part:
             case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
-                yield with_extra(_text(text), extra)
+                yield _as_input(with_extra(_text(text), extra)) if extra else _text(text)
             case ToolCall():
                 yield _call(part, extra, pairs)
             case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused
                 yield with_extra({"type": "thinking", "thinking": text}, extra)
             case ServerToolUse(data=dict() as data) if own:
                 if a_str(data.get("tool_use_id") or data.get("id")) in pairs:
-                    yield dict(data)
+                    yield _as_input(data)
             case Opaque(data=dict() as data) if own and "type" in data:
-                yield dict(data)
+                yield _as_input(data)
             case _:
                 pass
+
+
+def _as_input(block: _Block) -> _Block:
+    """The block without what only replies have, in it and in the blocks of its content."""
+    content = block.get("content")
+    if isinstance(content, list) and any("citations" in a_dict(inner) for inner in content):
+        block = block | {"content": [_as_input(inner) if isinstance(inner, dict) else inner for inner in content]}
+    citations = block.get("citations")
+    if not isinstance(citations, list):
+        return dict(block)
+    lean = [
+        {name: value for name, value in citation.items() if name not in _OF_CITATIONS}
+        for citation in map(a_dict, citations)
+        if citation
+    ]
+    return block | {"citations": lean}
 
 
 def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:

@@ -40,6 +40,9 @@ class PartialArguments:
     _values: dict[str, Any] = field(default_factory=dict)
     """By path, in order: a list holds the pieces of a text."""
 
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
     def take(self, argument: dict[str, Any]) -> None:
         """Reads one item of `partialArgs`. Raises ValueError for one that can't be understood."""
         path = a_str(argument.get("jsonPath"))

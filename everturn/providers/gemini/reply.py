@@ -19,7 +19,8 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.failures import ErrorInReply
+from everturn.providers.failures import ErrorInReply, error_in
+from everturn.providers.finish_reasons import plain, stop_of
 from everturn.providers.gemini.calls import PartialArguments, tool_names
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable, value_of
@@ -38,37 +39,6 @@ BESIDE: Final = {
 _PLAIN: Final = frozenset({"content", "finishReason", "index"})
 """The only fields of most candidates: these come for every few words of a reply."""
 _OF_A_CANDIDATE: Final = ("finishMessage", "safetyRatings")
-
-_STOPS: dict[str, Stop] = {
-    "MAX_TOKENS": "length",
-    "CONTINUATION": "length",  # the limit of one request, for models that would go on in the next
-    "SAFETY": "filtered",
-    "RECITATION": "filtered",
-    "LANGUAGE": "filtered",
-    "OTHER": "filtered",
-    "BLOCKLIST": "filtered",
-    "PROHIBITED_CONTENT": "filtered",
-    "SPII": "filtered",
-    "MODEL_ARMOR": "filtered",
-    "ESCALATION": "filtered",
-    "PUP_LIMITED_DISABLED": "filtered",
-    "IMAGE_SAFETY": "filtered",
-    "IMAGE_PROHIBITED_CONTENT": "filtered",
-    "IMAGE_RECITATION": "filtered",
-    "IMAGE_OTHER": "filtered",
-}
-"""A reason that is not listed means the end: STOP, and whatever Google adds. Tool calls have no reason of their own."""
-
-_SLIPS = frozenset(
-    {
-        "MALFORMED_FUNCTION_CALL",
-        "MALFORMED_RESPONSE",
-        "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS",
-        "MISSING_THOUGHT_SIGNATURE",
-    }
-)
-"""Finish reasons of replies that the model got wrong. If it is asked again, it mostly gets them right."""
 
 _SERVER_PARTS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
@@ -133,23 +103,30 @@ class Assembler:
         When Gemini runs code, it says STOP before the code and again after its use of the result: only the
         stream's end tells which was the last.
         """
-        return self._over and (self.done or self._blocked or not self._runs_code)
+        return self._over and (self.done or self._blocked or not (self._may_run_code or self._awaits_code))
 
     @property
     def _over(self) -> bool:
         return self._blocked or (self._answered and (self.done or bool(self._finish)))
 
     @property
-    def _runs_code(self) -> bool:
-        asked, raw = self.request.server_tools, self.request.raw_tools
-        offered = any(isinstance(tool, CodeExecution) for tool in asked) or any("codeExecution" in tool for tool in raw)
-        return offered or any(_is_code(part, "executableCode") for part in self._parts)
+    def _may_run_code(self) -> bool:
+        asked, extra = self.request.server_tools, self.request.settings.extra
+        offered = any(isinstance(tool, CodeExecution) for tool in asked) or self._offers(
+            "codeExecution", "code_execution"
+        )
+        return offered or "cachedContent" in extra  # which may have tools of its own
+
+    def _offers(self, *names: str) -> bool:
+        return any(name in tool for tool in self.request.raw_tools for name in names)
 
     @property
     def _awaits_code(self) -> bool:
-        """Whether the latest part is code whose result is still missing."""
-        latest = next((one for one in reversed(self._parts) if isinstance(one, ServerToolUse)), None)
-        return self._finish == "STOP" and not self.done and _is_code(latest, "executableCode")
+        """Whether the last part is code whose result is still missing. A file search looks like code, too, and no
+        result of it is shown: what follows it is the text, or nothing."""
+        latest = self._parts[-1] if self._parts else None
+        searches = self._offers("fileSearch", "file_search") and not self._may_run_code
+        return not (self.done or searches or plain(self._finish) != "stop") and _is_code(latest, "executableCode")
 
     @property
     def usage_so_far(self) -> Usage:
@@ -171,8 +148,8 @@ class Assembler:
 
     def take(self, chunk: dict[str, Any]) -> list[Delta]:
         """Reads one chunk of a stream, or a whole reply."""
-        if chunk.get("error"):
-            raise ErrorInReply(chunk)
+        if (chunk.get("error") or not chunk.get("candidates")) and (error := error_in(chunk)):
+            raise ErrorInReply(error)
         self._id = self._id or a_str(chunk.get("responseId"))
         usage = a_dict(chunk.get("usageMetadata"))
         if any(name.endswith("TokenCount") for name in usage):  # Vertex's first chunks name a traffic type only
@@ -191,13 +168,12 @@ class Assembler:
             raise self._invalid("it has no candidate")
         if not self._over or self._awaits_code:
             raise self._invalid("the stream ended in the middle")
-        if self._finish in _SLIPS and not self._can_be_told:
-            raise self._invalid(f"the model stopped with an error ({self._finish})")
-        parts = self._finished_parts()
+        stop = self._reason()
+        parts = self._finished_parts(stop)
         parts += [ServerToolUse(name=BESIDE[key], data={key: value}) for key, value in mended(self._beside).items()]
         return Reply(
             message=assistant_message(parts, request=self.request),
-            stop=self._stop(),
+            stop=self._stop(stop),
             usage=_usage(self._usage),
             model=self.request.model.name,
             response_id=reading.response_id(self._id),
@@ -291,10 +267,10 @@ class Assembler:
         except ValueError as error:
             raise self._invalid(f"a call's arguments can't be put together ({error})") from None
 
-    def _finished_parts(self) -> list[Part]:
+    def _finished_parts(self, stop: Stop) -> list[Part]:
         kept = [one for one in self._parts if not (isinstance(one, _Call) and one.open)]
         # A call that a limit or filter cut off is not to be run, and says nothing that can be sent back.
-        if len(kept) < len(self._parts) and not (self._blocked or self._finish in _STOPS):
+        if len(kept) < len(self._parts) and stop == "end":
             raise self._invalid("a tool call is not complete")
         calls = [one for one in kept if isinstance(one, _Call)]
         request = self.request
@@ -304,7 +280,8 @@ class Assembler:
         parts: list[Part] = []
         for one in kept:
             if isinstance(one, _Call):
-                parts.append(self._tool_call(one, *next(ids), names=names))
+                cut_off = stop != "end" and one is calls[-1]
+                parts.append(self._tool_call(one, *next(ids), names=names, cut_off=cut_off))
             elif isinstance(one, _Words):
                 made = Text if one.kind == "text" else Thinking
                 parts.append(made(text=mend("".join(one.pieces)), extra=mended(one.extra)))
@@ -312,9 +289,13 @@ class Assembler:
                 parts.append(one)
         return parts
 
-    def _tool_call(self, call: _Call, call_id: str, provider_id: str | None, *, names: dict[str, str]) -> ToolCall:
+    def _tool_call(
+        self, call: _Call, call_id: str, provider_id: str | None, *, names: dict[str, str], cut_off: bool
+    ) -> ToolCall:
         name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
         arguments = {} if call.arguments is None else call.arguments
+        if call.arguments is None and not call.partial and cut_off:
+            arguments = ""  # no arguments are {}, unless the reply was cut off before they came
         if isinstance(arguments, dict):
             try:
                 arguments = mended(call.partial.onto(arguments))
@@ -330,13 +311,17 @@ class Assembler:
             extra=mended(call.extra),
         )
 
-    @property
-    def _can_be_told(self) -> bool:
-        """Whether the model's mistake is a call of an unknown tool: a result says so, and nothing is asked twice."""
-        return self._finish == "UNEXPECTED_TOOL_CALL" and bool(self.request.tools) and self._stop() == "tool_calls"
+    def _reason(self) -> Stop:
+        """Why it ended, calls or not. Raises InvalidReply or ErrorInReply if that makes it unusable."""
+        if self._blocked:
+            return "filtered"
+        # The model's mistake is a call of an unknown tool: a result says so, and nothing is asked twice.
+        unknown_tool = plain(self._finish) == "unexpected_tool_call" and self.request.tools
+        if unknown_tool and any(isinstance(part, _Call) for part in self._parts):
+            return "end"
+        return stop_of(self._finish, self.request.model) if self._finish else "end"
 
-    def _stop(self) -> Stop:
-        stop = "filtered" if self._blocked else _STOPS.get(self._finish, "end")
+    def _stop(self, stop: Stop) -> Stop:
         if stop != "length" and any(isinstance(one, _Call) and not one.open for one in self._parts):
             return "tool_calls"
         return stop

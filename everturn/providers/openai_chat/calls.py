@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from everturn.models import Model
 from everturn.providers.json_values import a_dict, a_str, mended, object_in, write
@@ -17,6 +17,12 @@ _SIGNS = re.compile(r'\\.|["{}]', re.DOTALL)
 
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 """The fields of a call that we read. Any other field is kept and sent back, such as Gemini's signatures."""
+
+_OF_A_FUNCTION = frozenset({"name", "arguments", "input"})
+"""The same for what is inside of `function`: Portkey puts Gemini's signatures there."""
+
+LEGACY: Final = "function_call"
+"""The `type` in the extra of a call that came as `function_call`, the form before `tool_calls`."""
 
 _USUAL = (None, "", "function", "custom")
 """Types of calls that need not be kept."""
@@ -62,6 +68,8 @@ class PartialCall:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+    inner: dict[str, Any] = field(default_factory=dict)
+    """Fields beside the function's name and arguments."""
     _braces: _Braces = field(default_factory=_Braces)
 
     @property
@@ -112,6 +120,19 @@ class PartialCalls:
             call.extra["type"] = entry["type"]
         if not entry.keys() <= _OF_A_CALL:
             call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
+        if not said.keys() <= _OF_A_FUNCTION:
+            call.inner |= {
+                name: value for name, value in said.items() if name not in _OF_A_FUNCTION and value is not None
+            }
+
+    def take_legacy(self, function: dict[str, Any], *, model: Model, whole: bool) -> None:
+        """Reads `function_call`, the form before `tool_calls`."""
+        self.take({"index": -1, "type": LEGACY, "function": function}, model=model, whole=whole)
+
+    def drop_repeated(self) -> None:
+        """A server that sends `function_call` beside `tool_calls` says the same call twice."""
+        new = [call for call in self.found if call.extra.get("type") != LEGACY]
+        self.found = new or self.found
 
     def _going_on(self, index: int | None, call_id: str, name: str) -> PartialCall | None:
         """The call that an entry continues; None if the entry starts a new one.
@@ -133,24 +154,32 @@ class PartialCalls:
         return latest
 
 
-def tool_call(call: PartialCall, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
+def tool_call(
+    call: PartialCall, *, call_id: str, provider_id: str | None, cut_off: bool, bare_is_whole: bool = True
+) -> ToolCall:
+    """`cut_off`: the reply may have ended in the middle of this call; `bare_is_whole`: no arguments at all are {}."""
     text = mend(call.text)
+    name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
+    extra = mended(call.extra | ({"custom" if call.custom else "function": call.inner} if call.inner else {}))
     if call.custom:
         return ToolCall(
             call_id=call_id,
-            name=mend(call.name)[:MAX_REPLY_NAME_CHARS],
+            name=name,
             arguments={} if cut_off else {"input": text},
             provider_id=provider_id,
             unparsed=text if cut_off else None,
-            extra={**mended(call.extra), "type": "custom"},
+            extra={**extra, "type": "custom"},
         )
     # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
-    arguments = {} if text.strip() == "null" or not (text.strip() or cut_off) else object_in(text)
+    if text.strip():
+        arguments = {} if text.strip() == "null" else object_in(text)
+    else:
+        arguments = {} if bare_is_whole and not cut_off else None
     return ToolCall(
         call_id=call_id,
-        name=mend(call.name)[:MAX_REPLY_NAME_CHARS],
+        name=name,
         arguments=arguments or {},
         provider_id=provider_id,
         unparsed=text if arguments is None else None,
-        extra=mended(call.extra),
+        extra=extra,
     )

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix, plain_name, with_extra
-from everturn.providers.catalog import Dialect
+from everturn.providers.catalog import Dialect, dialect_of
 from everturn.providers.json_values import a_dict, write
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
+from everturn.providers.openai_chat.blocks import blocks_of
+from everturn.providers.openai_chat.calls import LEGACY
 from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictures
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -21,6 +23,9 @@ NOT_OURS = "Error: this tool is not run here."
 
 CAME_IN = "came_in"
 """In a thought's `extra`: the field that it came in, if the server's dialect names none."""
+
+UNKNOWN = "message"
+"""In a part's `extra`: the other fields of the message that it came in, for a server that may be a gateway."""
 
 MESSAGE_FIELDS = ("reasoning_details", "extra_content")
 """Fields that servers put beside a message and want back with it: OpenRouter's reasoning, Gemini's signatures."""
@@ -41,10 +46,11 @@ _TURNS: Memo[_Turn] = Memo()
 _USERS: Memo[Encoded] = Memo()
 
 
-def encode_messages(request: Request, *, instructions: str, dialect: Dialect) -> list[Encoded]:
+def encode_messages(request: Request, *, instructions: str) -> list[Encoded]:
     """The request's messages. Each result goes after its call; a call without one gets NO_RESULT."""
     messages, provider, pairing = request.messages, request.model.provider, Pairing(request)
-    results, variant = pairing.results, f"{provider} as given" if pairing.as_given else provider
+    dialect = dialect_of(request.model)
+    results, variant = pairing.results, f"{provider} {dialect.gateway}{' as given' if pairing.as_given else ''}"
     leading = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
     # Many servers take no more than one system message, and that one first.
     system = "\n\n".join(filter(None, [instructions, *(message.text for message in messages[:leading])]))
@@ -94,7 +100,11 @@ def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], diale
     for call in calls:
         result = results.get(call.call_id)
         content = _result_text(result, dialect) if result else NO_RESULT
-        named = {"name": call.name} if _is_servers(call) else {}
+        if _is_legacy(call):
+            yield {"role": "function", "name": plain_name(call.name), "content": content}
+            continue
+        name = call.name if _is_servers(call) else plain_name(call.name)
+        named = {"name": name} if _is_servers(call) or dialect.gateway else {}
         yield {"role": "tool", "tool_call_id": _wire_id(call, dialect), **named, "content": content}
 
 
@@ -122,13 +132,17 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
     entries = [_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
     entries += _customs(message) if own else []
     if entries:
-        encoded |= {"content": text or None, "tool_calls": entries}
+        legacy = own and any(entry.get("type") == LEGACY for entry in entries)
+        calls = {"function_call": entries[0]["function"]} if legacy else {"tool_calls": entries}
+        encoded |= {"content": text or None, **calls}
         came_in = next((part.extra[CAME_IN] for part in thinking if CAME_IN in part.extra), "")
         if (field := dialect.reasoning_field or str(came_in)) and (thoughts or dialect.reasoning_required):
             encoded[field] = thoughts  # if it is required, an empty one will do
     if dialect.thinking_blocks and thoughts:
         thought = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
         encoded["content"] = [thought, *([{"type": "text", "text": text}] if text else [])]
+    if own and (blocks := blocks_of(message)):
+        encoded["content"] = blocks
     if sound:
         encoded |= {"audio": {"id": sound}, "content": text or None}
     if back:
@@ -137,6 +151,8 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
         for part in message.parts:
             if part.extra and not isinstance(part, ToolCall):
                 encoded |= {name: part.extra[name] for name in MESSAGE_FIELDS if name in part.extra}
+                if dialect.gateway:
+                    encoded = a_dict(part.extra.get(UNKNOWN)) | encoded
     return encoded
 
 
@@ -151,13 +167,20 @@ def _call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
     name = call.name if own and _is_servers(call) else plain_name(call.name)
     if own and call.extra.get("type") == "custom":
         said = call.arguments.get("input", "") if call.unparsed is None else call.unparsed
-        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": said}}
+        custom = {**a_dict(call.extra.get("custom")), "name": name, "input": said}
+        return {"id": call_id, "type": "custom", "custom": custom}
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
     function = {"name": name, "arguments": write(arguments).decode()}
     entry: Encoded = {"id": call_id, "type": "function", "function": function}
     if not (own and call.extra):
         return entry
+    entry["function"] = a_dict(call.extra.get("function")) | function
     return call.extra | entry | ({"type": call.extra["type"]} if "type" in call.extra else {})
+
+
+def _is_legacy(call: ToolCall) -> bool:
+    """A call that came in the form before `tool_calls`. It has no id: its result goes by its name."""
+    return call.extra.get("type") == LEGACY
 
 
 def _is_servers(call: ToolCall) -> bool:

@@ -15,28 +15,42 @@ from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
-from everturn.providers.failures import ErrorInReply
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended
+from everturn.providers.failures import ErrorInReply, error_in
+from everturn.providers.finish_reasons import ending_of, is_stop_text, stop_of
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
+from everturn.providers.openai_chat.blocks import Blocks, is_blocks
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
-from everturn.providers.openai_chat.messages import CAME_IN
-from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, unusable
+from everturn.providers.openai_chat.messages import CAME_IN, UNKNOWN
+from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
 from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import custom_names
 
-_STOPS: dict[str, Stop] = {
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "filtered",
-    "refusal": "refused",
-}
-"""A reason that is not listed means the end: `stop`, and whatever else servers send."""
+_MATCHED = ("stop_reason", "matched_stop")
+"""Fields of a choice in which vLLM and SGLang say which stop text came up; null or a token's number if none did."""
 
-_GIVEN_UP = frozenset({"error", "insufficient_system_resource", "abort"})
-"""Finish reasons of replies that the server itself broke off."""
+_OF_A_MESSAGE = frozenset(
+    {
+        *(
+            "role",
+            "content",
+            "refusal",
+            "tool_calls",
+            "function_call",
+            "executed_tools",
+            "annotations",
+            "audio",
+            "images",
+        ),
+        *("reasoning_content", "reasoning", "reasoning_details", "extra_content"),
+        # Said of a reply, and no part of it: Azure's `context`, vLLM's tokens, SGLang's states.
+        *("name", "id", "object", "index", "error", "parsed", "logprobs", "context", "token_ids", "hidden_states"),
+    }
+)
+"""The fields of a message that we read, or leave out. Any other goes back: gateways keep signatures there, such as
+LiteLLM's `thinking_blocks` and GitHub Copilot's `reasoning_opaque`."""
 
 
 def decode(body: object, request: Request) -> Reply:
@@ -72,6 +86,12 @@ class Assembler:
     _annotations: list[Any] = field(default_factory=list)
     _beside: dict[str, Any] = field(default_factory=dict)
     """Gemini's extra_content."""
+    _unknown: dict[str, Any] = field(default_factory=dict)
+    """Other fields of the message."""
+    _blocks: Blocks = field(default_factory=Blocks)
+    """The content, if it came as blocks."""
+    _stop_text: bool | None = None
+    """Whether the server says that a stop text came up; None if it does not say."""
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
     _media: Media | None = None
@@ -100,14 +120,14 @@ class Assembler:
     def take(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
         """Reads one chunk of a stream, or a `whole` reply."""
         # Called for every few letters of a reply: it checks only fields that are there, not all that are possible.
-        if chunk.get("error"):
-            raise ErrorInReply(chunk)
+        choices = chunk.get("choices")
+        if (chunk.get("error") or not choices or "x_groq" in chunk) and (error := error_in(chunk)):
+            raise ErrorInReply(error)
         if not self._id:
             self._id = str(chunk.get("id") or "")
             self._said_of_it |= {name: chunk[name] for name in ("model", "provider") if chunk.get(name)}
         if chunk.get("service_tier"):
             self._said_of_it["service_tier"] = chunk["service_tier"]
-        choices = chunk.get("choices")
         choice: dict[str, Any] = {}
         if isinstance(choices, list) and choices:
             first = choices[0]
@@ -120,8 +140,10 @@ class Assembler:
             return []
         self._answered = True
         self.done = self.done or whole
+        if choice.get("error"):
+            raise ErrorInReply({"error": choice["error"]})
         if finish := choice.get("finish_reason"):
-            self._finish = a_str(finish) or self._finish
+            self._finish = self._reason(finish, choice) or self._finish
         if choice.get("logprobs") or choice.get("content_filter_results"):
             self._take_beside(choice)
         delta = choice.get("message" if whole else "delta")
@@ -130,6 +152,21 @@ class Assembler:
         if not isinstance(delta, dict):
             raise self._invalid(f"its {'message' if whole else 'delta'} is not a JSON object")
         return self._take_delta(delta, whole=whole)
+
+    def _reason(self, finish: object, choice: dict[str, Any]) -> str:
+        """Why the reply ended. If the common field says that all is well, what the model's own provider said counts:
+        OpenRouter has it beside that, LiteLLM one level below."""
+        reason = a_str(finish) or a_str(a_dict(finish).get("type"))  # SGLang's own form is an object
+        matched = next((choice[name] for name in _MATCHED if name in choice), ...)
+        own = a_dict(choice.get("provider_specific_fields")).get("native_finish_reason")
+        native = a_str(choice.get("native_finish_reason")) or a_str(own)
+        by_reason = is_stop_text(reason) or is_stop_text(native)
+        if matched is not ... or by_reason:
+            # Of a gateway, the same field may hold what Claude calls it: end_turn.
+            is_text = bool(a_str(matched)) and ending_of(a_str(matched)) == "unknown"
+            self._stop_text = is_text or by_reason or a_str(matched) in self.request.settings.stop
+        worse = ending_of(reason) == "end" and ending_of(native) not in {"end", "paused", "unknown"}
+        return native if worse else reason
 
     def _choice(self, choices: list[Any]) -> dict[str, Any]:
         """Of several replies to one question (`n`), which come interleaved, always the same one; else empty."""
@@ -141,23 +178,37 @@ class Assembler:
         deltas: list[Delta] = []
         self._said_something = self._said_something or bool(delta)
         for name, value in delta.items():
-            if not value:
+            if not value and not (name == "content" and whole and self._is_json(value)):
                 continue
             match name:
                 case "content" if isinstance(value, str):
-                    self._text.append(value)
+                    if self._blocks:
+                        self._blocks.take_text(value)
+                    else:
+                        self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
+                case "content" if is_blocks(value) or is_blocks([value]):
+                    deltas += self._take_blocks(value if isinstance(value, list) else [value], whole=whole)
+                case "content" if self._is_json(value):
+                    # Cloudflare's JSON mode: the object itself, where others send its text.
+                    text = write(value).decode()
+                    self._text.append(text)
+                    deltas.append(Delta("text", mend(text)))
                 case "content" if isinstance(value, list):
-                    deltas += self._take_blocks(value)
+                    pass  # no block that could be read
                 case "refusal" if isinstance(value, str):
                     self._refused = True
                     self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
                 case "reasoning_content" | "reasoning" | "reasoning_details":
                     deltas += self._take_thinking(name, value, delta)
-                case "tool_calls" if isinstance(value, list):
-                    for entry in value:
+                case "tool_calls" if isinstance(value, list | dict):
+                    for entry in value if isinstance(value, list) else [value]:
                         self._calls.take(a_dict(entry), model=self.request.model, whole=whole)
+                case "function_call" if isinstance(value, dict):
+                    self._calls.take_legacy(value, model=self.request.model, whole=whole)
+                case "error":
+                    raise ErrorInReply({"error": value})
                 case "content" | "tool_calls":
                     raise self._invalid(f"its {name} can't be of type {type(value).__name__}")
                 case "executed_tools":
@@ -172,7 +223,16 @@ class Assembler:
                     self._made.take_images(a_list(value), beside=True)
                 case "extra_content":
                     self._beside |= a_dict(value)
+                case _ if name not in _OF_A_MESSAGE:
+                    self._unknown[name] = _joined(self._unknown.get(name), value)
+                    if name == "thinking_blocks" and not (delta.get("reasoning_content") or delta.get("reasoning")):
+                        deltas += self._take_signed(a_list(value))
         return deltas
+
+    def _is_json(self, content: object) -> bool:
+        """Whether a content that is no text is the output that was asked for, as JSON. An empty list says nothing."""
+        asked = self.request.output_schema is not None or "response_format" in self.request.settings.extra
+        return isinstance(content, dict) or (asked and content is not None and content not in ("", []))
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle, or held no reply at all."""
@@ -180,15 +240,15 @@ class Assembler:
             raise self._invalid("it holds no choice")
         if not self.complete:
             raise self._invalid("the stream ended in the middle")
-        if not self._said_something and self._finish not in _STOPS:
+        stop = stop_of(self._finish, self.request.model) if self._finish else "end"
+        if not self._said_something and stop == "end":
             raise self._invalid("it holds no message")
         if self._calls.bare:
             raise self._invalid("it holds a tool call without a function")
-        if self._finish in _GIVEN_UP:
-            raise self._invalid(f"the server stopped it ({self._finish})")
+        self._calls.drop_repeated()
         return Reply(
-            message=assistant_message([*self._said(), *self._called()], request=self.request),
-            stop=self._stop(),
+            message=assistant_message([*self._said(), *self._called(stop)], request=self.request),
+            stop=self._stop(stop),
             usage=_usage(self._usage),
             model=self.request.model.name,
             response_id=reading.response_id(self._id),
@@ -217,18 +277,27 @@ class Assembler:
             self._thinking.append(thought)
             yield Delta("thinking", mend(thought))
 
-    def _take_blocks(self, blocks: list[Any]) -> Iterator[Delta]:
-        """Mistral's content, if it is a list of thinking and of text."""
+    def _take_blocks(self, blocks: list[Any], *, whole: bool) -> Iterator[Delta]:
+        """A content that is a list, such as Mistral's thoughts and texts."""
+        if not self._blocks and self._text:
+            self._blocks.take_text("".join(self._text))
+            self._text.clear()
         for block in map(a_dict, blocks):
-            if block.get("type") == "thinking":
-                if thought := _thought(block):
-                    self._thinking.append(thought)
-                    yield Delta("thinking", mend(thought))
-            elif block.get("type") == "image_url":
+            if block.get("type") == "image_url":
                 self._made.take_images([block], beside=False)
-            elif text := a_str(block.get("text")):
-                self._text.append(text)
+            elif block.get("type") == "refusal" and (text := a_str(block.get("refusal"))):
+                self._refused = True
+                self._blocks.take_text(text)
                 yield Delta("text", mend(text))
+            elif block and (delta := self._blocks.take(block, whole=whole)):
+                yield delta
+
+    def _take_signed(self, blocks: list[Any]) -> Iterator[Delta]:
+        """The thoughts of signed blocks beside the content, if nothing else shows them."""
+        for block in map(a_dict, blocks):
+            if thought := a_str(block.get("thinking")):
+                self._thinking.append(thought)
+                yield Delta("thinking", mend(thought))
 
     @property
     def _made(self) -> Media:
@@ -248,26 +317,34 @@ class Assembler:
     def _said(self) -> Iterator[Part]:
         """Thoughts, tools that the server ran, and text: each with the fields that the server put beside it."""
         text = mend("".join(self._text))
+        if self._blocks.plain:
+            text = self._blocks.texts("text") + text
         beside = {"extra_content": mended(self._beside)} if self._beside else {}
         thoughts = {"reasoning_details": mended(self._reasoning)} if self._reasoning else {}
+        if self._unknown:
+            beside |= {UNKNOWN: mended(self._unknown)}
         thoughts |= beside if not text else {}
         # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
         again = self._came_in == "reasoning" and bool(self._reasoning)
         if self._came_in and not again and not row_of(self.request.model.provider).dialect.reasoning_field:
             thoughts |= {CAME_IN: self._came_in}
-        if (thinking := mend("".join(self._thinking))) or thoughts:
+        thinking = mend("".join(self._thinking)) + (self._blocks.texts("thinking") if self._blocks.plain else "")
+        if thinking or thoughts:
             yield Thinking(text=thinking, extra=thoughts)
         for ran in self._ran.values():
             yield ServerToolUse(name=mend(a_str(ran.get("type")))[:MAX_REPLY_NAME_CHARS] or "tool", data=mended(ran))
+        if not self._blocks.plain:
+            yield from self._blocks.parts()
         if text:
             beside |= {"annotations": mended(self._annotations)} if self._annotations else {}
             yield Text(text=text, extra=beside)
         if self._media:
             yield from self._media.parts()
 
-    def _called(self) -> Iterator[Part]:
+    def _called(self, stop: Stop) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same each time this is read."""
         ours = self._ours()
+        cut = stop != "end" or self._stop_text is True
         request = self.request
         named = call_ids([call.id for call in ours], request.messages, response_id=self._id, hidden=request.hidden_ids)
         ids = iter(named)
@@ -277,16 +354,29 @@ class Assembler:
                 yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
                 continue
             call_id, provider_id = next(ids)
-            cut_off = self._finish in _STOPS and call is ours[-1]
-            yield tool_call(call, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
+            latest = call is ours[-1]
+            yield tool_call(
+                call,
+                call_id=call_id,
+                provider_id=provider_id,
+                cut_off=cut and latest,
+                bare_is_whole=not latest or self._bare_is_whole(call),
+            )
+
+    def _bare_is_whole(self, call: PartialCall) -> bool:
+        """Whether a last call without arguments is one that has none. It may also be one that a stop text cut off, or a
+        server that was stopped: only some say so."""
+        if not self._finish:
+            return False
+        may_be_cut = bool(stop_texts(self.request)) and self._stop_text is None
+        return not may_be_cut or not takes_arguments(self.request, mend(call.name))
 
     def _ours(self) -> list[PartialCall]:
         """The calls that we have to answer: of functions, and of the custom tools that we declared."""
         declared = custom_names(self.request.raw_tools)
         return [call for call in self._calls.found if not call.custom or mend(call.name) in declared]
 
-    def _stop(self) -> Stop:
-        stop = _STOPS.get(self._finish, "end")
+    def _stop(self, stop: Stop) -> Stop:
         if stop != "length" and self._ours():
             return "tool_calls"
         return "refused" if self._refused and stop == "end" else stop
@@ -298,27 +388,40 @@ class Assembler:
 def _merge(details: list[Any], detail: dict[str, Any]) -> None:
     """Adds a piece of OpenRouter's reasoning: to the block that it continues, or as a new one.
 
-    Texts and summaries come in pieces, a signature after its text. What is encrypted comes whole.
+    Texts and summaries come in pieces, a signature after its text. What is encrypted comes whole. LiteLLM's
+    thinking_blocks are the same.
     """
-    last = details[-1] if details else {}
-    going_on = a_str(detail.get("type")) in {"reasoning.text", "reasoning.summary"} and all(
+    last = details[-1] if details and isinstance(details[-1], dict) else {}
+    going_on = a_str(detail.get("type")) in {"reasoning.text", "reasoning.summary", "thinking"} and all(
         last.get(name) == detail.get(name) for name in ("type", "index")
     )
-    if not going_on or (last.get("signature") and detail.get("text")):
+    if not going_on or (last.get("signature") and (detail.get("text") or detail.get("thinking"))):
         details.append(dict(detail))
         return
     for name, value in detail.items():
-        if name in {"text", "summary"} and isinstance(value, str):
+        if name in {"text", "summary", "thinking"} and isinstance(value, str):
             last[name] = a_str(last.get(name)) + value
         elif value is not None:
             last[name] = value
 
 
-def _thought(block: dict[str, Any]) -> str:
-    """The text of Mistral's thinking block, which holds text blocks of its own."""
-    thinking = block.get("thinking")
-    inner = a_list(thinking)
-    return a_str(thinking) + "".join(a_str(a_dict(item).get("text")) for item in inner)
+def _joined(known: Any, value: Any) -> Any:
+    """A field of the message that we don't know, with what a further delta says of it."""
+    if known is None or known == value:
+        return value
+    if isinstance(known, dict) and isinstance(value, dict):
+        return {name: _joined(known.get(name), value.get(name, known.get(name))) for name in {**known, **value}}
+    if isinstance(known, str) and isinstance(value, str):
+        return known + value
+    if isinstance(known, list) and isinstance(value, list):
+        blocks = [dict(item) if isinstance(item, dict) else item for item in known]
+        for item in value:
+            if isinstance(item, dict):
+                _merge(blocks, item)
+            else:
+                blocks.append(item)
+        return blocks
+    return value
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

@@ -17,7 +17,7 @@ from everturn.providers.base import (
     tool_options,
     warn_unsupported,
 )
-from everturn.providers.catalog import Dialect, row_of
+from everturn.providers.catalog import Dialect, dialect_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.json_values import write
 from everturn.providers.openai_chat.messages import encode_messages
@@ -31,14 +31,14 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
 
     Raises InvalidTool for a server tool that the provider does not have; warns of what it can't do.
     """
-    dialect = row_of(request.model.provider).dialect
+    dialect = dialect_of(request.model)
     output = _output(request, dialect)
     instructions = request.instructions
     if request.output_schema is not None and output.get("type") != "json_schema":
         instructions = f"{instructions}\n\n{_in_words(request)}".strip()
     body: dict[str, Any] = {
         "model": request.model.model,
-        "messages": encode_messages(request, instructions=instructions, dialect=dialect),
+        "messages": encode_messages(request, instructions=instructions),
     }
     body |= _tools(request, dialect)
     if output:

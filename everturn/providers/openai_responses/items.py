@@ -19,6 +19,11 @@ from everturn.providers.reading import MAX_REPLY_NAME_CHARS
 from everturn.records import Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall
 
 _BLOCK_OF = {"summary": "summary_text", "content": "reasoning_text"}
+_OUTPUT_ONLY: Mapping[str, frozenset[str]] = {"custom_tool_call_output": frozenset({"created_by", "status"})}
+_OF_OUTPUTS = frozenset({"created_by"})
+"""Fields that only replies have: a request with one is refused ("Unknown parameter"). By the types of openai 3.52.0;
+tests/providers/test_request_types.py walks all of them."""
+
 _RUN_BY_SERVER = re.compile(r"_call(_output)?$|^mcp_|^tool_search_|^program(_output)?$")
 
 
@@ -95,12 +100,22 @@ def own_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> list[I
             case ToolCall():
                 items.append(own_call(part, wire_id=wire_id(part)))
                 blocks = None
-            case ServerToolUse(data=dict(item)) | Opaque(data=dict(item)):
+            case ServerToolUse(data=dict(item)) | Opaque(data=dict(item)) if item:
                 items.append(item)
                 blocks = None
             case _:
                 pass
-    return items
+    return [as_input(item) for item in items]
+
+
+def as_input(item: Item) -> Item:
+    """The item without what only replies have, in it and in the list of its output."""
+    left_out = _OUTPUT_ONLY.get(a_str(item.get("type")), _OF_OUTPUTS)
+    item = _without(item, *left_out) if left_out & item.keys() else item
+    output = item.get("output")
+    if isinstance(output, list) and any(_OF_OUTPUTS & a_dict(block).keys() for block in output):
+        item = item | {"output": [_without(block, *_OF_OUTPUTS) for block in map(a_dict, output)]}
+    return item
 
 
 def own_call(call: ToolCall, *, wire_id: str) -> Item:

@@ -15,7 +15,8 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
-from everturn.providers.failures import ErrorInReply
+from everturn.providers.failures import ErrorInReply, error_in
+from everturn.providers.finish_reasons import ending_of, stop_of
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str
 from everturn.providers.openai_responses.caller_run import Item, declared, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
@@ -33,16 +34,52 @@ _DELTAS: dict[str, str] = {
     "response.reasoning_text.delta": "thinking",
 }
 UNFINISHED = frozenset({"queued", "in_progress"})
-_NO_ROOM = frozenset({"max_output_tokens", "max_tokens", ""})
-_STOPS: dict[str, Stop] = {"content_filter": "filtered"}
-"""Reasons of an incomplete response. A reason that is not listed means cut short, as `max_output_tokens` does."""
+_STATUSES = UNFINISHED | {"completed", "incomplete", "failed", "cancelled", ""}
+_IDS = ("call_id", "id")
 
 
 def decode(body: object, request: Request) -> Reply:
     """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
     assembler = Assembler(request)
-    assembler.take(a_dict(body))
+    response = a_dict(body)
+    if "output" not in response and (error := error_in(response)):
+        raise ErrorInReply(error)
+    assembler.take(response)
     return assembler.finish()
+
+
+@dataclass(slots=True)
+class _Place:
+    """An item as received so far."""
+
+    index: int
+    started: Item | None = None
+    finished: Item | None = None
+    pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    """Its deltas, by the kind of event and the block's index."""
+
+    @property
+    def item(self) -> Item:
+        return self.finished or self.started or {}
+
+    def holds(self, item: Item) -> bool:
+        """Whether the item is this one, by its type and the ids that both have."""
+        ours = self.item
+        return ours.get("type") == item.get("type") and any(ours.get(name) == item.get(name) for name in _ids_of(item))
+
+    def may_hold(self, item: Item, *, over: bool) -> bool:
+        """Whether an item that comes under this one's index is this one. The ids of one item differ from event to event
+        behind some proxies, until it is over."""
+        if self.item.get("type") != item.get("type"):
+            return False
+        ours, theirs = a_str(self.item.get("call_id")), a_str(item.get("call_id"))
+        if ours and theirs:
+            return ours == theirs
+        return not (over and _ids_of(self.item) and _ids_of(item))
+
+
+def _ids_of(item: Item) -> list[str]:
+    return [name for name in _IDS if item.get(name)]
 
 
 @dataclass(slots=True)
@@ -59,11 +96,9 @@ class Assembler:
     resumed_after: int = -1
     """Events up to this number came before the connection broke: a server may send them again."""
     _response: dict[str, Any] = field(default_factory=dict)
-    _started: dict[int, Item] = field(default_factory=dict)
-    _finished: dict[int, Item] = field(default_factory=dict)
-    """Items by their output_index: the ids of one item differ from event to event behind some proxies."""
-    _pieces: dict[int, dict[tuple[str, int], list[str]]] = field(default_factory=dict)
-    """The deltas of each item, by the kind of event and the block's index."""
+    _places: list[_Place] = field(default_factory=list)
+    _latest: dict[int, _Place] = field(default_factory=dict)
+    """By output_index, the latest item under it. Small servers give one index to several items."""
 
     @property
     def complete(self) -> bool:
@@ -86,6 +121,8 @@ class Assembler:
             return []
         if kind == "error" or (said.get("error") and "response" not in said):
             raise ErrorInReply(said)
+        if not kind and (error := error_in(said)):
+            raise ErrorInReply(error)
         if kind in _LAST:
             self.take(a_dict(said.get("response")), failed=kind == "response.failed", streamed=True)
             return []
@@ -102,11 +139,13 @@ class Assembler:
 
     def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
         """Reads the response itself. Raises ErrorInReply if it failed."""
-        status, error = a_str(response.get("status")), response.get("error")
+        status, error = a_str(response.get("status")).lower(), response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
         if status in UNFINISHED:
             raise self._invalid(f"the response is still {status!r}, but it was not asked for in the background")
+        if status not in _STATUSES:
+            raise self._invalid(f"it has a status that everturn does not know ({status:.200})")
         if not streamed and not isinstance(response.get("output"), list):
             raise self._invalid("it holds no output")
         self._response = response
@@ -130,27 +169,29 @@ class Assembler:
     def _details(self) -> dict[str, Any]:
         response = self._response
         why = a_dict(response.get("incomplete_details"))
-        known = _NO_ROOM | _STOPS.keys()
+        reason = a_str(why.get("reason"))
+        usual = not reason or (ending_of(reason) in {"length", "filtered"} and reason != "max_messages")
         return details_of(
             self.request.model,
             served_by=response.get("model"),
             tier=response.get("service_tier"),
-            incomplete_details=why if a_str(why.get("reason")) not in known else None,
+            incomplete_details=None if usual else why,
         )
 
     def _take_event(self, kind: str, said: dict[str, Any]) -> list[Delta]:
         index = said.get("output_index")
-        index = index if isinstance(index, int) else max([*self._started, *self._finished], default=0)
-        if kind == "response.output_item.added":
-            self._started[index] = a_dict(said.get("item"))
-        elif kind == "response.output_item.done":
-            self._finished[index] = a_dict(said.get("item"))
+        index = index if isinstance(index, int) else max(self._latest, default=0)
+        item = a_dict(said.get("item"))
+        if kind in {"response.output_item.added", "response.output_item.done"}:
+            if item:  # clients are meant to pass over an item that is null
+                self._take_item(index, item, over=kind == "response.output_item.done")
         elif kind == "response.reasoning_summary_part.added" and said.get("summary_index"):
             return [Delta("thinking", "\n\n")]
         elif kind.endswith(".delta") and (piece := a_str(said.get("delta"))):
             block = said.get("content_index")
-            place = (kind, block if isinstance(block, int) else 0)
-            self._pieces.setdefault(index, {}).setdefault(place, []).append(piece)
+            number = block if isinstance(block, int) else 0
+            if place := self._latest.get(index):
+                place.pieces.setdefault((kind, number), []).append(piece)
             match _DELTAS.get(kind):
                 case "text":
                     return [Delta("text", mend(piece))]
@@ -158,21 +199,36 @@ class Assembler:
                     return [Delta("thinking", mend(piece))]
         return []
 
-    def _items(self) -> list[Item]:
-        whole = [a_dict(item) for item in a_list(self._response.get("output"))]
-        open_ones = self._started.keys() - self._finished.keys()
-        # Some servers leave the items out of the last event, or some of them.
-        if len(whole) >= len(self._finished) + len(open_ones) and (open_ones or len(whole) > len(self._finished)):
-            return whole
-        items = {index: self._filled(index) for index in open_ones} | self._finished
-        found = [items[index] for index in sorted(items)]
-        return [_sealed(item, whole[place] if place < len(whole) else {}) for place, item in enumerate(found)]
+    def _take_item(self, index: int, item: Item, *, over: bool) -> None:
+        """Reads an item's first or last event. An item that is sent again, under whatever index, is the same item."""
+        place = next((place for place in self._places if place.holds(item)), None)
+        latest = self._latest.get(index)
+        if place is None and latest and latest.may_hold(item, over=latest.finished is not None):
+            place = latest
+        if place is None:
+            place = _Place(index)
+            self._places.append(place)
+        self._latest[index] = place
+        if over:
+            place.finished = item
+        else:
+            place.started = place.started or item
 
-    def _filled(self, index: int) -> Item:
+    def _items(self) -> list[Item]:
+        whole = [item for item in map(a_dict, a_list(self._response.get("output"))) if item]
+        places = sorted(self._places, key=lambda place: place.index)
+        all_over = all(place.finished for place in places)
+        # Some servers leave the items out of the last event, or some of them.
+        if len(whole) > len(places) or (len(whole) == len(places) and not all_over):
+            return whole
+        found = [place.finished or self._filled(place) for place in places]
+        return [_sealed(item, whole[number] if number < len(whole) else {}) for number, item in enumerate(found)]
+
+    def _filled(self, place: _Place) -> Item:
         """An item put together from its deltas, because its last event did not come."""
-        pieces = {place: "".join(texts) for place, texts in self._pieces.get(index, {}).items()}
+        pieces = {where: "".join(texts) for where, texts in place.pieces.items()}
         status = "incomplete" if self._cut_short else "completed"
-        item = self._started[index] | {"status": status}
+        item = place.item | {"status": status}
         match item.get("type"):
             case "message":
                 names = {"response.output_text.delta": "text", "response.refusal.delta": "refusal"}
@@ -180,14 +236,15 @@ class Assembler:
                 content = [{"type": _BLOCK_TYPES[name], name: text} for _, name, text in sorted(blocks)]
                 return item | {"content": content or a_list(item.get("content"))}
             case "function_call":
-                text = pieces.get(("response.function_call_arguments.delta", 0))
-                return item | {"arguments": text} if text else item
+                text = pieces.get(("response.function_call_arguments.delta", 0)) or item.get("arguments")
+                # Without its last event, a call without arguments may be one whose arguments are missing.
+                return item | ({"arguments": text} if text else {"status": "incomplete"})
             case _:
                 return item
 
     @property
     def _cut_short(self) -> bool:
-        return self._response.get("status") == "incomplete"
+        return a_str(self._response.get("status")).lower() == "incomplete"
 
     def _parts(self, items: Sequence[Item]) -> list[Part]:
         """The parts, in the order of the items: a reasoning stays before what it led to."""
@@ -206,7 +263,10 @@ class Assembler:
             if is_call(item, ours):
                 call_id, provider_id = next(ids)
                 whole = item.get("status") == "completed" or not (self._cut_short and item is items[-1])
+                bare = not (item.get("arguments") or item.get("input"))
                 cut_off = item.get("status") == "incomplete" or not whole
+                # An item that says it is still in progress is a server's habit, unless it lacks what it is about.
+                cut_off = cut_off or (item.get("status") == "in_progress" and bare and item["type"] == "function_call")
                 parts.append(call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off))
             else:
                 parts += parts_of(item, logprobs="top_logprobs" in self.request.settings.extra)
@@ -214,15 +274,23 @@ class Assembler:
 
     def _stop(self, items: Sequence[Item]) -> Stop:
         reason = a_str(a_dict(self._response.get("incomplete_details")).get("reason"))
+        stop = self._short_of(reason) if self._cut_short else "end"
         ours = declared(self.request)
         calls = [item for item in items if is_call(item, ours)]
+        no_room = not reason or ending_of(reason) == "length"
         # Calls that came whole are answered, whatever else was left unsaid.
-        if calls and not (self._cut_short and (reason in _NO_ROOM or calls[-1].get("status") != "completed")):
+        if calls and not (self._cut_short and (no_room or calls[-1].get("status") != "completed")):
             return "tool_calls"
         if self._cut_short:
-            return _STOPS.get(reason, "length")
+            return stop
         blocks = (a_dict(block) for item in items for block in a_list(item.get("content")))
         return "refused" if any(block.get("type") == "refusal" for block in blocks) else "end"
+
+    def _short_of(self, reason: str) -> Stop:
+        """Why an incomplete response is. A reason that is not known means cut short, as `max_output_tokens` does."""
+        if ending_of(reason) in {"end", "unknown", "paused"}:
+            return "length"
+        return stop_of(reason, self.request.model)
 
     def _invalid(self, what: str) -> InvalidReply:
         return unusable(self.request.model, what)
