@@ -32,7 +32,7 @@ def is_blocks(content: object) -> bool:
 
 
 @dataclass(slots=True)
-class _Block:
+class _ContentBlock:
     type: str
     text_field: str
     """The field of its text: `text`, `thinking`, or empty if it has none."""
@@ -54,7 +54,7 @@ class _Block:
 class Blocks:
     """The blocks of one reply's content, in their order, as received so far."""
 
-    _found: list[_Block] = field(default_factory=list)
+    _found: list[_ContentBlock] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -66,7 +66,7 @@ class Blocks:
 
     def take_text(self, text: str) -> None:
         """More text, of a content that is text by now."""
-        self._take(_Block("text", "text", [text]), whole=False)
+        self._take(_ContentBlock("text", "text", [text]), whole=False)
 
     def take(self, given: dict[str, Any], *, whole: bool) -> Delta | None:
         """Reads a block, or more of the latest one."""
@@ -74,17 +74,17 @@ class Blocks:
         name = "thinking" if kind == "thinking" else "text"
         said = given.get(name)
         if kind not in {"text", "thinking"} and not isinstance(said, str):
-            self._found.append(_Block(kind, "", fields=dict(given)))
+            self._found.append(_ContentBlock(kind, "", fields=dict(given)))
             return None
         fields = {key: value for key, value in given.items() if key not in {"type", name} and value is not None}
         inner = a_list(said)
         if not all(a_dict(item).keys() == {"type", "text"} and item["type"] == "text" for item in inner):
             fields[name] = inner  # a thought with a reference in it
         text = a_str(said) or "".join(a_str(a_dict(item).get("text")) for item in inner)
-        self._take(_Block(kind, name, [text], fields, as_text=isinstance(said, str)), whole=whole)
+        self._take(_ContentBlock(kind, name, [text], fields, as_text=isinstance(said, str)), whole=whole)
         return Delta("thinking" if name == "thinking" else "text", mend(text)) if text else None
 
-    def _take(self, block: _Block, *, whole: bool) -> None:
+    def _take(self, block: _ContentBlock, *, whole: bool) -> None:
         last = self._found[-1] if self._found and not whole else None
         if last is None or not _goes_on(last, block):
             if block.pieces[0] or block.fields:
@@ -109,7 +109,7 @@ class Blocks:
                 yield Opaque(data=fields)
 
 
-def _goes_on(last: _Block, piece: _Block) -> bool:
+def _goes_on(last: _ContentBlock, piece: _ContentBlock) -> bool:
     """Whether a piece continues the latest block. What is signed or closed has ended."""
     if last.type != piece.type or not last.text_field or last.fields.get("closed"):
         return False
