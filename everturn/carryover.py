@@ -14,7 +14,7 @@ from everturn.errors import InvalidSetting
 from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import Rule
-from everturn.records import Decision, Message, Record, ToolCall, ToolResult, Usage
+from everturn.records import Decision, Message, Record, Stop, ToolCall, ToolResult, Usage
 from everturn.sizes import clipped
 from everturn.temporal.ids import known_id
 from everturn.tenants.budgets import BudgetNote
@@ -211,6 +211,8 @@ class CarryOver(Record):
     cost_usd: float | None = 0.0
     last_text: str = ""
     """What the model said last; shortened if it is long."""
+    last_stop: Stop = "end"
+    """Why it stopped there."""
     started_at: float | None = None
     """When the conversation began: seconds since 1970."""
     facts: WorkerFacts | None = None

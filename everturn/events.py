@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from everturn.payloads import AskedAgent
 from everturn.plans import WaitReason
-from everturn.records import HookPoint, Message, Outcome, Record, ToolCall, ToolResult, Usage
+from everturn.records import HookPoint, Message, Outcome, Record, Stop, ToolCall, ToolResult, Usage
 
 
 class _Event(Record):
@@ -90,6 +90,8 @@ class Replied(_Event):
     """The agent that replied."""
     final: bool = False
     """No tool calls: this answers what was asked."""
+    stop: Stop = "end"
+    """Why the model stopped, as in Reply.stop: `length`, `filtered` and `refused` mean that the answer is not whole."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
     """The provider's details of the reply as a whole, as in Reply.details."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from uuid import uuid4
 
 from pydantic import (
@@ -340,6 +340,15 @@ Stop = Literal["end", "tool_calls", "length", "filtered", "refused", "paused"]
 """See Reply.stop; `paused`: the provider goes on when it is asked again with this reply as the last message."""
 
 
+CUT_OFF: Final[Mapping[Stop, str]] = {
+    "length": "the model's last reply is cut off: it reached the model's output limit (length)",
+    "filtered": "the model's last reply is cut off, or left out, by its provider's filter (filtered)",
+    "refused": "the model refused to answer, or its provider did (refused)",
+    "paused": "the model's last reply is not whole: its provider made a pause (paused)",
+}
+"""Why a reply is not the whole answer that was asked for, by how the model stopped."""
+
+
 class Reply(Record):
     """One model reply, as any provider gives it."""
 
@@ -392,7 +401,9 @@ class Outcome(Record):
     cost_usd: float | None = None
     """None if a price is not known."""
     reason: str | None = None
-    """Why it ended, if it did not simply complete."""
+    """Why it ended, if it did not simply complete; and if it did, why its last reply is not whole."""
+    stop: Stop = "end"
+    """Why the model stopped in its last reply. Anything but `end` means that `text` is not the whole answer."""
     tail: tuple[Message, ...] = ()
     """What came after the last model turn and no model has seen: the results of calls that were cut short."""
     id: str = ""
@@ -402,6 +413,8 @@ class Outcome(Record):
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The contract's fields are always there, for programs that read the result without this class.
         written: dict[str, Any] = write(self)
+        if self.stop == "end":
+            written.pop("stop", None)
         for name in ("reason", "tail", "id"):
             if not written.get(name):
                 written.pop(name, None)

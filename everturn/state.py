@@ -81,6 +81,7 @@ class State:
         self.budget = carry.budget
         """What the last turn hands on about its tenant's budget."""
         self.last_text = carry.last_text
+        self.last_stop = carry.last_stop
         """The text of the model's last reply."""
         self.output: JsonValue = None
         """That text as the agent's output type, if it has one."""
@@ -183,6 +184,8 @@ class State:
             return
         self.final, self._called_in = reply.final, self.turn
         self.last_text = reply.message.text
+        # Calls say themselves that the model went on; what was cut off before them is told to the model.
+        self.last_stop = "end" if reply.stop == "tool_calls" else reply.stop
         self.output, self.output_problem = reply.output, reply.output_problem
         self.summary_due = reply.summary_due
         self.tool_calls += len(reply.message.tool_calls)
@@ -387,6 +390,7 @@ class State:
             cost_usd=self.cost_usd,
             last_text=self.last_text if reply else shortened(self.last_text, max_bytes=MAX_LAST_TEXT_BYTES),
             started_at=self.started_at,
+            last_stop=self.last_stop,
             facts=self.facts,
             model=self.model,
             paused=self.paused,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from everturn.records import Outcome, Text, ToolResult
+from everturn.records import CUT_OFF, Outcome, Text, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES, MAX_RESULT_CHARS, shortened
 
 
@@ -15,6 +15,8 @@ def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:
     if outcome.status != "completed":
         why = outcome.reason or outcome.status
         text = f"{text}\n[{agent} did not finish: {why}.]".strip()
+    elif outcome.stop != "end":
+        text = f"{text}\n[{agent}'s answer is not whole: {CUT_OFF.get(outcome.stop, outcome.stop)}.]".strip()
     failed = outcome.status in ("cancelled", "failed")
     content = (Text(text=text or f"[{agent} said nothing.]"),)
     return ToolResult(call_id=call_id, name=agent, content=content, is_error=failed)

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from everturn import events, names
 from everturn.cli.progress import progress_text
-from everturn.cli.render import EventLines, folded
+from everturn.cli.render import EventLines, cut_off, folded
 from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
 
@@ -68,6 +68,7 @@ class Narration:
             self._follow(event)
         elif self._streaming and isinstance(event, events.Replied):
             self._reply_text.finish(event.message.text)
+            self._screen.lines(cut_off(event))
         else:
             self._screen.lines(self._lines.of(event))
 

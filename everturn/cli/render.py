@@ -18,7 +18,7 @@ from everturn.calls.decisions import VERDICTS
 from everturn.client.agents_at_work import shortest_name
 from everturn.history.open_calls import IN_WORDS, OpenCall
 from everturn.payloads import AskedAgent, WaitingCall, address_of
-from everturn.records import Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
+from everturn.records import CUT_OFF, Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
 from everturn.sizes import clipped
 from everturn.text.printable import printable, printable_line
@@ -119,6 +119,11 @@ def result_text(result: ToolResult) -> str:
     return "\n".join(told) if "".join(told).strip() else "(nothing)"
 
 
+def cut_off(replied: events.Replied) -> list[Text]:
+    """That a reply is not whole; nothing if it is."""
+    return [marked("trouble", CUT_OFF[replied.stop])] if replied.stop in CUT_OFF else []
+
+
 class EventLines:
     """Turns events into lines. It remembers the calls, so that a result's line can name its call.
 
@@ -136,7 +141,8 @@ class EventLines:
             case events.MessageReceived():
                 return [marked("user", event.message.text, style="bold")]
             case events.Replied():
-                return [marked("assistant", event.message.text)] if event.message.text else []
+                replied = [marked("assistant", event.message.text)] if event.message.text else []
+                return [*replied, *cut_off(event)]
             case events.ToolCalled():
                 return self._called(event)
             case events.ApprovalRequested() | events.AnswerRequested():

@@ -128,6 +128,8 @@ def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
         tell_json({"id": name, **outcome.model_dump(mode="json")})
     else:
         _print_text(outcome.text)
+    if outcome.status == "completed" and outcome.reason:
+        print(f"! {outcome.reason}", file=sys.stderr)
     if outcome.status != "completed":
         raise Ended(f"Conversation {name!r} ended early: {outcome.reason or outcome.status}.")
 

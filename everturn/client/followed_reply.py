@@ -16,13 +16,13 @@ from temporalio.client import WorkflowExecutionDescription
 from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
 from everturn.client.streaming import LiveActivities, interleaved
-from everturn.events import Event
+from everturn.events import Event, Replied
 from everturn.history import steps
 from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
 from everturn.history.transcript import read_transcript
 from everturn.payloads import WaitingCall
-from everturn.records import Message, Outcome, ToolCall, ToolResult, results_in
+from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
 from everturn.temporal.ids import known_id
 
 
@@ -37,6 +37,8 @@ class WhyAtRest:
     cause: str = ""
     """In words, if it is stalled, cancelled or over."""
     outcome: Outcome | None = None
+    stop: Stop = "end"
+    """Why the model stopped in its last reply; anything but `end` means that it is not whole."""
 
 
 class _Answering(Protocol):
@@ -79,6 +81,8 @@ class FollowedReply:
         """The message that it answers was read."""
         self._said = False
         """Any message was."""
+        self._stop: Stop = "end"
+        """Of the last reply."""
         self._told: AsyncGenerator[Event | None] | None = None
         self.events: list[Event] = []
         """The events of this answer from before it was opened."""
@@ -172,6 +176,7 @@ class FollowedReply:
                 now_run, now_step = self._now
                 self._caught_up |= run == now_run and step.id >= now_step and not self._held
                 for event in events:
+                    self._stop = event.stop if isinstance(event, Replied) else self._stop
                     yield event
                 self.rest = self._rest(final) if self._caught_up else None
                 yield None
@@ -203,11 +208,11 @@ class FollowedReply:
         by_history = self._reader.by_history
         state, finished = by_history.state, by_history.finished
         if finished:
-            return None if finished.next_run_id else _ended(finished)
+            return None if finished.next_run_id else _ended(finished, self._stop)
         if by_history.signals.overlooked or not self._has_message:
             return None
         if state.answered or final:
-            return WhyAtRest("answered")
+            return WhyAtRest("answered", stop=self._stop)
         if state.stall:
             return WhyAtRest("stalled", cause=state.stall.cause)
         if state.cancelled and not (state.inbox or state.answering):
@@ -225,11 +230,11 @@ class FollowedReply:
 _OVER: Any = object()
 
 
-def _ended(finished: steps.RunClosed) -> WhyAtRest:
+def _ended(finished: steps.RunClosed, stop: Stop) -> WhyAtRest:
     outcome = finished.outcome
     cause = finished.why or (outcome.reason or "" if outcome else "")
     if outcome and outcome.status == "completed":
-        return WhyAtRest("answered", outcome=outcome)
+        return WhyAtRest("answered", outcome=outcome, stop=stop)
     if outcome and outcome.status == "cancelled":
         return WhyAtRest("cancelled", cause=cause, outcome=outcome)
     return WhyAtRest("ended", cause=cause, outcome=outcome)

@@ -272,6 +272,7 @@ def _reply(request: ModelRequest, reply: ModelReply, at: str) -> list[Event]:
         cost_usd=reply.cost_usd,
         agent=request.agent,
         final=reply.final,
+        stop=reply.stopped,
         details=reply.details,
         at=at,
     )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import Replied
-from everturn.records import ToolCall
+from everturn.records import CUT_OFF, ToolCall
 from everturn.ui import narrator
 from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
 from everturn.ui.ag_ui_request import ProtocolVersion
@@ -138,6 +138,8 @@ class AgUiRun:
         yield from self._close()
         if refused:
             yield {"type": "CUSTOM", "name": "refused", "value": " ".join(refused)}
+        if rest.stop in CUT_OFF:
+            yield {"type": "CUSTOM", "name": "status", "value": {"state": "cut_off", "stop": rest.stop}}
         match rest.why:
             case "stalled":
                 yield from self.fail(rest.cause if self._show_causes else narrator.STALLED, "stalled")

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
+from everturn.records import CUT_OFF
 from everturn.ui import narrator
 from everturn.ui.answer_ids import reply_id, wordless_id
 from everturn.ui.narrator import Kind, Narrator
@@ -29,6 +30,8 @@ looks at the last step (lastAssistantMessageIsCompleteWithToolCalls; `ai` 5.0.27
 calls in it, the page would post again at once, be answered the same, and so on without end."""
 
 _FINISH_REASONS: Final = {"answered": "stop", "waiting": "tool-calls", "ended": "length"}
+_CUT_OFF: Final = {"length": "length", "filtered": "content-filter", "refused": "content-filter", "paused": "other"}
+"""The finish reasons of replies that are not whole, by how the model stopped."""
 
 WITHDRAWN: Final = {"everturn": {"withdrawn": True}}
 """Marks a part of a message that came from a failed attempt of the model. The page may leave its words out."""
@@ -154,7 +157,8 @@ class UIMessageStream:
             yield {"type": "message-metadata", "messageMetadata": metadata}
             yield {"type": "error", "errorText": error} if error else {"type": "abort", "reason": "stopped"}
         else:
-            yield {"type": "finish", "finishReason": _FINISH_REASONS[rest.why], "messageMetadata": metadata}
+            reason = _CUT_OFF.get(rest.stop) or _FINISH_REASONS[rest.why]
+            yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
 
     def _error_of(self, rest: WhyAtRest) -> str:
         """Empty if the answer has not failed."""
@@ -167,6 +171,7 @@ class UIMessageStream:
     def _metadata(self, rest: WhyAtRest) -> dict[str, Any]:
         """Also makes the page take over what came last: `start-step` alone does not."""
         about: dict[str, Any] = {"state": rest.why}
+        about |= {"stop": rest.stop} if rest.stop in CUT_OFF else {}
         if not self._usage.turns:
             return {"everturn": about}
         return {"usage": self._usage.for_ai_sdk(), "everturn": {**about, "costUsd": self._usage.cost_usd}}

@@ -21,7 +21,7 @@ from everturn.calls.unreadable_inputs import DEPLOY_ITS_CODE
 from everturn.carryover import CarryOver, OpenReply
 from everturn.payloads import ModelReply, Start, Status, TranscriptPage
 from everturn.plans import PlannedCall
-from everturn.records import Outcome
+from everturn.records import CUT_OFF, Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import short_status
@@ -118,7 +118,7 @@ class ConversationWorkflow:
             return self._outcome("cancelled", reason=cut)
         if self._state.abandoned and (self._state.unseen or self._state.inbox):
             return self._outcome("cancelled", reason="the conversation was closed before it was answered")
-        return self._outcome("completed", reason=None)
+        return self._outcome("completed", reason=CUT_OFF.get(self._state.last_stop))
 
     # ------------------------------------------------------------ the loop
 
@@ -351,6 +351,7 @@ class ConversationWorkflow:
             usage=state.usage,
             cost_usd=state.cost_usd,
             reason=reason,
+            stop=state.last_stop,
             tail=sent_messages.tail(state, room=room - size_of(text) - size_of(output)),
         )
 
