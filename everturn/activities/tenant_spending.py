@@ -62,6 +62,7 @@ class TenantSpending:
         self._over = False
         self._room: Room | None = None
         """As the budget said last; None if this worker has not asked it yet."""
+        self._lease = SpendingAnswer().lease
         self._let = Untold(since=0)
         """What turns have spent here, without telling, since the budget said so. Its turns are not counted."""
         self._untold: dict[str, tuple[float, Spending]] = {}
@@ -81,7 +82,7 @@ class TenantSpending:
         or if the budget does not answer."""
         self._untold.pop(conversation, None)
         # A try before this one may have given the place back.
-        may = note.run == _run() and note.asked_until > time.time() and activity.info().attempt == 1
+        may = note.run == _run() and self._holds(note) and activity.info().attempt == 1
         if self._none_until > time.monotonic() or (may and not self._over and self._room):
             return note
         said = self._say(Spending(conversation=conversation, asks=True, asked=asked, untold=note.untold))
@@ -115,7 +116,7 @@ class TenantSpending:
             done=done,
         )
         let = self._let.plus(*spent).model_copy(update={"turns": 0})
-        room = self._room if note.asked_until > time.time() and not self._over else None
+        room = self._room if self._holds(note) and not self._over else None
         if not done and room and room.left_by(untold) and room.left_by(let):
             self._let = let
             self._remember(conversation, said)
@@ -133,6 +134,10 @@ class TenantSpending:
         that."""
         if self._none_until <= time.monotonic():
             self._say(Spending(conversation=conversation, untold=note.untold or _nothing(), done=True))
+
+    def _holds(self, note: BudgetNote) -> bool:
+        """Whether its turns need not ask. A worker whose clock is ahead may have promised too much."""
+        return 0 < note.asked_until - time.time() <= self._lease
 
     async def close(self) -> None:
         for task in filter(None, (self._speaking, self._late)):
@@ -197,7 +202,7 @@ class TenantSpending:
                 continue
             self._none_until = time.monotonic() + LOOK_AGAIN_SECONDS if answer is None else 0.0
             self._over, self._room = answer is not None and answer.over, answer.room if answer else None
-            self._let = Untold(since=0)
+            self._let, self._lease = Untold(since=0), answer.lease if answer else self._lease
             return answer
 
     def _silent(self, why: str) -> ApplicationError:

@@ -22,6 +22,7 @@ from everturn.tenants.budgets import (
     Spending,
     SpendingAnswer,
     SpendingBatch,
+    SpentOn,
     Terms,
     Untold,
     Waiter,
@@ -55,6 +56,9 @@ UNTOLD_SHARE: Final = 0.1
 FEWEST_ACTIVE: Final = 2
 """As many as this always count as active: another one may begin."""
 
+MOST_OTHER_DAYS: Final = 4
+"""Days besides the one that counts now whose spending is remembered; the one that was left first is forgotten."""
+
 SHOWN_AT_WORK: Final = 20
 
 
@@ -66,6 +70,7 @@ class Ledger:
         self._declared, self._by = start.declared, start.by
         self._day, self._turns, self._unpriced = start.day, start.turns, start.unpriced
         self._tokens, self._usd = start.tokens, start.cost_usd
+        self._other_days = {one.day: one for one in start.other_days}
         self._at_work = dict(start.at_work)
         self._waiting = {one.conversation: one for one in start.waiting}
         self._woken = {one.conversation: one for one in start.woken}
@@ -231,11 +236,30 @@ class Ledger:
                 yield (now // DAY_SECONDS + 1) * DAY_SECONDS
 
     def _pass_time(self, now: float) -> None:
-        """A new day begins with nothing spent. What is reported after midnight counts for the new day."""
-        if (day := int(now // DAY_SECONDS)) > self._day:
-            self._day, self._tokens, self._usd, self._turns, self._unpriced = day, 0, 0.0, 0, 0
+        """A new day begins with nothing spent. What is reported after midnight counts for the new day.
+
+        Each day counts by itself, by the clock of whoever reports. A clock that is weeks ahead, or back, opens a day of
+        its own, and leaves today's as it is: nobody waits for that day, or gets today's budget twice.
+        """
+        if (day := int(now // DAY_SECONDS)) != self._day:
+            if self._turns or self._tokens or self._usd:
+                self._other_days[self._day] = SpentOn(
+                    day=self._day, tokens=self._tokens, cost_usd=self._usd, turns=self._turns, unpriced=self._unpriced
+                )
+            spent = self._other_days.pop(day, None) or SpentOn(day=day)
+            self._day, self._tokens, self._usd = day, spent.tokens, spent.cost_usd
+            self._turns, self._unpriced = spent.turns, spent.unpriced
+            while len(self._other_days) > MOST_OTHER_DAYS:
+                self._other_days.pop(next(iter(self._other_days)))
         for name in [name for name, until in self._at_work.items() if until <= now]:
             del self._at_work[name]
+        # What a clock that was ahead has promised holds no longer than it may.
+        longest = now + max(self.terms.lease, WAKE_SECONDS)
+        self._at_work = {name: min(until, longest) for name, until in self._at_work.items()}
+        for name, waiter in [(name, one) for name, one in self._woken.items() if one.until > now + WAKE_SECONDS]:
+            self._woken[name] = waiter.model_copy(update={"until": now + WAKE_SECONDS})
+        for name, report in [(name, one) for name, one in self._reported.items() if one.until > longest]:
+            self._reported[name] = report.model_copy(update={"until": longest})
         if self.terms.conversations is None:
             self._at_work.clear()
 
@@ -276,6 +300,7 @@ class Ledger:
             cost_usd=self._usd,
             turns=self._turns,
             unpriced=self._unpriced,
+            other_days=tuple(self._other_days.values()),
             at_work=dict(self._at_work),
             waiting=tuple(self._waiting.values()),
             woken=tuple(self._woken.values()),

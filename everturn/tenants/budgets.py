@@ -163,6 +163,17 @@ class Reported(Record):
     until: float = 0.0
 
 
+class SpentOn(Record):
+    """What was spent on a day."""
+
+    day: int
+    """Days since 1970."""
+    tokens: int = 0
+    cost_usd: float = 0.0
+    turns: int = 0
+    unpriced: int = 0
+
+
 class BudgetStart(Record):
     """The input of a tenant's budget workflow, and what its run hands to the next."""
 
@@ -178,6 +189,8 @@ class BudgetStart(Record):
     turns: int = 0
     unpriced: int = 0
     """Turns whose price is not known."""
+    other_days: tuple[SpentOn, ...] = ()
+    """Days that were counted besides: clocks differ, and one that is wrong is put right."""
     at_work: dict[str, float] = Field(default_factory=dict)
     """When each conversation's place expires: seconds since 1970. By its id, or by a digest of a long id."""
     waiting: tuple[Waiter, ...] = ()

@@ -64,6 +64,34 @@ def test_who_has_used_a_days_tokens_waits_until_midnight() -> None:
     assert office.ledger.status(office.now).tokens == 0
 
 
+@pytest.mark.parametrize("days", [30, 1, -1, -30, 400])
+def test_a_clock_that_is_wrong_for_one_update_changes_no_other_day(days: int) -> None:
+    office = Office(tokens_per_day=100)
+    office.spends("a", 60)
+    office.now += days * DAY_SECONDS
+    office.spends("b", 500)
+    office.now = NOON + 60
+    assert office.asks("a"), "60 of 100 are used today"
+    office.spends("a", 60)
+    assert not office.asks("a")
+    assert office.ledger.status(office.now).tokens == 120
+    assert office.ledger.next_wake(office.now) == 20_001 * DAY_SECONDS, "as the cure says"
+    office.ledger = Ledger(office.ledger.carried())  # a new run
+    office.now = 20_001 * DAY_SECONDS + 1
+    assert office.asks("a") == (days != 1), "a day ahead is the next day: what was reported for it counts then"
+
+
+def test_a_clock_that_is_ahead_keeps_no_place_and_holds_up_nobody() -> None:
+    office = Office(conversations=1)
+    office.now += 30 * DAY_SECONDS
+    assert office.asks("a")
+    office.now = NOON
+    assert not office.asks("b")
+    office.now += office.ledger.terms.lease + 1
+    assert office.wakes() == ["b"]
+    assert office.asks("b")
+
+
 def test_a_larger_budget_wakes_those_that_wait() -> None:
     office = Office(usd_per_day=1.0)
     office.spends("a", usd=1.5)

@@ -20,6 +20,7 @@ from everturn.calls.decisions import Approve
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import (
     REMEMBERED_IDS,
+    Beginning,
     CarryOver,
     OpenReply,
     Packed,
@@ -37,6 +38,8 @@ from everturn.payloads import (
     Caller,
     Control,
     DecisionCheck,
+    Joined,
+    JoinRequest,
     MessageIn,
     ModelReply,
     ModelRequest,
@@ -421,6 +424,7 @@ def handed(**more: Any) -> CarryOver:
             trace=traced(), told="sampled", links=LINKS, usage_before=USAGE, cost_before=1.2345678e300
         ),
     }
+    beside |= {"began": Beginning.of(NAME, message(MAX_INPUT_BYTES)), "last_stop": "filtered"}
     return CarryOver(**{**beside, **more})
 
 
@@ -432,6 +436,8 @@ def test_what_a_run_hands_to_the_next_fits() -> None:
         inbox=tuple(message(MAX_INBOX_BYTES // 3) for _ in range(3)),
     )
     assert size_of(start(carry)) < MAX_PAYLOAD_BYTES
+    joining = JoinRequest(conversation_id=CONVERSATION_ID, start=start(CarryOver(), full(MAX_INPUT_BYTES)), wait=True)
+    assert size_of(joining) < MAX_PAYLOAD_BYTES
 
 
 def test_what_a_conversation_is_revived_with_fits() -> None:
@@ -497,6 +503,7 @@ def test_an_outcome_fits(unseen: list[Message], room: int, *, with_output: bool)
     written = size_of(outcome)
     assert written < MAX_PAYLOAD_BYTES
     assert written < room + 60_000
+    assert size_of(Joined(begun=True, outcome=outcome.model_copy(update={"id": CONVERSATION_ID}))) < MAX_PAYLOAD_BYTES
 
 
 @pytest.mark.parametrize("count", [1, 5, 512])
