@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.client import (
     Client,
-    WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -20,6 +20,7 @@ from everturn import names
 from everturn.activities import budget_moves
 from everturn.errors import EverturnError
 from everturn.temporal import temporal_errors
+from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.budgets import BudgetStart, SpendingAnswer, SpendingBatch, Terms
 from everturn.validation.explaining import explain
@@ -27,6 +28,10 @@ from everturn.validation.explaining import explain
 ANSWER_SECONDS: Final = 4.0
 """How long a turn waits for its budget. It sends no heartbeats meanwhile, so this is less than the silence after which
 an activity counts as lost."""
+
+
+OWN_SECONDS: Final = 60.0
+"""How long a workflow that was seen to be a budget is taken for one."""
 
 
 class BudgetCalls:
@@ -47,10 +52,14 @@ class BudgetCalls:
         self._task_queue = task_queue
         self.declared = declared
         self._pollers = pollers
+        self._own_until = 0.0
+        """Until then, it is known that the workflow of that id is a budget."""
 
     async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
         """The budget's answer; None if there is no such budget. Raises NoAnswer."""
         try:
+            if not await self._is_own():
+                return None
             try:
                 return await self._count(batch)
             except RPCError as error:
@@ -69,11 +78,13 @@ class BudgetCalls:
             await self._start(self.declared)
             return await self._count(batch)
         except WorkflowUpdateFailedError as error:
+            self._own_until = 0.0
             cause = error.cause
             raise NoAnswer(getattr(cause, "message", "") or str(cause)) from error
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             if isinstance(error.__cause__, asyncio.CancelledError):
                 raise error.__cause__ from None
+            self._own_until = 0.0
             where = self._client, self._id, self._task_queue
             moved = await _explained(budget_moves.move_here(*where, pollers=self._pollers))
             raise NoAnswer("it moves here" if moved else "no worker took the question in time") from error
@@ -91,9 +102,26 @@ class BudgetCalls:
         )
         return SpendingAnswer.model_validate(answer)
 
+    async def _is_own(self) -> bool:
+        """False if another kind of workflow runs under the budget's id, and no budget is declared: there is none then.
+        Raises NoAnswer if one is declared, which can't be kept, and RPCError."""
+        if time.monotonic() < self._own_until:
+            return True
+        try:
+            described = await describe(self._client, self._id)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return True
+        if described.workflow_type == names.TENANT_BUDGET or is_over(described):
+            self._own_until = time.monotonic() + OWN_SECONDS
+            return True
+        if self.declared is None:
+            return False
+        raise NoAnswer(f"a workflow of type {described.workflow_type!r} has its id, {self._id!r}: end that workflow")
+
     async def _runs(self) -> bool:
-        described = await self._client.get_workflow_handle(self._id).describe()
-        return described.status is WorkflowExecutionStatus.RUNNING
+        return not is_over(await describe(self._client, self._id))
 
     async def _start(self, terms: Terms) -> None:
         await self._client.start_workflow(

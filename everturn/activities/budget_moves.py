@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.history.budget_by_history import kept_budget
 from everturn.logs import get_logger
+from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 
 Pollers = Callable[[Client, str], Awaitable[Collection[Any]]]
@@ -28,8 +29,8 @@ _log = get_logger("everturn.budget")
 async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers: Pollers) -> bool:
     """Moves a budget that does not answer to this task queue, if no worker polls its own. Returns whether it moved;
     also if another worker was quicker. Raises RPCError, InvalidSetting and Unreachable."""
-    described = await client.get_workflow_handle(budget_id).describe()
-    if described.status != WorkflowExecutionStatus.RUNNING:
+    described = await describe(client, budget_id)
+    if is_over(described):
         return await go_on_here(client, budget_id, task_queue)
     if described.task_queue == task_queue or await pollers(client, described.task_queue):
         return False  # somebody there will answer, or is about to
@@ -49,7 +50,7 @@ async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers:
 async def go_on_here(client: Client, budget_id: str, task_queue: str) -> bool:
     """Starts a budget again here if it was ended to move. False if it was not started: it is over, or goes on already.
     Raises RPCError and InvalidSetting."""
-    run_id = (await client.get_workflow_handle(budget_id).describe()).run_id
+    run_id = (await describe(client, budget_id)).run_id
     kept = await kept_budget(client, budget_id, run_id=run_id)
     if kept is None or not kept.moves or kept.removed:
         return False

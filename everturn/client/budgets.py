@@ -11,11 +11,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.client.client_base import ClientBase
 from everturn.client.pollers import polling
-from everturn.errors import InvalidSetting, Unreachable
+from everturn.errors import InvalidSetting, OtherWorkflow, Unreachable
 from everturn.history.budget_by_history import kept_budget
 from everturn.limits import Budget
 from everturn.sizes import MAX_NAME_CHARS
 from everturn.temporal import temporal_errors
+from everturn.temporal.any_status import is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.tenants.priorities import budget_id
@@ -29,7 +30,8 @@ class BudgetingClient(ClientBase):
         """Sets what the tenant's conversations may use, in place of what was set before; None takes the budget away.
         What was spent today stays spent. After some seconds, the new budget also holds for running conversations, and
         those that the old one has stalled go on by themselves, if a worker of its task queue runs. The call itself
-        needs no worker. Raises InvalidSetting and Unreachable."""
+        needs no worker. Raises InvalidSetting, Unreachable, and OtherWorkflow if another workflow has the budget's
+        id."""
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidSetting(
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
@@ -37,6 +39,7 @@ class BudgetingClient(ClientBase):
         name = self._budget_id(tenant)
         said = SetBudget(budget=Terms.of(budget) if budget else None, by=self.by).model_dump(mode="json")
         try:
+            await self._check_own(tenant, name)
             if budget is None:
                 handle = self.temporal.get_workflow_handle(name)
                 await handle.signal(names.SET_BUDGET, said)
@@ -67,6 +70,8 @@ class BudgetingClient(ClientBase):
         seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
         try:
             described = await handle.describe()
+            if described.workflow_type != names.TENANT_BUDGET:
+                return None
             if described.close_time is not None or not await polling(self.temporal, described.task_queue):
                 kept = await kept_budget(self.temporal, name, run_id=described.run_id)
                 is_over = kept is None or kept.removed or (described.close_time is not None and not kept.moves)
@@ -87,6 +92,22 @@ class BudgetingClient(ClientBase):
                 update={"day": today, "turns": 0, "tokens": 0, "cost_usd": 0.0, "unpriced_turns": 0}
             )
         return status
+
+    async def _check_own(self, tenant: str, name: str) -> None:
+        """Raises OtherWorkflow if something else runs under the budget's id: it would take the signal and set nothing.
+        Nothing of everturn's starts such a workflow; a program of somebody's may have."""
+        try:
+            described = await self.temporal.get_workflow_handle(name).describe()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return
+        if described.workflow_type != names.TENANT_BUDGET and not is_over(described):
+            raise OtherWorkflow(
+                f"The budget of {tenant!r:.100} can't be set: a workflow of type {described.workflow_type!r} has its "
+                f"id, {name!r:.200}.",
+                cure="End that workflow, and set the budget again.",
+            )
 
     def _budget_id(self, tenant: str) -> str:
         if not tenant or not isinstance(tenant, str) or len(tenant) > MAX_NAME_CHARS:

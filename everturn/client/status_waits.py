@@ -8,6 +8,7 @@ from contextlib import suppress
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from everturn import names
+from everturn.calls.causes import read_cause
 from everturn.client.unpolled_queue import awaited_queue, nobody_at
 from everturn.heartbeat_details import AtLimit
 from everturn.payloads import Status
@@ -26,10 +27,24 @@ async def with_wait(status: Status, described: WorkflowExecutionDescription, tem
     return await with_limit(status, described, temporal)
 
 
+async def _budget_wait(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status | None:
+    """The status, if its turn waits for a tenant's budget that does not answer; else None. Raises nothing."""
+    for pending in described.raw_description.pending_activities:
+        last = pending.last_failure
+        if pending.activity_type.name == names.CALL_MODEL and pending.HasField("last_failure") and not status.cause:
+            with suppress(Exception):  # codecs raise all kinds
+                failed = await read_cause(temporal.data_converter, last)
+                if failed.kind == names.BUDGET_SILENT:
+                    return status.model_copy(update={"cause": failed.cause, "cure": failed.cure or None})
+    return None
+
+
 async def with_limit(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status:
     """The status; if its turn waited for a rate limit when it was `described`, with that provider. Raises nothing."""
     if status.state != "running":
         return status
+    if waits := await _budget_wait(status, described, temporal):
+        return waits
     for pending in described.raw_description.pending_activities:
         if pending.activity_type.name == names.CALL_MODEL:
             with suppress(Exception):  # codecs raise all kinds; and most turns say something else, or nothing

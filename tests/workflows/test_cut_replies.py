@@ -1,4 +1,4 @@
-"""A reply that the model did not finish says so: the outcome, the event, the asking agent, the page, the command line."""
+"""A reply that the model did not finish says so: the outcome, the event, whoever asked, the page, the command line."""
 
 from __future__ import annotations
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.service import RPCError
 
 from everturn import Budget, Client, tool
 from everturn.activities import budget_calls
 from everturn.client.pollers import polling
-from everturn.errors import InvalidSetting
+from everturn.errors import InvalidSetting, OtherWorkflow
 from everturn.history import event_types
 from everturn.tenants.budgets import Spending, SpendingBatch
 from everturn.testing import ScriptedModel, call, slow
@@ -334,3 +336,32 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(
         with pytest.raises(Exception, match="Workflow update failed"):
             await handle.execute_update("count_spending", {"items": 7})
         assert (await spent(client, tenant)).budget.tokens_per_day == 5
+
+
+async def test_a_workflow_of_another_type_under_a_budgets_id_is_no_budget(client: Client, scripted: Scripted) -> None:
+    """A program of somebody's own has started it: everturn starts no conversation with such an id."""
+    tenant = f"acme-{uuid4().hex[:8]}"
+    taker = await client.temporal.start_workflow("Order", id=f"everturn-budget:{tenant}", task_queue="nobody-polls")
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    try:
+        async with hosting(client, agent):
+            with pytest.raises(OtherWorkflow, match=r"can't be set: a workflow of type 'Order'.* End that workflow"):
+                await client.set_budget(tenant, Budget(tokens_per_day=1))
+            with pytest.raises(OtherWorkflow):
+                await client.set_budget(tenant, None)
+            assert await client.budget(tenant) is None
+            assert (await client.run(agent, "Hi", tenant=tenant)).text == "Hello.", "it has no budget"
+        declared = {tenant: Budget(tokens_per_day=1_000)}
+        async with hosting(client, agent, budgets=declared):
+            waits = await client.start(agent, "Hi", tenant=tenant)
+
+            async def its_cause() -> str:
+                return (await waits.status()).cause or ""
+
+            assert "a workflow of type 'Order' has its id" in await eventually(its_cause)
+            await taker.terminate()
+            assert (await waits.outcome()).text == "Hello."
+            await client.set_budget(tenant, None)
+    finally:
+        with suppress(RPCError):
+            await taker.terminate()
