@@ -29,7 +29,7 @@ agent = Agent(
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[agent]):
-        outcome = await client.run(agent, "What is the weather in Paris?")
+        outcome = await client.run(agent, "What is the weather in Paris?", id="weather-in-paris")
         print(outcome.text)
 
 

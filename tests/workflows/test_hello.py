@@ -27,13 +27,19 @@ def test_the_hello_answers_without_a_key(server: DevServer) -> None:
             "TEMPORAL_ADDRESS": server.address,
             "EVERTURN_TASK_QUEUE": f"hello-{uuid4().hex}",
         }
-        hello = subprocess.run(
-            [sys.executable, str(EXAMPLES / "hello.py")],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        first = _hello(environment)
         model.terminate()
-    assert (hello.returncode, hello.stdout) == (0, said), hello.stderr
+    again = _hello(environment)
+    assert (first.returncode, first.stdout) == (0, said), first.stderr
+    assert (again.returncode, again.stdout) == (0, said), f"the same id is the same work: {again.stderr}"
+
+
+def _hello(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / "hello.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
