@@ -139,6 +139,13 @@ class ProviderError(EverturnError):
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id
+        self.most_output_tokens: int | None = None
+        """The most tokens that the request could have asked for, if its error names them."""
+
+    @property
+    def after(self) -> float | None:
+        """`retry_after`, by the name that it has in `Retry(after=)`."""
+        return self.retry_after
 
 
 class RateLimited(ProviderError):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
+from pydantic_core import to_json
+
 from everturn.errors import InvalidReply, InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolResult
@@ -91,6 +93,18 @@ class Delta:
 
     kind: Literal["text", "thinking"]
     text: str
+
+
+def may_call(request: Request) -> bool:
+    """Whether the reply may hold calls."""
+    tools = request.tools or request.server_tools or request.raw_tools
+    return bool(tools) and not request.conclude and request.settings.tool_choice != "none"
+
+
+def schema_in_words(request: Request) -> str:
+    """The output's schema as an instruction, for a server that can't be held to it."""
+    schema = to_json(request.output_schema).decode()
+    return f"Write your final reply as one JSON object, and nothing else. It has to fit this JSON schema:\n{schema}"
 
 
 def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:

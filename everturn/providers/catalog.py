@@ -74,6 +74,8 @@ class ResponsesDialect:
     """Whether the instructions have a field of their own; if not, they are the first system message."""
     reasoning_leads: bool = False
     """Whether a reasoning is refused if nothing that it led to follows."""
+    strict_tools: bool = False
+    """Whether a function may be strict."""
     background: bool = False
     """Whether a response can run in the background, and be picked up by its id."""
 
@@ -91,6 +93,10 @@ class Row:
     responses: ResponsesDialect = ResponsesDialect()
     key_optional: bool = False
     """Whether its server may work without a key: a missing key is then an error only if the server says so."""
+    grammar: Literal["beside_calls", "over_calls"] = "beside_calls"
+    """Whether an output's schema leaves room for calls, or the whole reply is written under it, so that beside one no
+    tool can be called, not even with tool_choice 'required'. Of the first kind are the vendors' own servers; of the
+    second, vLLM 0.32 (unless a tool is strict), SGLang, Ollama and llama.cpp (build 11549: not even strict tools)."""
 
 
 # OpenAI refuses ids of more than 40 characters, Mistral any but 9 letters and digits. Ids of other servers that
@@ -130,15 +136,15 @@ _GROQ = Dialect(
     server_tools=(("WebSearch", "browser_search"), ("CodeExecution", "code_interpreter")),
     gateway=False,
 )
-_VLLM = Dialect(reasoning_field="reasoning", sounds=True)
-_OLLAMA = replace(_VLLM, required="auto", parallel=False, sounds=False)
+_VLLM = Dialect(reasoning_field="reasoning", sounds=True, strict_tools=True)
+_OLLAMA = replace(_VLLM, required="auto", parallel=False, sounds=False, strict_tools=False)
 
 PROVIDERS: Mapping[str, Row] = {
     "openai": Row(
         protocol="openai_responses",
         base_url="https://api.openai.com/v1",
         keys=("OPENAI_API_KEY",),
-        responses=ResponsesDialect(server_tools="openai", reasoning_leads=True, background=True),
+        responses=ResponsesDialect(server_tools="openai", reasoning_leads=True, background=True, strict_tools=True),
     ),
     "openai-chat": Row(base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), dialect=_OPENAI),
     "anthropic": Row(
@@ -164,8 +170,8 @@ PROVIDERS: Mapping[str, Row] = {
         keys=("XAI_API_KEY",),
         responses=ResponsesDialect(server_tools="xai", instructions=False),
     ),
-    "ollama": Row(base_url="http://localhost:11434/v1", dialect=_OLLAMA),
-    "vllm": Row(base_url="http://localhost:8000/v1", dialect=_VLLM),
+    "ollama": Row(base_url="http://localhost:11434/v1", dialect=_OLLAMA, grammar="over_calls"),
+    "vllm": Row(base_url="http://localhost:8000/v1", dialect=_VLLM, grammar="over_calls"),
     "azure": Row(keys=("AZURE_OPENAI_API_KEY",), key_header="api-key", dialect=_AZURE),
     "google": Row(
         protocol="gemini",
@@ -176,8 +182,9 @@ PROVIDERS: Mapping[str, Row] = {
     "openresponses": Row(
         protocol="openai_responses",
         keys=("OPENRESPONSES_API_KEY",),
-        responses=ResponsesDialect(background=True),
+        responses=ResponsesDialect(background=True, strict_tools=True),
         key_optional=True,
+        grammar="over_calls",
     ),
     "scripted": Row(dialect=Dialect(gateway=False)),
 }
@@ -241,6 +248,19 @@ def dialect_of(model: Model) -> Dialect:
     """The dialect of a model's server. With another base URL, `openai-chat:` is any server that speaks like OpenAI."""
     dialect = row_of(model.provider).dialect
     return replace(dialect, gateway=True) if model.base_url and model.provider == "openai-chat" else dialect
+
+
+_OF_VENDORS = re.compile(r"(?:^|[/.-])(?:gpt-[3-9]|chatgpt|o[134](?:$|-)|claude|gemini|grok)", re.I)
+"""Models that only their vendors serve, whatever gateway stands before them. gpt-oss is none of them."""
+
+
+def grammar_over_calls(model: Model) -> bool:
+    """Whether the model's server writes the whole reply under an output's schema. With a base URL, a row stands for any
+    server, and the model decides."""
+    if row_of(model.provider).grammar == "over_calls":
+        return True
+    moved = bool(model.base_url) and model.provider in {"openai-chat", "anthropic"}
+    return moved and not _OF_VENDORS.search(model.model)
 
 
 def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:

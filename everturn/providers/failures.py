@@ -20,9 +20,10 @@ from everturn.errors import (
     RequestRefused,
     Unavailable,
 )
+from everturn.providers import output_limits
 from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
-from everturn.providers.rate_headers import retry_after
+from everturn.providers.rate_headers import header, limit_reset, retry_after
 from everturn.sizes import clipped
 from everturn.text.utf8 import mend
 
@@ -84,12 +85,16 @@ _QUOTA = frozenset(
         "enforced_spend_limit_reached",
         "contract_spend_limit_reached",
         "quota_per_day",
+        "budget_exceeded",  # LiteLLM's own budgets
     }
 )
 _QUOTA_WORDS = re.compile(
     r"insufficient balance|credit balance is too low|used all available credits|spending limit"
-    r"|reached your specified api usage limits",
-    re.I,
+    r"|reached your specified api usage limits"
+    # OpenAI's words where a gateway leaves out its code. Google says the same of a minute, and then goes on.
+    r"|[\"']insufficient_quota[\"']"
+    r"|exceeded your current quota(?!.{0,2000}(?:rate-limits|quota exceeded for metric|retry in|retrydelay))",
+    re.I | re.S,
 )
 _CONTEXT = frozenset(
     {
@@ -112,9 +117,24 @@ _NO_MODEL_WORDS = re.compile(
     re.I,
 )
 _BAD_KEY = frozenset(
-    {"invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied"}
+    {
+        *("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied"),
+        "no_db_connection",  # LiteLLM without a database, of a key that is not its own: 400 "No connected db."
+    }
 )
 _BAD_KEY_WORDS = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.I)
+_NEVER_WORDS = re.compile(
+    # llama.cpp (500), vLLM, SGLang, Ollama: what the model or its template can't read at all
+    r"(?:image|audio|video|vision|multimodal|file)s? inputs? (?:is|are) not supported"
+    r"|(?:image|audio|video|vision|multimodal|tool)s? (?:is|are) not supported"
+    r"|(?:does not|doesn't|not) support(?: for)? (?:image|audio|video|vision|multimodal|tool|function|chat)"
+    r"|is not a multimodal model|missing data required for image input|requires --jinja"
+    # Chat templates of Mistral, Gemma and Llama, which llama.cpp and vLLM run
+    r"|conversation roles must alternate|only user and assistant roles are supported|raise_exception"
+    r"|failed to (?:parse|initialize) (?:the )?(?:grammar|samplers?)|unable to generate parser",
+    re.I,
+)
+"""What servers say with a status of 500 that no retry can mend: the request would be refused again."""
 _SLIP = frozenset({"tool_use_failed"})
 _STATUS_OF = {
     "rate_limit_exceeded": 429,
@@ -147,7 +167,11 @@ _STATUS_OF |= dict.fromkeys(
 )
 _ITEM_WORDS = re.compile(r"items are not persisted when `?store|^item with id .{0,200} not found", re.I)
 """OpenAI's Responses, with 404: an item of the input names something that was never stored."""
-_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "cf-ray")
+_REQUEST_IDS = (
+    *("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "x-amzn-requestid"),
+    # Gateways' own: OpenRouter's, LiteLLM's, Portkey's, Cloudflare's
+    *("x-generation-id", "x-litellm-call-id", "x-portkey-trace-id", "cf-aig-log-id", "cf-ray"),
+)
 
 
 def of_response(
@@ -161,16 +185,21 @@ def of_response(
     if status < 300:
         status = said.status or next((_STATUS_OF[code] for code in said.codes if code in _STATUS_OF), 500)
     kind = _kind(status, said)
-    request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), said.request_id)
+    given_ids = (header(headers, name) for name in _REQUEST_IDS)
+    request_id = next(filter(None, given_ids), said.request_id)
+    waits = (retry_after(headers), said.retry_after, limit_reset(headers) if status == 429 else None)
     error = kind(
         _message(endpoint, status, said, request_id),
         cure=_cure(kind, endpoint, status),
         provider=endpoint.provider,
         status=status,
-        retry_after=said.retry_after if (told := retry_after(headers)) is None else told,
+        retry_after=next((wait for wait in waits if wait is not None), None),
         request_id=_sentence(request_id, endpoint)[:128] if request_id else None,
     )
-    verdict = headers.get("x-should-retry", "").strip().lower()
+    if 400 <= status < 500 and (limit := output_limits.named_in(said.message)):
+        output_limits.remember(endpoint.base_url, endpoint.model, limit)
+        error.most_output_tokens = limit.most
+    verdict = header(headers, "x-should-retry").strip().lower()
     if verdict in {"true", "false"} and kind not in {QuotaExhausted, ContextTooLong}:
         error.retry = verdict == "true"
     return error
@@ -227,6 +256,8 @@ def _kind(status: int, said: _ErrorBody) -> type[ProviderError]:
             return KeyRefused
     if status == 429:
         return RateLimited
+    if status >= 500 and _NEVER_WORDS.search(said.message):
+        return RequestRefused
     if status in {408, 409, 425, 499} or status >= 500:
         return Unavailable
     return RequestRefused
@@ -279,6 +310,10 @@ def _read(body: object) -> _ErrorBody:
     if raw := a_dict(fields.get("metadata")).get("raw"):
         message = f"{message}: {_in_words(raw)}"  # OpenRouter: what the provider behind it said
     codes, wait = _google(a_list(inner.get("details")))
+    if wait is None:  # OpenRouter: the headers of the provider behind it
+        passed_on = a_dict(a_dict(fields.get("metadata")).get("headers"))
+        given = {str(name).lower(): str(text) for name, text in passed_on.items()}
+        wait = retry_after(given) if retry_after(given) is not None else limit_reset(given)
     return _ErrorBody(
         message, _codes(outer, inner) | codes, _status(outer, inner), wait, a_str(outer.get("request_id")) or None
     )
@@ -295,7 +330,9 @@ def _codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
 
 def _status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
     given = (part.get(name) for part in (inner, outer) for name in ("status_code", "code", "status"))
-    return next((code for code in given if isinstance(code, int) and 400 <= code < 600), None)
+    # LiteLLM's are texts.
+    numbers = (int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code for code in given)
+    return next((code for code in numbers if isinstance(code, int) and 400 <= code < 600), None)
 
 
 def _google(details: list[Any]) -> tuple[frozenset[str], float | None]:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import httpx
 
-from everturn.errors import FAULTS, InvalidReply, InvalidSetting
+from everturn.errors import FAULTS, InvalidReply, InvalidSetting, ProviderError
 from everturn.http import sse
 from everturn.http.content_encoding import ACCEPTED, PIECE_BYTES, UnknownEncoding, UnreadableBody, decoder_of
 from everturn.providers import (
@@ -21,6 +21,7 @@ from everturn.providers import (
     gemini,
     openai_chat,
     openai_responses,
+    output_limits,
     provider_clock,
     rate_limit_queue,
 )
@@ -99,7 +100,7 @@ class Prepared:
         return self.endpoint.url(self.path)
 
 
-def prepared(request: Request) -> Prepared:
+def prepared(request: Request, *, most_output_tokens: int | None = None) -> Prepared:
     """Raises InvalidModel, InvalidSetting and what encoding raises."""
     endpoint = resolve(request.model)
     protocol = PROTOCOLS[endpoint.row.protocol]
@@ -107,7 +108,12 @@ def prepared(request: Request) -> Prepared:
     given = body.pop(EXTRA_HEADERS, None)
     extra_headers = _extra_headers(given) if given else {}
     headers = _headers(tuple(extra_headers.items()), tuple(endpoint.headers().items()))
-    return Prepared(endpoint, protocol, path, write(body), headers)
+    content = write(body)
+    known = output_limits.known(endpoint.base_url, endpoint.model, body_bytes=len(content))
+    most = known if most_output_tokens is None else most_output_tokens
+    if most is not None and (output_limits.asked_for(body) or 0) > most:
+        content = write(output_limits.lowered(body, most))
+    return Prepared(endpoint, protocol, path, content, headers)
 
 
 @functools.lru_cache(maxsize=256)
@@ -131,12 +137,24 @@ def explained(endpoint: ModelEndpoint) -> Iterator[None]:
 
 
 async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None) -> Reply:
-    """One reply, from one answer. `on_delta` is called with each piece of text as it comes, if settings.stream is on.
+    """One reply, from one answer. A request that asks for more tokens than the server's error says it may is sent once
+    more, with that number. `on_delta` is called with each piece of text as it comes, if settings.stream is on.
     `on_start` is called when the stream begins, with a function that returns the usage so far.
 
     Raises InvalidModel, InvalidSetting and every kind of ProviderError; none of their messages holds the key.
     """
     it = prepared(request)
+    try:
+        return await _asked(it, request, on_delta=on_delta, on_start=on_start)
+    except ProviderError as error:
+        again = prepared(request, most_output_tokens=error.most_output_tokens)
+        # It was refused, and cost nothing.
+        if error.most_output_tokens is None or again.content == it.content:
+            raise
+        return await _asked(again, request, on_delta=on_delta, on_start=on_start)
+
+
+async def _asked(it: Prepared, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None) -> Reply:
     with explained(it.endpoint), lent() as client:
         async with answered(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
             return await _read(answer, request, it.protocol, it.endpoint, on_delta=on_delta, on_start=on_start)

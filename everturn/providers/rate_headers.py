@@ -6,7 +6,8 @@ long to wait, by those of a failure.
 - Anthropic: anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}, with the time of
   the reset.
 
-Google sends none; its 429 says how long to wait in its body.
+Google sends none; its 429 says how long to wait in its body. LiteLLM passes a provider's headers on, as
+llm_provider-NAME.
 """
 
 from __future__ import annotations
@@ -33,6 +34,33 @@ _LONGEST_SECONDS: Final = 86_400.0
 _MOST: Final = 1e15
 
 
+_PASSED_ON: Final = ("", "llm_provider-")
+"""What a header's name begins with: nothing, or what LiteLLM puts before a provider's own (1.108.7)."""
+_RESETS: Final = ("x-ratelimit-reset", "ratelimit-reset")
+_MILLISECONDS: Final = 1e12
+
+
+def header(headers: Mapping[str, str], name: str) -> str:
+    """A header, or what a gateway passes on of it; empty if there is none."""
+    return next((text for begins in _PASSED_ON if (text := headers.get(f"{begins}{name}", ""))), "")
+
+
+def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Seconds until a limit begins anew, of an answer that says so in place of Retry-After: as seconds (RateLimit-Reset
+    of the IETF's draft, Together), a duration, or a Unix time, in milliseconds too (OpenRouter)."""
+    for name in _RESETS:
+        text = header(headers, name)
+        number = _number(text)
+        if number is not None and number > _LONGEST_SECONDS:
+            at = number / 1000 if number >= _MILLISECONDS else number
+            clock = now or http_date(headers.get("date", "")) or datetime.now(UTC)
+            number = max(0.0, at - clock.timestamp())
+            return number if number <= _LONGEST_SECONDS else None
+        if (seconds := _seconds(text, headers, now)) is not None:
+            return seconds
+    return None
+
+
 def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
     """The allowances in an answer's headers; an unreadable one is skipped. A time is compared with the server's own
     clock, if it sends its Date."""
@@ -42,9 +70,9 @@ def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> li
     found = []
     for kind, unit in _UNITS.items():
         for names in (f"x-ratelimit-{{}}-{kind}", f"anthropic-ratelimit-{kind}-{{}}"):
-            limit, remaining = (_number(said.get(names.format(what), "")) for what in ("limit", "remaining"))
+            limit, remaining = (_number(header(said, names.format(what))) for what in ("limit", "remaining"))
             if limit is not None and remaining is not None:
-                reset = _seconds(said.get(names.format("reset"), ""), headers, now)
+                reset = _seconds(header(said, names.format("reset")), headers, now)
                 found.append(Allowance(unit, limit, min(remaining, limit), reset))
     return found
 
@@ -55,10 +83,10 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
     unreadable header counts as absent. A date is compared with the server's own clock, if it says its time.
     """
-    milliseconds = _number(headers.get("retry-after-ms", ""))
+    milliseconds = _number(header(headers, "retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    text = headers.get("retry-after", "")
+    text = header(headers, "retry-after")
     seconds = _number(text)
     if seconds is not None:
         return seconds

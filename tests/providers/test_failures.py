@@ -355,3 +355,97 @@ json_values = st.recursive(
 @given(body=st.binary(max_size=50) | json_values, status=st.integers(min_value=200, max_value=600))
 def test_no_body_crashes_the_table(body: Any, status: int) -> None:
     assert isinstance(failures.of_response(ENDPOINT, status=status, headers={}, body=body), ProviderError)
+
+
+# ---------------------------------------------------------------- behind gateways
+
+
+def litellm(message: str, kind: str, code: str) -> dict[str, Any]:
+    """As LiteLLM 1.108.7 answers: the code is a text, and the provider's own code is left out."""
+    more = "\n\nLiteLLM: model group 'm' failed with the error above. No fallback was attempted."
+    return {"error": {"message": f"litellm.{message}{more}", "type": kind, "param": None, "code": code}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (
+            429,
+            litellm(
+                "RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check "
+                "your plan "
+                "and billing details.",
+                "throttling_error",
+                "429",
+            ),
+            QuotaExhausted,
+        ),
+        (
+            429,
+            litellm(
+                'RateLimitError: OpenAIException - {"error": {"message": "x", "code": "insufficient_quota"}}',
+                "rate_limit_error",
+                "429",
+            ),
+            QuotaExhausted,
+        ),
+        (
+            429,
+            litellm(
+                "RateLimitError: GeminiException - You exceeded your current quota, please check your plan and billing "
+                "details. * Quota exceeded for metric: generate_content_free_tier_requests. Please retry in 34s.",
+                "throttling_error",
+                "429",
+            ),
+            RateLimited,
+        ),
+        (
+            401,
+            litellm("AuthenticationError: OpenAIException - Incorrect API key", "authentication_error", "401"),
+            KeyRefused,
+        ),
+        (400, {"error": {"message": "No connected db.", "type": "no_db_connection", "code": "400"}}, KeyRefused),
+        (
+            400,
+            {"error": {"message": "Budget has been exceeded!", "type": "budget_exceeded", "code": "400"}},
+            QuotaExhausted,
+        ),
+        (200, litellm("InternalServerError: gone", "internal_server_error", "503"), Unavailable),
+        (200, litellm("RateLimitError: slow", "throttling_error", "429"), RateLimited),
+        (
+            500,
+            litellm("InternalServerError: image input is not supported", "internal_server_error", "500"),
+            RequestRefused,
+        ),
+        (500, {"error": {"message": "Conversation roles must alternate user/assistant/user"}}, RequestRefused),
+        (500, {"error": "m does not support tools"}, RequestRefused),
+        (500, {"error": "this model is missing data required for image input"}, RequestRefused),  # Ollama
+        (500, {"error": {"message": "CUDA error: out of memory"}}, Unavailable),
+        (503, {"error": {"message": "The image service is not available"}}, Unavailable),
+    ],
+)
+def test_what_gateways_and_small_servers_say(status: int, body: Any, error: type[ProviderError]) -> None:
+    assert type(answered(status, body)) is error
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"llm_provider-retry-after": "7"}, {}, 7.0),  # LiteLLM
+        ({"llm_provider-retry-after-ms": "250"}, {}, 0.25),
+        ({"retry-after": "3", "llm_provider-retry-after": "7"}, {}, 3.0),
+        ({"ratelimit-reset": "12"}, {}, 12.0),  # the IETF's draft
+        ({"x-ratelimit-reset": "1m30s"}, {}, 90.0),
+        ({"x-ratelimit-reset": "1795737620000", "date": "Fri, 27 Nov 2026 00:00:10 GMT"}, {}, 10.0),  # OpenRouter
+        ({"x-ratelimit-reset": "99999999999999"}, {}, None),
+        ({}, {"error": {"message": "x", "metadata": {"headers": {"Retry-After": "9"}}}}, 9.0),  # OpenRouter's body
+    ],
+)
+def test_how_long_a_gateway_asks_us_to_wait(headers: dict[str, str], body: Any, seconds: float | None) -> None:
+    error = failures.of_response(ENDPOINT, status=429, headers=headers, body=body or openai())
+    assert (error.retry_after, error.after) == (seconds, seconds)
+
+
+@pytest.mark.parametrize("name", ["llm_provider-x-request-id", "x-litellm-call-id", "x-generation-id", "cf-aig-log-id"])
+def test_a_gateway_s_request_id_is_found(name: str) -> None:
+    assert failures.of_response(ENDPOINT, status=500, headers={name: "req_7"}, body=openai()).request_id == "req_7"

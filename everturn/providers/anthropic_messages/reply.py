@@ -280,7 +280,8 @@ def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
 def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> Iterator[Part]:
     whole = block.whole()
     arguments, unparsed = block.arguments()
-    if cut_off and not arguments and unparsed is None:
+    said_nothing = not "".join(block.pieces.get("input", ())).strip()
+    if cut_off and said_nothing and not arguments and unparsed is None:
         unparsed = ""  # no arguments are {}, unless the reply was cut off before they came
     yield ToolCall(
         call_id=ids[0],

@@ -13,7 +13,18 @@ from typing import Any, Final
 
 from everturn.providers.anthropic_messages.options import options, tools
 from everturn.providers.anthropic_messages.prompt_caching import mark_cached
-from everturn.providers.base import NO_RESULT, NOTHING, UNPARSED, Request, placeholder, plain_name, with_extra
+from everturn.providers.base import (
+    NO_RESULT,
+    NOTHING,
+    UNPARSED,
+    Request,
+    may_call,
+    placeholder,
+    plain_name,
+    schema_in_words,
+    with_extra,
+)
+from everturn.providers.catalog import grammar_over_calls
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
 from everturn.providers.pairing import Pairing
@@ -45,13 +56,18 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     turns, pending = _turns(request)
     body: dict[str, Any] = {"model": request.model.model}
     # All system messages go first: older models refuse them in mid-conversation.
-    said = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
+    over_calls = request.output_schema is not None and grammar_over_calls(request.model)
+    told = [schema_in_words(request)] if over_calls else []
+    said = [request.instructions, *told, *(message.text for message in request.messages if message.role == "system")]
     if system := "\n\n".join(text for text in said if text.strip()):
         body["system"] = system
     body["messages"] = [{"role": role, "content": content} for role, content in turns]
     if offered := tools(request):
         body["tools"] = offered
     body |= options(request, thoughtless=_thoughtless(turns))
+    if over_calls and may_call(request):
+        config = {name: value for name, value in body.pop("output_config", {}).items() if name != "format"}
+        body |= {"output_config": config} if config else {}
     if container := _container(request, pending=pending):
         body["container"] = container
     if settings.stream:

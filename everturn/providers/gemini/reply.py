@@ -103,11 +103,15 @@ class Assembler:
         When Gemini runs code, it says STOP before the code and again after its use of the result: only the
         stream's end tells which was the last.
         """
-        return self._over and (self.done or self._blocked or not (self._may_run_code or self._awaits_code))
+        return self._over and (self.done or self._blocked or not (self._runs_code or self._awaits_code))
 
     @property
     def _over(self) -> bool:
         return self._blocked or (self._answered and (self.done or bool(self._finish)))
+
+    @property
+    def _runs_code(self) -> bool:
+        return self._may_run_code or any(_is_code(part, "codeExecutionResult") for part in self._parts)
 
     @property
     def _may_run_code(self) -> bool:

@@ -12,14 +12,15 @@ from everturn.providers.base import (
     Request,
     ToolSpec,
     cache_key,
+    may_call,
     plain_name,
     refuse_server_tool,
+    schema_in_words,
     tool_options,
     warn_unsupported,
 )
-from everturn.providers.catalog import Dialect, dialect_of
+from everturn.providers.catalog import Dialect, dialect_of, grammar_over_calls
 from everturn.providers.efforts import nearest_effort
-from everturn.providers.json_values import write
 from everturn.providers.openai_chat.messages import encode_messages
 from everturn.providers.schema_strict import fits_strict, only_fitting
 
@@ -34,8 +35,11 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     dialect = dialect_of(request.model)
     output = _output(request, dialect)
     instructions = request.instructions
-    if request.output_schema is not None and output.get("type") != "json_schema":
-        instructions = f"{instructions}\n\n{_in_words(request)}".strip()
+    # In every turn, or the prompt's beginning would change with the tools.
+    offers = bool(request.tools or request.server_tools or request.raw_tools)
+    in_words = output.get("type") != "json_schema" or (offers and grammar_over_calls(request.model))
+    if request.output_schema is not None and in_words:
+        instructions = f"{instructions}\n\n{schema_in_words(request)}".strip()
     body: dict[str, Any] = {
         "model": request.model.model,
         "messages": encode_messages(request, instructions=instructions),
@@ -127,7 +131,7 @@ def _server_tools(request: Request, dialect: Dialect) -> list[dict[str, Any]]:
 def _output(request: Request, dialect: Dialect) -> dict[str, Any]:
     """The `response_format`; empty if there is none."""
     schema = request.output_schema
-    if schema is None or dialect.output == "words":
+    if schema is None or dialect.output == "words" or (may_call(request) and grammar_over_calls(request.model)):
         return {}
     if dialect.output == "json_object":
         return {"type": "json_object"}
@@ -136,8 +140,3 @@ def _output(request: Request, dialect: Dialect) -> dict[str, Any]:
         "type": "json_schema",
         "json_schema": {"name": name, "schema": dict(schema), "strict": fits_strict(schema)},
     }
-
-
-def _in_words(request: Request) -> str:
-    schema = write(request.output_schema).decode()
-    return f"Write your final reply as one JSON object, and nothing else. It has to fit this JSON schema:\n{schema}"

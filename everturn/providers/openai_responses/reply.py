@@ -277,7 +277,7 @@ class Assembler:
         stop = self._short_of(reason) if self._cut_short else "end"
         ours = declared(self.request)
         calls = [item for item in items if is_call(item, ours)]
-        no_room = not reason or ending_of(reason) == "length"
+        no_room = not reason or (ending_of(reason) == "length" and reason != "max_messages")
         # Calls that came whole are answered, whatever else was left unsaid.
         if calls and not (self._cut_short and (no_room or calls[-1].get("status") != "completed")):
             return "tool_calls"

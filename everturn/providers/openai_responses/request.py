@@ -12,8 +12,18 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
-from everturn.providers.base import NO_RESULT, Memo, Request, cache_key, error_prefix, warn_unsupported, with_extra
-from everturn.providers.catalog import row_of
+from everturn.providers.base import (
+    NO_RESULT,
+    Memo,
+    Request,
+    cache_key,
+    error_prefix,
+    may_call,
+    schema_in_words,
+    warn_unsupported,
+    with_extra,
+)
+from everturn.providers.catalog import grammar_over_calls, row_of
 from everturn.providers.efforts import nearest_effort
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
 from everturn.providers.openai_responses import caller_run
@@ -38,11 +48,15 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     settings, provider = request.settings, request.model.provider
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
-    if request.instructions:
+    instructions = request.instructions
+    if request.output_schema is not None and grammar_over_calls(request.model):
+        # llama.cpp (build 11549) does not even read the schema here.
+        instructions = f"{instructions}\n\n{schema_in_words(request)}".strip()
+    if instructions:
         if row_of(provider).responses.instructions:
-            body["instructions"] = request.instructions
+            body["instructions"] = instructions
         else:
-            body["input"].append({"role": "system", "content": request.instructions})
+            body["input"].append({"role": "system", "content": instructions})
     body["input"] += _input(request, stored=stored)
     reasons = not _NO_REASONING.match(request.model.model)
     if include := ["reasoning.encrypted_content"] * reasons + includes(request):
@@ -78,7 +92,7 @@ def _settings(request: Request) -> dict[str, Any]:
         fields["temperature"] = settings.temperature
     if settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
         fields["reasoning"] = {"effort": effort}
-    if request.output_schema is not None:
+    if request.output_schema is not None and not (may_call(request) and grammar_over_calls(request.model)):
         schema = dict(request.output_schema)
         strict = fits_strict(schema)
         fields["text"] = {"format": {"type": "json_schema", "name": "output", "schema": schema, "strict": strict}}

@@ -57,8 +57,9 @@ def includes(request: Request) -> list[str]:
 
 
 def _function(tool: ToolSpec, model: Model) -> Made:
-    is_openai = row_of(model.provider).responses.server_tools == "openai"
-    known = ("strict", "defer_loading", "allowed_callers") if is_openai else ()
+    dialect = row_of(model.provider).responses
+    known = ("defer_loading", "allowed_callers") if dialect.server_tools == "openai" else ()
+    known = ("strict", *known) if dialect.strict_tools else known
     more = tool_options(model, tool, *known, callers=("direct", "programmatic"))
     # `strict` is sent because without it OpenAI takes the schema as strict, and makes every parameter required.
     return {

@@ -1,0 +1,104 @@
+"""How many tokens a reply may have at a server that refuses more: what its errors name.
+
+Messages wants a max_tokens in each request, and ours suits Claude. A server of one's own may have a window smaller
+than that: then each request is a 400, for ever. It is sent once more, with the number that the error names. Who counts
+input and output together says so; the window is then remembered, and what is left of it is asked for from the
+beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from everturn.providers.json_values import a_dict
+
+MIN_OUTPUT_TOKENS: Final = 256
+"""With less room than this, the input is what is too long."""
+
+_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+_MIN_BUDGET: Final = 1024
+_MOST_WINDOWS: Final = 256
+_BYTES_PER_TOKEN: Final = 4
+
+_NAMED: Final = tuple(
+    re.compile(pattern, re.I | re.S)
+    for pattern in (
+        # vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
+        r"context length is (?P<window>\d+) tokens and your request has (?P<input>\d+) input tokens",
+        r"context length is (?P<window>\d+) tokens\. however, you requested (?:about )?\d+ tokens \((?P<input>\d+) ",
+        r"passed (?P<input>\d+) input tokens and requested \d+ output.{0,80}context length is only (?P<window>\d+)",
+        # SGLang; TGI and Together; Anthropic
+        r"context length of (?P<window>\d+) tokens\. you requested a total of \d+ tokens: (?P<input>\d+) ",
+        r"`inputs` tokens \+ `max_new_tokens` must be <= (?P<window>\d+)\. given: (?P<input>\d+) `inputs`",
+        r"`max_tokens` exceed context limit: (?P<input>\d+) \+ \d+ > (?P<window>\d+)",
+        # Anthropic; OpenAI; DeepSeek; Groq; DashScope; Bedrock
+        r"max_tokens: \d+ > (?P<most>\d+), which is the maximum",
+        r"supports at most (?P<most>\d+) completion tokens",
+        r"valid range of max_tokens is \[1, ?(?P<most>\d+)\]",
+        r"max_(?:completion_)?tokens`? must be less than or equal to `?(?P<most>\d+)",
+        r"range of max_tokens should be \[1, ?(?P<most>\d+)\]",
+        r"maximum tokens you requested exceeds the model limit of (?P<most>\d+)",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimit:
+    """The most that this request may ask for; `window`: what input and output have together, if the error says it."""
+
+    most: int
+    window: int | None = None
+
+
+_windows: dict[tuple[str, str], int] = {}
+"""By base URL and model."""
+_most: dict[tuple[str, str], int] = {}
+
+
+def named_in(message: str) -> OutputLimit | None:
+    """What an error's message says; None if it names no limit, or if the input alone is too long."""
+    for pattern in _NAMED:
+        if match := pattern.search(message):
+            numbers = {name: int(digits[:12]) for name, digits in match.groupdict().items()}
+            window = numbers.get("window")
+            most = numbers["most"] if window is None else window - numbers["input"]
+            return OutputLimit(most, window) if most >= MIN_OUTPUT_TOKENS else None
+    return None
+
+
+def remember(base_url: str, model: str, limit: OutputLimit) -> None:
+    kept, value = (_most, limit.most) if limit.window is None else (_windows, limit.window)
+    kept.pop((base_url, model), None)
+    kept[base_url, model] = value
+    if len(kept) > _MOST_WINDOWS:
+        del kept[next(iter(kept))]
+
+
+def known(base_url: str, model: str, *, body_bytes: int) -> int | None:
+    """The most that a request of this length can ask for, as far as this process has learned; None if it has not."""
+    window = _windows.get((base_url, model))
+    left = None if window is None else max(window - body_bytes // _BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS)
+    limits = [limit for limit in (left, _most.get((base_url, model))) if limit is not None]
+    return min(limits, default=None)
+
+
+def asked_for(body: dict[str, Any]) -> int | None:
+    """How many tokens the body asks for at most."""
+    found = (place.get(name) for place in (body, a_dict(body.get("generationConfig"))) for name in _FIELDS)
+    return next((value for value in found if isinstance(value, int)), None)
+
+
+def lowered(body: dict[str, Any], most: int) -> dict[str, Any]:
+    """The body, asking for no more than so many tokens."""
+    lower = {name: most for name in _FIELDS if isinstance(value := body.get(name), int) and value > most}
+    config = a_dict(body.get("generationConfig"))
+    if isinstance(value := config.get("maxOutputTokens"), int) and value > most:
+        lower["generationConfig"] = config | {"maxOutputTokens": most}  # type: ignore[assignment]
+    body = body | lower
+    budget = a_dict(body.get("thinking")).get("budget_tokens")
+    if isinstance(budget, int) and budget >= most:  # Claude's has to be the smaller one
+        thinking = {"thinking": body["thinking"] | {"budget_tokens": most - 1}} if most > _MIN_BUDGET else {}
+        body = {name: value for name, value in body.items() if name != "thinking"} | thinking
+    return body
