@@ -115,11 +115,8 @@ async def test_a_request_that_asks_for_too_much_is_sent_once_more_and_the_next_o
 
 
 async def test_an_input_that_leaves_no_room_is_too_long_and_asked_once() -> None:
-    with ProviderServer(window_of(4096, input_tokens=4000)) as server:
-        with pytest.raises(ContextTooLong):
-            await generate(
-                Model("anthropic:qwen3", base_url=server.base_url), "Go.", settings=ModelSettings(stream=False)
-            )
+    with ProviderServer(window_of(4096, input_tokens=4000)) as server, pytest.raises(ContextTooLong):
+        await generate(Model("anthropic:qwen3", base_url=server.base_url), "Go.", settings=ModelSettings(stream=False))
     assert len(server.bodies) == 1
 
 
