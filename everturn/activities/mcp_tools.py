@@ -15,6 +15,8 @@ from everturn.agent import Agent
 from everturn.logs import get_logger
 
 CURE = "Start it, or set McpServer(optional=True) to go on without it. `resume` asks again."
+WITHOUT = "With McpServer(optional=True), turns go on without it. `resume` asks again."
+"""After a cure that is known."""
 
 ONCE_TRIES = 6
 """How often a run-once call asks for the list, as Temporal does not try it again: half a minute in all."""
@@ -38,7 +40,7 @@ async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
         again = patience.spend(delay, error.server.patience)
         raise ApplicationError(
             str(error),
-            {"cure": CURE},
+            {"cure": f"{error.cure} {WITHOUT}" if error.cure else CURE},
             type=names.NOT_LISTED,
             non_retryable=not again,
             next_retry_delay=delay if again else None,

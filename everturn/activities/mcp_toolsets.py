@@ -42,9 +42,10 @@ _log = get_logger("everturn.mcp")
 class NotListed(Exception):
     """A server's tools are not known yet: it can't be reached. The message is the cause of a stall."""
 
-    def __init__(self, server: McpServer, why: str) -> None:
+    def __init__(self, server: McpServer, why: str, cure: str = "") -> None:
         super().__init__(f"The tools of MCP server {server.label!r} can't be listed: {why}.")
         self.server = server
+        self.cure = cure
 
 
 @dataclass
@@ -146,7 +147,8 @@ class Toolsets:
         server, connection = toolset.server, self._connections.to(toolset.server)
         toolset.stale = False  # if the server reports a change meanwhile, it is stale again
         known = toolset.tools is not None
-        limit = REFRESH_SECONDS if known else LIST_SECONDS + server.start_timeout.total_seconds()
+        # It may be started twice: the second time for the older handshake.
+        limit = REFRESH_SECONDS if known else LIST_SECONDS + 2 * server.start_timeout.total_seconds()
         try:
             async with asyncio.timeout(limit):
                 session = await connection.session()
@@ -157,7 +159,7 @@ class Toolsets:
                 with suppress(Exception):
                     await self._connections.renew(connection)
             why = connection.ended_for or str(error) or f"no list came within {limit:g} s"
-            raise NotListed(server, why) from None
+            raise NotListed(server, why, getattr(error, "cure", "")) from None
 
         async def run(tool: ListedTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall

@@ -63,5 +63,6 @@ async def _listed(connections: Any, server: McpServer) -> ServersList:
     except TimeoutError:
         return ServersList(server, problem=f"no list came within {LONGEST_SECONDS:g} s")
     except (MCPError, NotConnected, InvalidTool, ValueError) as error:
-        return ServersList(server, problem=connection.ended_for or str(error))
+        cure = getattr(error, "cure", "")
+        return ServersList(server, problem=connection.ended_for or f"{error}{f'. {cure}' if cure else ''}")
     return ServersList(server, tools_of(server, found.tools, never, tasks.made_by(session)), cut=found.cut)

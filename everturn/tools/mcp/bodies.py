@@ -9,6 +9,7 @@ import httpx2
 from everturn.http.content_encoding import UnknownEncoding, UnreadableBody, decoder_of
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.limits import Overflow, TooMuch
+from everturn.tools.mcp.peer_errors import events_told_apart
 
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """After an event of a stream."""
@@ -75,7 +76,7 @@ class _Body(httpx2.AsyncByteStream):
                 self._overflow.report(error)
                 raise
             if end:
-                yield bytes(held[:end])
+                yield events_told_apart(bytes(held[:end]))
                 del held[:end]
         yield bytes(held)
 

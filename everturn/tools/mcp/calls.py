@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,10 +20,9 @@ from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.text.utf8 import mend
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, answered
-from everturn.tools.mcp import tasks
+from everturn.tools.mcp import peer_errors, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
-from everturn.tools.mcp.limits import TOO_MUCH
 from everturn.tools.mcp.listing import ListedTool
 from everturn.tools.mcp.questions import Answers, AsksTooMuch, Elicitation
 from everturn.tools.mcp.results import parts_of
@@ -36,8 +36,12 @@ CONNECT_TRIES = 6
 """The most attempts to send a run-once call. They are made here: only here it is known that nothing was sent."""
 FIRST_WAIT_SECONDS = 0.5
 
-_LATER = (408, 425, 429, 502, 503, 504)
-"""HTTP statuses that say that the server has not begun with the request, often from a proxy."""
+_LATER = (408, 425, 429, 503)
+"""HTTP statuses that say that the server has not begun with the request, often from a proxy. Not 502 and 504: a proxy
+says so, too, of a server that was lost, or is slow, in the middle of it (RFC 9110, 15.6.3 and 15.6.5)."""
+
+CHECK_SECONDS = 10.0
+"""How long a server may take to say whether it knows a session."""
 
 ROUNDS = 30
 """The most rounds of questions in one try that stored answers can answer."""
@@ -47,7 +51,21 @@ LONGEST_WAIT_SECONDS = 30.0
 
 CANCEL_SECONDS = 5.0
 
+_AWAY = frozenset({peer_errors.CONNECTION_CLOSED, peer_errors.LOST, peer_errors.SESSION_GONE, peer_errors.HTTP_STATUS})
+"""What a server that is away, or comes back, has for those who ask about a task."""
+
 _log = get_logger("everturn.mcp")
+
+
+@dataclass(frozen=True)
+class Later:
+    """Nothing has run, and the call may be made later."""
+
+    cause: str
+    is_reached: bool = False
+    """The server, or what is before it, has answered."""
+    seconds: float = 0.0
+    """How long it asks to wait."""
 
 
 class ServerCall:
@@ -106,24 +124,27 @@ class ServerCall:
             try:
                 return await self._request(connection, arguments, answers)
             except MCPError as error:
-                why = await self._failed(connection, error, answers)
+                later = await self._failed(connection, error, answers)
             except NotConnected as error:
-                why = str(error)
+                later = Later(str(error))
             except ConnectionLost as error:
                 raise self._lost(str(error)) from None
             except ValidationError as error:
-                raise _tool_failed(f"{self._server.label} gave an answer that is not MCP: {error}") from None
-            if why is None:
+                raise _tool_failed(
+                    f"{self._server.label} has run the call, but its answer is not MCP: {error}"
+                ) from None
+            if later is None:
                 continue
             failed += 1
             if failed == most:
-                raise self._unreachable(why)
-            await asyncio.sleep(FIRST_WAIT_SECONDS * 2 ** (failed - 1))
+                raise self._unreachable(later)
+            await asyncio.sleep(max(FIRST_WAIT_SECONDS * 2 ** (failed - 1), min(later.seconds, LONGEST_WAIT_SECONDS)))
 
-    def _unreachable(self, why: str) -> Exception:
-        text = f"{self._server.label} can't be reached: {why}."
+    def _unreachable(self, later: Later) -> Exception:
+        problem = "does not take the call now" if later.is_reached else "can't be reached"
+        text = f"{self._server.label} {problem}: {later.cause.rstrip('.')}."
         if not self._once:
-            return Retry(text)
+            return Retry(text, after=later.seconds or None)
         again = " again. It may have run before" if self._memory.again else ""
         return ToolFailed(f"{text} The call was not made{again}.")
 
@@ -193,48 +214,84 @@ class ServerCall:
         said = {"progress": progress, "total": total, "message": message}
         self._context.heartbeat({name: value for name, value in said.items() if value is not None})
 
-    async def _failed(self, connection: ServerConnection, error: MCPError, answers: Answers) -> str | None:
-        """Why to try again later, since nothing has run; None: try again at once. Raises the error otherwise."""
+    async def _failed(self, connection: ServerConnection, error: MCPError, answers: Answers) -> Later | None:
+        """If nothing has run: when to try again, or None for at once. Raises the error otherwise."""
         from mcp import types
 
-        from everturn.tools.mcp.transports import HTTP_STATUS, LOST, NOT_SENT, SESSION_GONE
-
         code, begun_anew = error.code, self._begun_anew
-        if code == TOO_MUCH:
-            raise self._ran(error)
-        if code == NOT_SENT:
-            return error.message
-        if code in (types.CONNECTION_CLOSED, LOST):
-            await self._connections.renew(connection)
-            raise self._lost(error.message)
-        if code == HTTP_STATUS:
-            return await self._refused(connection, error)
-        if not begun_anew and code == SESSION_GONE:
-            self._begun_anew = True
-            await self._connections.renew(connection)
-            return None
-        if not begun_anew and code == types.HEADER_MISMATCH:
-            self._begun_anew = True
-            await (await connection.session()).list_tools()
-            return None
+        match code:
+            case peer_errors.TOO_MUCH:
+                raise self._ran(error)
+            case peer_errors.NOT_SENT:
+                return Later(error.message)
+            case peer_errors.CONNECTION_CLOSED | peer_errors.LOST:
+                await self._connections.renew(connection)
+                raise self._lost(error.message)
+            case peer_errors.UNREADABLE | peer_errors.PARSE_ERROR:
+                raise self._unreadable(error)
+            case peer_errors.HTTP_STATUS:
+                return await self._refused(connection, error)
+            case peer_errors.SESSION_GONE if not begun_anew:
+                self._begun_anew = True
+                await self._connections.renew(connection)
+                return None
+            case types.HEADER_MISMATCH if not begun_anew:
+                self._begun_anew = True
+                await (await connection.session()).list_tools()
+                return None
         if not begun_anew and answers.state is not None:
             # What it gave us to remember means nothing to it any more. It asks again, and finds what was answered.
             self._begun_anew, answers.state, answers.open = True, None, {}
             return None
+        if await self._is_forgotten(connection, error):
+            return None
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
 
-    async def _refused(self, connection: ServerConnection, error: MCPError) -> str:
+    async def _refused(self, connection: ServerConnection, error: MCPError) -> Later | None:
         """As `_failed`, for a refusal with an HTTP status."""
-        status = (error.data or {}).get("status", 0)
+        status = status_of(error)
         if status in _LATER:
-            return error.message
+            return Later(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
+        if status < 500 and await self._is_forgotten(connection, error):
+            return None
+        await self._connections.renew(connection)  # its headers may have changed; and it may not know the session
         if status >= 500:
             raise self._lost(error.message)
-        await self._connections.renew(connection)  # its headers may have changed
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
+
+    async def _is_forgotten(self, connection: ServerConnection, error: MCPError) -> bool:
+        """Whether a server that was restarted does not know the session any more, so that it has not begun with the
+        call. By the protocol, it says so with 404. Others say it with 400 and any words (who keep sessions as the
+        examples of the TypeScript SDK do), with 401, or by an error of JSON-RPC's. What they have in common: they
+        refuse all requests of that session alike, and none of a new one."""
+        from mcp import types
+
+        if self._begun_anew or error.code == types.INTERNAL_ERROR:
+            return False
+        session = await connection.session()
+        if session.initialize_result is None or not _alike(await self._refusal(connection), error):
+            return False
+        self._begun_anew = True
+        await self._connections.renew(connection)
+        return await self._refusal(self._connections.to(self._server)) is None
+
+    async def _refusal(self, connection: ServerConnection) -> Exception | None:
+        """Why the server does not list its tools on this connection; None if it does."""
+        from mcp import MCPError
+
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await connection.run(Running(), lambda session: session.list_tools())
+        except (MCPError, NotConnected, ConnectionLost, TimeoutError, ValueError) as error:
+            return error
+        return None
 
     def _ran(self, error: MCPError) -> ToolFailed:
         return ToolFailed(f"{self._server.label} has run the call, but its answer can't be read: {error.message}.")
+
+    def _unreadable(self, error: MCPError) -> Exception:
+        text = f"{self._server.label} gave an answer that is not MCP: {error.message}."
+        return OutcomeUnknown(_cut(text)) if self._once else _tool_failed(text)
 
     def _lost(self, why: str) -> Exception:
         text = f"{self._server.label} lost its connection in the middle of the call: {why}."
@@ -317,9 +374,7 @@ class ServerCall:
 
     async def _polled(self, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers) -> R:
         """What the server says of a task, however long it is away. Raises TaskGone."""
-        from mcp import MCPError, types
-
-        from everturn.tools.mcp.transports import HTTP_STATUS, LOST, NOT_SENT, SESSION_GONE
+        from mcp import MCPError
 
         failed = 0
         while True:
@@ -329,14 +384,32 @@ class ServerCall:
             except (NotConnected, ConnectionLost):
                 pass
             except MCPError as error:
-                if error.code in (types.CONNECTION_CLOSED, LOST, SESSION_GONE, HTTP_STATUS):
+                if error.code in _AWAY:
                     await self._connections.renew(connection)
-                elif error.code == TOO_MUCH:
+                elif error.code == peer_errors.TOO_MUCH:
                     raise self._ran(error) from None
-                elif error.code != NOT_SENT:
+                elif error.code in (peer_errors.UNREADABLE, peer_errors.PARSE_ERROR):
+                    raise self._unreadable(error) from None
+                elif error.code != peer_errors.NOT_SENT and not await self._is_forgotten(connection, error):
                     raise tasks.TaskGone(error.message) from None
             await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))
             failed = min(failed + 1, 10)
+
+
+def _alike(refusal: Exception | None, error: MCPError) -> bool:
+    """Whether both are the same refusal, of whatever was asked."""
+    from mcp import MCPError
+
+    if not isinstance(refusal, MCPError) or refusal.code != error.code:
+        return False
+    if error.code == peer_errors.HTTP_STATUS:
+        return status_of(refusal) == status_of(error)
+    return refusal.message == error.message
+
+
+def status_of(error: MCPError) -> int:
+    """The HTTP status of a refusal."""
+    return int((error.data or {}).get("status", 0))
 
 
 def _tool_failed(text: str) -> ToolFailed:

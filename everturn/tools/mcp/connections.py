@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
-from everturn.tools.mcp import tasks
+from everturn.tools.mcp import greetings, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.limits import Overflow
 
@@ -33,7 +33,12 @@ _log = get_logger("everturn.mcp")
 
 
 class NotConnected(Exception):
-    """No connection could be made, or nothing of a request was sent: no tool has run."""
+    """No connection could be made, or nothing of a request was sent: no tool has run. `cure`: what to do, if that is
+    known."""
+
+    def __init__(self, message: str, cure: str = "") -> None:
+        super().__init__(message)
+        self.cure = cure
 
 
 class ConnectionLost(Exception):
@@ -55,8 +60,10 @@ _this_call: ContextVar[Running | None] = ContextVar("mcp_call", default=None)
 class ServerConnection:
     """A task of its own opens it, holds it open and closes it: what the SDK opens in one task, only that one closes."""
 
-    def __init__(self, server: McpServer, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, server: McpServer, *, on_change: Callable[[], None], legacy: bool = False) -> None:
         self.server = server
+        self.legacy = legacy or server.protocol == "legacy"
+        """Whether it is greeted with the handshake of before 2026, without asking for the newer protocol first."""
         self._on_change = on_change
         self._opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
@@ -66,7 +73,10 @@ class ServerConnection:
         self._waiting = 0
         """How many questions may belong to more than one call."""
         self._fewer = asyncio.Condition()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._why = ""
+        self._cure = ""
         self._overflow = Overflow()
         self._owner = asyncio.create_task(self._hold())
 
@@ -85,7 +95,7 @@ class ServerConnection:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if self._opened.done() and not self._opened.cancelled():
             return self._opened.result()
-        raise NotConnected(self._why or "it was closed")
+        raise NotConnected(self._why or "it was closed", self._cure)
 
     async def run(self, call: Running, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
         """What the server answers. Raises MCPError, NotConnected and ConnectionLost."""
@@ -94,6 +104,7 @@ class ServerConnection:
         session = await self.session()
         token = _this_call.set(call)
         self._running[call] = None
+        self._idle.clear()
         sending = asyncio.create_task(send(session))
         _this_call.reset(token)
         try:
@@ -113,11 +124,24 @@ class ServerConnection:
                 with suppress(asyncio.CancelledError, Exception):
                     await sending
             del self._running[call]
+            if not self._running:
+                self._idle.set()
             if not call.answered:
                 self._forget_given_up()
                 self._given_up[call] = time.monotonic()
             async with self._fewer:
                 self._fewer.notify_all()
+
+    async def retire(self) -> None:
+        """Closes it once the calls that it carries have ended."""
+        both = [asyncio.create_task(self._idle.wait()), self._owner]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        both[0].cancel()
+        await self.close()
+
+    @property
+    def idle(self) -> bool:
+        return not self._running or not self.alive
 
     async def close(self) -> None:
         self._stop.set()
@@ -127,15 +151,31 @@ class ServerConnection:
             await asyncio.wait({task}, timeout=1.0)
 
     async def _hold(self) -> None:
+        """Holds it open. Some servers of before 2026 end at the newer protocol's first request, or never answer it
+        (rmcp's, 0.x to 1.0): they are started, or connected to, once more, and greeted in their way."""
+        if self.legacy:
+            await self._held_open("legacy")
+        elif await self._held_open("auto") and not self._stop.is_set():
+            newer, self._why, self._cure, self._overflow = self._why, "", "", Overflow()
+            self.legacy = True
+            await self._held_open("legacy")
+            if self._opened.done():
+                return
+            if self._why != newer:
+                self._why = f"{newer}; and with protocol='legacy': {self._why}"
+
+    async def _held_open(self, mode: Literal["auto", "legacy"]) -> bool:
+        """Returns once it is closed, or could not be opened. Returns whether another greeting may help."""
         from mcp import Client
 
         from everturn.tools.mcp.transports import Said, streams
 
-        said, label = Said(self.server.label), self.server.label
+        last_words, label = Said(self.server.label), self.server.label
+        again = False
         try:
             client = Client(
-                streams(self.server, said, self._overflow),
-                mode=self.server.protocol,
+                streams(self.server, last_words, self._overflow),
+                mode=mode,
                 elicitation_callback=self._elicit,
                 message_handler=self._take,
                 cache=None,
@@ -149,16 +189,22 @@ class ServerConnection:
                     _log.info("mcp.connected", server=label, protocol=client.protocol_version)
                     await self._until_closed(client)
         except TimeoutError:
-            self._why = f"it did not greet within {self.server.start_timeout}"
+            self._why, again = f"it did not greet within {self.server.start_timeout}", True
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK's, the system's and the network's
-            self._why = _said(error)
+            cause = _first(error)
+            self._why, again = _said(cause), greetings.may_be_the_reason(cause)
+            if not self._opened.done():
+                problem = await greetings.problem_of(self.server, cause)
+                self._why = f"{self._why}: {problem.words}" if problem.words else self._why
+                self._cure = problem.cure
         finally:
             self._why = self._overflow.why or self._why
-            if said.last:
-                self._why = f"{self._why or 'it ended'}; it said: {said.last}"
+            if last_words.last:
+                self._why = f"{self._why or 'it ended'}; it said: {last_words.last}"
             if self._opened.done() and not self._stop.is_set():
                 _log.warning("mcp.disconnected", server=label, why=self._why or "it ended")
                 self._on_change()
+        return again and not self._opened.done() and not self._overflow.why
 
     async def _until_closed(self, client: Client) -> None:
         """Until it is to be closed, or the server's end is gone."""
@@ -239,23 +285,37 @@ class ServerConnections:
     def __init__(self, *, on_change: Callable[[McpServer], None]) -> None:
         self._on_change = on_change
         self._open: dict[tuple[Any, ...], ServerConnection] = {}
+        self._retiring: dict[ServerConnection, asyncio.Task[None]] = {}
+        """Those that carry calls still, and get no new ones."""
 
     def to(self, server: McpServer) -> ServerConnection:
         """The connection; another one if it has died."""
-        found = self._open.get(server.place)
-        if found is None or not found.alive:
-            found = self._open[server.place] = ServerConnection(server, on_change=lambda: self._on_change(server))
-        return found
+        known = self._open.get(server.place)
+        if known is None or not known.alive:
+            legacy = known is not None and known.legacy
+            known = ServerConnection(server, on_change=lambda: self._on_change(server), legacy=legacy)
+            self._open[server.place] = known
+        return known
 
     async def renew(self, connection: ServerConnection) -> None:
-        """Closes a connection that is of no use any more: the next caller gets a new one."""
-        if self._open.get(connection.server.place) is connection:
-            del self._open[connection.server.place]
+        """Closes a connection that is of no use any more: the next caller gets a new one. Other calls that it carries
+        go on: whether they have an answer is between them and the server."""
+        if self._open.get(connection.server.place) is not connection:
+            return
+        server = connection.server
+        self._open[server.place] = ServerConnection(
+            server, on_change=lambda: self._on_change(server), legacy=connection.legacy
+        )
+        if connection.idle:
             await connection.close()
+            return
+        self._retiring[connection] = retiring = asyncio.create_task(connection.retire())
+        retiring.add_done_callback(lambda _: self._retiring.pop(connection, None))
 
     async def close(self) -> None:
-        open_, self._open = list(self._open.values()), {}
-        await asyncio.gather(*(one.close() for one in open_))
+        connections = [*self._open.values(), *self._retiring]
+        self._open = {}
+        await asyncio.gather(*(connection.close() for connection in connections))
 
 
 async def _ended(client: Client) -> None:
@@ -273,9 +333,13 @@ def _client_info() -> types.Implementation:
     return types.Implementation(name="everturn", version=version("everturn"))
 
 
-def _said(error: BaseException) -> str:
+def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def _said(error: BaseException) -> str:
     if isinstance(error, InvalidTool) or type(error).__name__ == "MCPError":
         return str(error).rstrip(".")
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

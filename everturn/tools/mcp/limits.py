@@ -45,9 +45,6 @@ MAX_LIST_BYTES = 4 * 1024 * 1024
 MAX_TOOL_BYTES = 100_000
 """One tool: its description and its schema."""
 
-TOO_MUCH = -32905
-"""The code of an error of our own: the answer to a request came, but it is more than we take."""
-
 CURE = "Have it send less at a time, or in pages"
 
 _TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)

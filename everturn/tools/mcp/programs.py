@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from everturn.logs import get_logger
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import TOO_MUCH, Overflow, TooMuch
+from everturn.tools.mcp.limits import Overflow, TooMuch
+from everturn.tools.mcp.peer_errors import TOO_MUCH, told_apart
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -88,6 +89,8 @@ async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | 
                 except ValueError:
                     _log.debug("mcp.no_message", text=line[:_HEAD_BYTES].decode(errors="replace"))
                     continue
+                if isinstance(message, types.JSONRPCError):
+                    message = message.model_copy(update={"error": told_apart(message.error)})
                 await into.send(SessionMessage(message))
         except _Refused as error:
             overflow.report(error.reason)

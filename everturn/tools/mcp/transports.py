@@ -8,30 +8,38 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx2
 
 from everturn.http.content_encoding import ACCEPTED
+from everturn.http.retry_after import seconds_to_wait
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.limits import TOO_MUCH, Overflow
+from everturn.tools.mcp.limits import Overflow
 from everturn.tools.mcp.paced import bounded
+from everturn.tools.mcp.peer_errors import (
+    HTTP_STATUS,
+    LOST,
+    NOT_SENT,
+    SESSION_GONE,
+    TOO_MUCH,
+    UNREADABLE,
+    text_told_apart,
+)
 from everturn.tools.mcp.programs import program
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-NOT_SENT = -32901
-"""The code of an error of our own: nothing of the request reached the server."""
-LOST = -32902
-"""The same: the request was sent, and no answer came."""
-HTTP_STATUS = -32903
-"""The same: the server, or what is before it, refused with an HTTP status."""
+MAX_SHOWN_CHARS = 300
+"""Of the body of a refusal."""
 
-SESSION_GONE = -32904
-"""The same: the server has forgotten the session, and so has run nothing."""
+REFUSED_UNREAD = (401, 403, 408, 425, 429, 503)
+"""HTTP statuses whose meaning counts, whatever the body says: the request was not begun with. (RFC 9110; 425: RFC 8470;
+429: RFC 6585.)"""
 
 _TAIL_LINES = 5
 _LINE_CHARS = 500
@@ -93,7 +101,7 @@ async def streams(server: McpServer, said: Said, overflow: Overflow) -> AsyncIte
 
     # A call may be silent for as long as its time-out lets it.
     timeout = httpx2.Timeout(30.0, read=None)
-    headers = {"Accept-Encoding": ACCEPTED, **server.all_headers()}
+    headers = {"User-Agent": f"everturn/{version('everturn')}", "Accept-Encoding": ACCEPTED, **server.all_headers()}
     transport = _Telling(overflow)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, auth=server.all_auth()) as client,
@@ -120,36 +128,93 @@ class _Telling(httpx2.AsyncHTTPTransport):
             return _error(request, NOT_SENT, str(error) or type(error).__name__, status=503)
         except httpx2.TransportError as error:
             return _error(request, LOST, str(error) or type(error).__name__, status=502)
-        said_so = response.headers.get("content-type", "").lower().startswith("application/json")
-        if response.status_code == 404 and "mcp-session-id" in request.headers:
-            await response.aclose()
-            return _error(request, SESSION_GONE, "it has forgotten the session", status=404)
-        if response.status_code >= 400 and response.status_code != 404 and not said_so:
-            await response.aclose()
-            data = {"status": response.status_code, "retry_after": response.headers.get("retry-after")}
-            text = f"HTTP {response.status_code} {response.reason_phrase}".strip()
-            told = _error(request, HTTP_STATUS, text, status=response.status_code, data=data)
-            if "www-authenticate" in response.headers:  # says where a token is to be had
-                told.headers["www-authenticate"] = response.headers["www-authenticate"]
-            return told
-        if said_so:
-            try:
-                response.request = request
-                await response.aread()
-            except bodies.TooMuchSent as error:
-                return _error(request, TOO_MUCH, str(error), status=response.status_code)
-            except httpx2.TransportError as error:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not _message_in(request) or (response.status_code < 400 and kind == "text/event-stream"):
+            return response
+        try:
+            response.request = request
+            body = await response.aread() if kind != "text/event-stream" else b""
+        except bodies.TooMuchSent as error:
+            return _error(request, TOO_MUCH, str(error), status=response.status_code)
+        except httpx2.TransportError as error:
+            if response.status_code < 400:
                 return _error(request, LOST, str(error) or type(error).__name__, status=502)
+            body = b""
+        if response.status_code >= 400:
+            return _refused(request, response, body)
+        return _answered(request, response, body, kind)
+
+
+def _answered(request: httpx2.Request, response: httpx2.Response, body: bytes, kind: str) -> httpx2.Response:
+    """The answer to a request, or an error of our own if there is none in it. The SDK would make INVALID_REQUEST of it,
+    as if the server had not begun with the request."""
+    if _request_id(request) is None or response.status_code >= 300:
         return response
+    if response.status_code == 202 or not body.strip():
+        return _error(request, LOST, f"HTTP {response.status_code} without an answer", status=502)
+    if not kind.startswith("application/json"):
+        return _error(request, UNREADABLE, f"the answer is {kind or 'of no kind'}, and not JSON", status=502)
+    text = text_told_apart(body)
+    return response if text is body else _json(request, response.status_code, text)
+
+
+def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
+    """An answer with a status from 400 on. With an error of JSON-RPC to this very request, it is the server's answer,
+    as the protocol of 2026 has it; anything else counts by its status."""
+    status = response.status_code
+    problem = _rpc_error(body)
+    if status == 404 and "mcp-session-id" in request.headers:
+        return _error(request, SESSION_GONE, "it has forgotten the session", status=404)
+    if problem and status not in REFUSED_UNREAD and problem["id"] is not None:
+        return _json(request, status, text_told_apart(body))
+    text = f"HTTP {status} {response.reason_phrase}".strip()
+    words = (problem["error"].get("message") if problem else None) or _shown(response, body)
+    data = {"status": status, "retry_after": seconds_to_wait(response.headers)}
+    refusal = _error(request, HTTP_STATUS, f"{text}: {words}" if words else text, status=status, data=data)
+    if "www-authenticate" in response.headers:  # says where a token is to be had
+        refusal.headers["www-authenticate"] = response.headers["www-authenticate"]
+    return refusal
+
+
+def _rpc_error(body: bytes) -> dict[str, Any] | None:
+    """A message of JSON-RPC's that is an error; None for any other body."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("error"), dict):
+        return None
+    return {"id": message.get("id"), "error": message["error"]}
+
+
+def _shown(response: httpx2.Response, body: bytes) -> str:
+    kind = response.headers.get("content-type", "").lower()
+    if not kind.startswith(("application/json", "application/problem+json", "text/plain")):
+        return ""
+    return " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
+
+
+def _message_in(request: httpx2.Request) -> dict[str, Any]:
+    """What it sends in JSON-RPC; empty for anything else, such as a request for a token."""
+    try:
+        message = json.loads(request.content)
+    except (ValueError, httpx2.RequestNotRead):
+        return {}
+    return message if isinstance(message, dict) and "jsonrpc" in message else {}
+
+
+def _request_id(request: httpx2.Request) -> Any:
+    """The request's id; None for a notification or an answer."""
+    message = _message_in(request)
+    return message.get("id") if "method" in message else None
+
+
+def _json(request: httpx2.Request, status: int, content: bytes) -> httpx2.Response:
+    return httpx2.Response(status, headers={"content-type": "application/json"}, content=content, request=request)
 
 
 def _error(
     request: httpx2.Request, code: int, message: str, *, status: int, data: dict[str, Any] | None = None
 ) -> httpx2.Response:
-    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": data}}
-    with suppress(ValueError, httpx2.RequestNotRead):
-        sent = json.loads(request.content)
-        body["id"] = cast("dict[str, Any]", sent).get("id")
-    return httpx2.Response(
-        status, headers={"content-type": "application/json"}, content=json.dumps(body).encode(), request=request
-    )
+    error = {"code": code, "message": message, "data": data}
+    return _json(request, status, json.dumps({"jsonrpc": "2.0", "id": _request_id(request), "error": error}).encode())
