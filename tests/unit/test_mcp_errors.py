@@ -14,13 +14,13 @@ import pytest
 
 from everturn import McpServer, Text
 from everturn.errors import OutcomeUnknown, Retry, ToolFailed
-from everturn.http.retry_after import seconds_to_wait
 from everturn.tools.context import ToolContext
 from everturn.tools.mcp import peer_errors
 from everturn.tools.mcp.calls import ServerCall
 from everturn.tools.mcp.connections import NotConnected, ServerConnection, ServerConnections
 from everturn.tools.mcp.greetings import OLD_CURE, OLD_TRANSPORT
 from everturn.tools.mcp.listing import ListedTool
+from everturn.tools.mcp.retry_after import seconds_to_wait
 from everturn.tools.tool import Effect
 from tests.support.bounds import Bounds
 from tests.support.mcp_played import Answer, Answering, Message, Played, ran, rpc, served, status, stream

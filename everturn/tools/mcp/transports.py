@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import httpx2
 
 from everturn.http.content_encoding import ACCEPTED
-from everturn.http.retry_after import seconds_to_wait
 from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.config import McpServer
@@ -30,6 +29,7 @@ from everturn.tools.mcp.peer_errors import (
     text_told_apart,
 )
 from everturn.tools.mcp.programs import program
+from everturn.tools.mcp.retry_after import seconds_to_wait
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -191,7 +191,8 @@ def _shown(response: httpx2.Response, body: bytes) -> str:
     kind = response.headers.get("content-type", "").lower()
     if not kind.startswith(("application/json", "application/problem+json", "text/plain")):
         return ""
-    return " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
+    words = " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
+    return "" if words == response.reason_phrase else words
 
 
 def _message_in(request: httpx2.Request) -> dict[str, Any]:
