@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import wraps
 from importlib.metadata import version
 from typing import Annotated, Any, TypeVar
@@ -26,7 +26,7 @@ from pydantic import Field, JsonValue
 from everturn import names
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
-from everturn.errors import EverturnError, InvalidSetting, Refused
+from everturn.errors import AlreadyStarted, EverturnError, InvalidSetting, NotFound, Refused
 from everturn.events import Done, Event
 from everturn.mcp_server import turns
 from everturn.mcp_server.reach import Reach
@@ -136,7 +136,7 @@ class AgentServer:
         if answers:
             conversation_id = await call.take_answers(self._reach, answers)
         else:
-            conversation_id = await turns.begin(self._client, agent, message, conversation_id=None, key=key_of(ctx))
+            conversation_id = await self._begun(agent, message, None, key_of(ctx))
         conversation = self._client.conversation(conversation_id)
         reached = await turns.settled(conversation, seconds=self._wait_seconds, say=ctx.report_progress)
         closed = any(answer.action == "cancel" for answer in answers.values())
@@ -157,11 +157,10 @@ class AgentServer:
         ] = None,
     ) -> dict[str, Any]:
         """Start a conversation with an agent, and return at once. `status` and `events` follow it. Without a
-        conversation_id, each call starts another conversation. The id of another agent's, or with another message, is
+        conversation_id, each call starts another conversation. An id that has begun with another agent or message is
         refused."""
         self._reach.check_agent(agent)
-        begun = await turns.begin(self._client, agent, message, conversation_id=conversation_id, key=key_of(ctx))
-        return {"conversation_id": begun}
+        return {"conversation_id": await self._begun(agent, message, conversation_id, key_of(ctx))}
 
     async def send(self, conversation_id: Id, message: str, ctx: Ctx) -> dict[str, Any]:
         """Say something more to a conversation, also to one that is done. Each call says it again."""
@@ -240,6 +239,17 @@ class AgentServer:
         """End a conversation: the reply at hand is finished, and what waits is denied."""
         await (await self._reach.conversation(conversation_id)).close(reason)
         return {"conversation_id": conversation_id}
+
+    async def _begun(self, agent: str, message: str, conversation_id: str | None, key: str | None) -> str:
+        """The conversation's id. Raises AlreadyStarted, which names what has begun under the id, only to those who may
+        know that."""
+        try:
+            return await turns.begin(self._client, agent, message, conversation_id=conversation_id, key=key)
+        except AlreadyStarted as error:
+            with suppress(NotFound):
+                await self._reach.conversation(conversation_id or turns.id_for(agent, key))
+                raise
+            raise Refused(f"The id {conversation_id!r:.300} is taken.", cure="Use another id.") from error
 
     async def _decided(self, conversation_id: str, call_id: str) -> Conversation:
         """The conversation. Raises Refused for all calls at once: a decision here is on what somebody has seen."""

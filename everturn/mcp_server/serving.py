@@ -25,11 +25,13 @@ class Bearer:
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:
         self._app = app
-        self._wanted = f"Bearer {token}".encode()
+        self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        if scope["type"] != "http" or hmac.compare_digest(given, self._wanted):
+        scheme, _, token = dict(scope.get("headers") or ()).get(b"authorization", b"").partition(b" ")
+        # The scheme is read in any case (RFC 9110, 11.1).
+        is_known = hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
+        if scope["type"] != "http" or is_known:
             await self._app(scope, receive, send)
             return
         refusal = PlainTextResponse("Bearer token missing or wrong.", 401, {"www-authenticate": "Bearer"})

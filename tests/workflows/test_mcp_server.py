@@ -249,7 +249,9 @@ async def test_only_what_offered_agents_and_theirs_have_begun_can_be_reached(
                     assert "no conversation" in str(result.content[0]), name
             for agent, conversation_id in (("accounts", None), ("accounts", its_own.id), ("clerk", others.id)):
                 arguments = {"agent": agent, "message": "Hi", "conversation_id": conversation_id}
-                assert (await one.call_tool("start", arguments)).is_error, arguments
+                result = await one.call_tool("start", arguments)
+                assert result.is_error, arguments
+                assert "Refund 1" not in str(result.content), "what others said is not told"
             for conversation_id in (its_own.id, asked, handed_over.id):
                 await used(one, "status", conversation_id=conversation_id)
             assert (await one.call_tool("approve", {"conversation_id": asked, "call_id": "*"})).is_error
@@ -367,6 +369,9 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
         (TOKEN, (), {"authorization": "Bearer b-secret-of-16-characters"}, 401),
         (TOKEN, (), {"host": "agents.example"}, 401),
         (TOKEN, (), {"host": "agents.example", **BEARER}, 200),
+        (TOKEN, (), {"authorization": f"bearer  {TOKEN}"}, 200),
+        (TOKEN, (), {"authorization": f"Basic {TOKEN}"}, 401),
+        (TOKEN, (), {"authorization": TOKEN}, 401),
         (TOKEN, (), {"host": "agents.example", "origin": "https://pages.example", **BEARER}, 200),
         (TOKEN, ("agents.example",), {"host": "agents.example", **BEARER}, 200),
         (TOKEN, ("agents.example",), {"host": "evil.example", **BEARER}, 421),

@@ -63,7 +63,8 @@ class ServerConnection:
     def __init__(self, server: McpServer, *, on_change: Callable[[], None], legacy: bool = False) -> None:
         self.server = server
         self.legacy = legacy or server.protocol == "legacy"
-        """Whether it is greeted with the handshake of before 2026, without asking for the newer protocol first."""
+        """Whether it is greeted with the handshake of before 2026, without asking for the newer protocol first: since
+        the user says so, or since it ended at the other one before."""
         self._on_change = on_change
         self._opened: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
@@ -157,11 +158,8 @@ class ServerConnection:
             await self._held_open("legacy")
         elif await self._held_open("auto") and not self._stop.is_set():
             newer, self._why, self._cure, self._overflow = self._why, "", "", Overflow()
-            self.legacy = True
             await self._held_open("legacy")
-            if self._opened.done():
-                return
-            if self._why != newer:
+            if not self._opened.done() and self._why != newer:
                 self._why = f"{newer}; and with protocol='legacy': {self._why}"
 
     async def _held_open(self, mode: Literal["auto", "legacy"]) -> bool:
@@ -185,6 +183,7 @@ class ServerConnection:
             async with asyncio.timeout(self.server.start_timeout.total_seconds()) as limit:
                 async with client:
                     limit.reschedule(None)
+                    self.legacy = mode == "legacy"
                     self._opened.set_result(client.session)
                     _log.info("mcp.connected", server=label, protocol=client.protocol_version)
                     await self._until_closed(client)
@@ -287,12 +286,15 @@ class ServerConnections:
         self._open: dict[tuple[Any, ...], ServerConnection] = {}
         self._retiring: dict[ServerConnection, asyncio.Task[None]] = {}
         """Those that carry calls still, and get no new ones."""
+        self._legacy: set[tuple[Any, ...]] = set()
+        """The servers that were opened by the older greeting."""
 
     def to(self, server: McpServer) -> ServerConnection:
         """The connection; another one if it has died."""
         known = self._open.get(server.place)
         if known is None or not known.alive:
-            legacy = known is not None and known.legacy
+            self._remember(known)
+            legacy = server.place in self._legacy
             known = ServerConnection(server, on_change=lambda: self._on_change(server), legacy=legacy)
             self._open[server.place] = known
         return known
@@ -302,15 +304,16 @@ class ServerConnections:
         go on: whether they have an answer is between them and the server."""
         if self._open.get(connection.server.place) is not connection:
             return
-        server = connection.server
-        self._open[server.place] = ServerConnection(
-            server, on_change=lambda: self._on_change(server), legacy=connection.legacy
-        )
+        self._remember(self._open.pop(connection.server.place))
         if connection.idle:
             await connection.close()
             return
         self._retiring[connection] = retiring = asyncio.create_task(connection.retire())
         retiring.add_done_callback(lambda _: self._retiring.pop(connection, None))
+
+    def _remember(self, connection: ServerConnection | None) -> None:
+        if connection is not None and connection.legacy:
+            self._legacy.add(connection.server.place)
 
     async def close(self) -> None:
         connections = [*self._open.values(), *self._retiring]

@@ -191,23 +191,23 @@ def _shown(response: httpx2.Response, body: bytes) -> str:
     kind = response.headers.get("content-type", "").lower()
     if not kind.startswith(("application/json", "application/problem+json", "text/plain")):
         return ""
-    words = " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
-    return "" if words == response.reason_phrase else words
+    shown = " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
+    return "" if shown == response.reason_phrase else shown
 
 
 def _message_in(request: httpx2.Request) -> dict[str, Any]:
     """What it sends in JSON-RPC; empty for anything else, such as a request for a token."""
     try:
-        message = json.loads(request.content)
+        envelope = json.loads(request.content)
     except (ValueError, httpx2.RequestNotRead):
         return {}
-    return message if isinstance(message, dict) and "jsonrpc" in message else {}
+    return envelope if isinstance(envelope, dict) and "jsonrpc" in envelope else {}
 
 
 def _request_id(request: httpx2.Request) -> Any:
     """The request's id; None for a notification or an answer."""
-    message = _message_in(request)
-    return message.get("id") if "method" in message else None
+    envelope = _message_in(request)
+    return envelope.get("id") if "method" in envelope else None
 
 
 def _json(request: httpx2.Request, status: int, content: bytes) -> httpx2.Response:
