@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from temporalio import activity
-from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.poison_calls import leave_for_certain, left
 from everturn.models import Model
+from everturn.temporal.any_status import is_over
 
 RESPONSE = "everturn_response"
 
@@ -73,8 +73,8 @@ async def _unwanted() -> bool:
     try:
         handle = activity.client().get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
         described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-    except RPCError:
+    except (RPCError, ValueError):  # the SDK's, for a status that it does not know: it is not over
         return False
     pending = described.raw_description.pending_activities
-    running = described.status == WorkflowExecutionStatus.RUNNING
+    running = not is_over(described)
     return not (running and any(one.activity_id == info.activity_id for one in pending))

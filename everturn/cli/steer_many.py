@@ -41,11 +41,12 @@ async def _steer(query: str, command: Command, verb: str, *, yes: bool, as_json:
     """None if the person said no, or if the query finds no conversation."""
     from everturn.cli.connect import remote_client
     from everturn.client.listing import listed
-    from everturn.client.matching import RUNNING, matching
+    from everturn.client.matching import matching
+    from everturn.temporal.any_status import OPEN_QUERY
 
     async with remote_client() as client:
         if not yes:
-            found = [listed(one) async for one in matching(client.temporal, query, also=RUNNING)]
+            found = [listed(one) async for one in matching(client.temporal, query, also=OPEN_QUERY)]
             if not found:
                 tell("No running conversation matches.")
                 return None

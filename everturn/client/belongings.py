@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as Protobuf
 from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.client import Client
@@ -26,14 +26,13 @@ from everturn.client.runs import describe, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
+from everturn.temporal.any_status import OVER
 
 Claims = dict[str, set[tuple[tuple[str, str], ...]]]
 """Payloads in external storage, by the name of their driver."""
 
 Was = Literal["named", "asked", "fork"]
 """What a conversation is to the one that was asked for: that one itself, an agent's that it asked, or a fork."""
-
-_RUNNING: Final = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
 
 
 @dataclass
@@ -118,7 +117,7 @@ async def _read(client: Client, one: Belonging, outside: list[Outside]) -> tuple
             if event.event_id == 1:
                 asked_by = await _parent(client, event) or asked_by
         described = await describe(client, one.id, run)
-        one.running |= described is not None and described.workflow_execution_info.status == _RUNNING
+        one.running |= described is not None and described.workflow_execution_info.status not in OVER
     return asked, asked_by
 
 

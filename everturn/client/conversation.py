@@ -9,7 +9,6 @@ from typing import Any
 from uuid import uuid4
 
 from pydantic import JsonValue
-from temporalio.client import WorkflowExecutionStatus
 
 from everturn import names
 from everturn.calls.decisions import already_decided
@@ -29,7 +28,7 @@ from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
-from everturn.history.endings import final_reply, final_status, stalled
+from everturn.history.endings import final_reply, final_status, held_status, stalled
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
@@ -41,6 +40,7 @@ from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.temporal import temporal_errors
+from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id
 from everturn.tools.results import parts_of_blocks
 from everturn.validation.explaining import explain
@@ -146,8 +146,10 @@ class Conversation(Forks):
 
     async def _own_status(self) -> Status:
         described = await self._describe()
-        if described.status is not WorkflowExecutionStatus.RUNNING:
+        if is_over(described):
             return final_status(await self.by_history())
+        if held := held_up(described):  # Temporal gives its tasks to no worker, and may answer no query
+            return held_status(await self.by_history(), *held)
         try:
             with self._explained("status query"):
                 status = await updates.ask_status(self._temporal, self.id)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn.errors import EverturnError, NotFound
@@ -19,6 +19,7 @@ from everturn.history import steps
 from everturn.history.event_reader import EventReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import AskedAgent, WaitingCall
+from everturn.temporal.any_status import is_over
 
 FIRST_LOOK_SECONDS: Final = 0.05
 LONGEST_LOOK_SECONDS: Final = 2.0
@@ -213,7 +214,7 @@ class FollowedAgents:
         parent has not heard of its end."""
         conversation = self._conversation(agent.asked.conversation_id)
         described = await conversation._describe()
-        runs = described.status is WorkflowExecutionStatus.RUNNING
+        runs = not is_over(described)
         if not runs and not agent.ended:
             return  # it is an earlier one of this id, or its parent is about to hear of its end
         now_run, now_step = described.run_id, described.history_length

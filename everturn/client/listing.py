@@ -10,13 +10,14 @@ from typing import Any, Final, get_args
 
 import temporalio.client
 from pydantic import JsonValue
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecution
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.pollers import polling
 from everturn.payloads import StateName
+from everturn.temporal.any_status import OPEN_QUERY, OVER_QUERY, held_up, is_over, status_name
 from everturn.tenants.metadata import searched
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)
@@ -60,7 +61,7 @@ class ListedConversation:
     ended_at: datetime | None
     """None while it runs."""
     trouble: str = ""
-    """Why it is 'stuck', and what to do."""
+    """Why it is 'stuck', and what to do; or who has paused its workflow in Temporal, and what sets it going again."""
     tenant: str | None = None
     """Whom it is for; None also if its memo can't be read here."""
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -94,9 +95,11 @@ def query(
         if moment is not None
     ]
     if ended is not None:
-        wanted.append(f"ExecutionStatus {'!=' if ended else '='} 'Running'")
+        wanted.append(OVER_QUERY if ended else OPEN_QUERY)
     if status == STUCK:
         wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {_BEHAVIOR.name} = 'Pinned')"]
+    elif status == "paused":
+        wanted += [f"({names.EVERTURN_STATUS} = 'paused' OR ExecutionStatus != 'Running')", OPEN_QUERY]
     elif status is not None:
         wanted.append(f"{names.EVERTURN_STATUS} = {quoted(status)}")
         if status != "done":
@@ -107,8 +110,8 @@ def query(
 
 def listed(execution: WorkflowExecution) -> ListedConversation:
     attributes = execution.typed_search_attributes
-    closed = execution.status not in (None, WorkflowExecutionStatus.RUNNING)
-    temporal_status = execution.status.name.lower() if execution.status else "unknown"
+    closed, held = is_over(execution), held_up(execution)
+    temporal_status = status_name(execution.raw_info.status)
     state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
     problems = () if closed else attributes.get(_PROBLEMS) or ()
     causes = [problem.removeprefix("cause=") for problem in problems if problem.startswith("cause=")]
@@ -116,10 +119,15 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
         f"its workflow task fails again and again ({', '.join(causes) or 'no cause is known'}): "
         "the worker's log says why. It goes on once the code is fixed or the missing key is there"
     )
+    status = STUCK if problems else state
+    if held or (closed and state != "done"):
+        status = temporal_status
+    if held:
+        trouble = " ".join(held)
     return ListedConversation(
         id=execution.id,
-        status=temporal_status if closed and state != "done" else STUCK if problems else state,
-        trouble=trouble if problems else "",
+        status=status,
+        trouble=trouble if problems or held else "",
         agent=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_AGENT)) or "",
         model=attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_MODEL)) or "",
         tokens=attributes.get(SearchAttributeKey.for_int(names.EVERTURN_TOKENS)) or 0,
@@ -249,8 +257,9 @@ async def count(
         return _by_temporal(await temporal.count_workflows(f"{everything} GROUP BY ExecutionStatus"))
     counts = {status: found.count for status, found in zip(STATUSES, of_state, strict=False)}
     rest = _by_temporal(others)
+    held = rest.pop("paused", 0)  # by an operator: they are in counts["paused"], too
     # Conversations that run and have no state yet count as running.
-    stateless = rest.pop("running", 0) - sum(number for state, number in counts.items() if state != "done")
+    stateless = rest.pop("running", 0) - sum(number for state, number in counts.items() if state != "done") + held
     counts["running"] += max(stateless, 0)
     return {status: number for status, number in {**counts, **rest}.items() if number}
 

@@ -11,11 +11,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.client_base import ClientBase
-from everturn.client.matching import RUNNING, matching
+from everturn.client.matching import matching
 from everturn.errors import InvalidSetting
 from everturn.models import Model, check_provider
 from everturn.sizes import check_input
 from everturn.system.bounded_concurrency import at_once
+from everturn.temporal.any_status import OPEN_QUERY
 from everturn.validation.spelling import known_options
 
 AT_ONCE: Final = 16
@@ -73,6 +74,6 @@ async def _steered(temporal: temporalio.client.Client, query: str, name: str, sa
             return Steered(execution.id, "it is over")
         return Steered(execution.id)
 
-    found = matching(temporal, query, also=RUNNING)
+    found = matching(temporal, query, also=OPEN_QUERY)
     done = [told async for told in at_once(found, one, most=AT_ONCE)]
     return sorted(done, key=lambda told: told.conversation_id)

@@ -14,6 +14,7 @@ from everturn.client.listing import quoted
 from everturn.errors import Refused
 
 RUNNING = "ExecutionStatus = 'Running'"
+"""As people write it. Filters of our own are OPEN_QUERY, which has those that an operator has paused."""
 
 
 async def matching(

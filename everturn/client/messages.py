@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionDescription
 
 from everturn import names
 from everturn.client.trace_context import current_context
@@ -19,6 +19,7 @@ from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, clipped, size_of
+from everturn.temporal.any_status import is_over
 from everturn.user_parts import USERS_KINDS
 from everturn.validation import durations
 from everturn.validation.explaining import explain
@@ -74,7 +75,7 @@ def message_payload(message: MessageLike, *, message_id: str, stream: bool | Non
 def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> None:
     """Raises Refused if the run's history has no room for this message: Temporal limits a history's size."""
     size, so_far = size_of(payload), described.raw_description.workflow_execution_info.history_size_bytes
-    if described.status is WorkflowExecutionStatus.RUNNING and so_far + size > MAX_UNREAD_BYTES:
+    if not is_over(described) and so_far + size > MAX_UNREAD_BYTES:
         raise Refused(
             f"Conversation {described.id!r} can't take a message of {size:,} bytes now: its run has {so_far:,} bytes, "
             f"and the limit is {MAX_UNREAD_BYTES:,}.",

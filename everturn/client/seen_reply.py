@@ -13,13 +13,14 @@ from typing import Any
 
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.workflow.v1 import PendingActivityInfo
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn import names
 from everturn.heartbeat_details import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.sizes import MAX_STREAMED_BYTES
+from everturn.temporal.any_status import RUNNING
 from everturn.temporal.temporal_errors import WORKER_TIMEOUT_SECONDS
 
 LONGEST_SECONDS = 1.6
@@ -50,7 +51,7 @@ async def cut_short(temporal: Client, conversation_id: str) -> None:
     until, pause = time.monotonic() + WORKER_TIMEOUT_SECONDS, LOOK_SECONDS
     while time.monotonic() < until:
         described = await _described(temporal, conversation_id)
-        if described is None or described.status != WorkflowExecutionStatus.RUNNING:
+        if described is None or described.raw_info.status != RUNNING:
             return
         turn, raw = _turn_of(described), described.raw_description
         ends = turn is not None and turn.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED

@@ -25,6 +25,22 @@ def final_status(by_history: StateByHistory) -> Status:
     )
 
 
+def held_status(by_history: StateByHistory, cause: str, cure: str) -> Status:
+    """Of a conversation whose workflow Temporal holds up."""
+    state = by_history.state
+    return Status(
+        state="paused",
+        agent=state.agent,
+        turn=state.turn,
+        waiting=tuple(pending.shown() for pending in state.pending.values()),
+        usage=state.usage,
+        cost_usd=state.cost_usd,
+        policy=state.policy,
+        cause=cause,
+        cure=cure,
+    )
+
+
 def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
     """The text of the final reply to all messages so far, if this step brings it, before the conversation itself says
     so."""

@@ -38,6 +38,14 @@ OVER: Final = _KNOWN - {RUNNING, PAUSED}
 _NAMES: Final = {**{int(one): one.name.lower() for one in WorkflowExecutionStatus}, PAUSED: "paused"}
 
 
+_OVER_NAMES: Final = ", ".join(f"'{one}'" for one in ("Completed", "Failed", "Canceled", "Terminated", "TimedOut"))
+OPEN_QUERY: Final = f"ExecutionStatus NOT IN ({_OVER_NAMES}, 'ContinuedAsNew')"
+"""The filter for executions that are not over. It names no status that an older server doesn't know."""
+OVER_QUERY: Final = f"ExecutionStatus IN ({_OVER_NAMES}, 'ContinuedAsNew')"
+NOT_RUNNING_QUERY: Final = f"{OPEN_QUERY} AND ExecutionStatus != 'Running'"
+"""For those that are open and do not run: paused, or in a state that we don't know."""
+
+
 def is_over(execution: WorkflowExecution) -> bool:
     return execution.raw_info.status in OVER
 
@@ -45,6 +53,19 @@ def is_over(execution: WorkflowExecution) -> bool:
 def is_paused(execution: WorkflowExecution) -> bool:
     """By an operator: Temporal gives its tasks to no worker until it is unpaused."""
     return execution.raw_info.status == PAUSED
+
+
+def held_up(execution: WorkflowExecution) -> tuple[str, str] | None:
+    """Cause and cure, if the execution is open and does not run; None if it runs or is over."""
+    status = execution.raw_info.status
+    if status == RUNNING or status in OVER:
+        return None
+    if status == PAUSED:
+        return (
+            "An operator has paused its workflow in Temporal.",
+            f"`temporal workflow unpause --workflow-id {execution.id}` sets it going again.",
+        )
+    return f"Temporal says that its workflow has the {status_name(status)}.", "See Temporal's Web UI."
 
 
 def status_name(status: int) -> str:

@@ -10,12 +10,13 @@ from typing import Final
 from everturn.agent import Agent, with_sub_agents
 from everturn.client.client import Client
 from everturn.client.listing import quoted
-from everturn.client.matching import RUNNING, matching, sampled
+from everturn.client.matching import matching, sampled
 from everturn.errors import EverturnError
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
 from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
+from everturn.temporal.any_status import OPEN_QUERY
 from everturn.tools.arguments import InvalidArguments
 from everturn.validation.explaining import in_one_line
 
@@ -34,7 +35,7 @@ class Conflict:
 
 
 async def conflicts(
-    client: Client, agents: Sequence[Agent], *, query: str = RUNNING, sample: int | None = None
+    client: Client, agents: Sequence[Agent], *, query: str = OPEN_QUERY, sample: int | None = None
 ) -> AsyncGenerator[Conflict]:
     """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
     it with this code, several at the same time. `query`: only of those that this filter of Temporal's finds; `sample`:
@@ -43,7 +44,7 @@ async def conflicts(
     from everturn.testing.replay import Diverged, replay_all
 
     by_name = with_sub_agents(agents)
-    found = matching(client.temporal, query, also=f"{RUNNING} AND TaskQueue = {quoted(client.task_queue)}")
+    found = matching(client.temporal, query, also=f"{OPEN_QUERY} AND TaskQueue = {quoted(client.task_queue)}")
     async with aclosing(replay_all(client, sampled(found, sample))) as done:
         async for one in done:
             conversation = one.history.workflow_id

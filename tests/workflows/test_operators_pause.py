@@ -1,0 +1,99 @@
+"""A workflow that an operator has paused with Temporal's own command: it is shown as that, hides no other, and never
+counts as over. The SDK has no such status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+
+import pytest
+
+from everturn import Client, Conversation, tool
+from everturn.devserver import DevServer, find_binary
+from everturn.errors import Refused, Unreachable
+from everturn.testing import ScriptedModel, call
+from everturn.worker.deploy_check import conflicts
+from tests.support.agents import agent_on, hosting
+from tests.support.waiting import eventually, reaches, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    settings = {"frontend.WorkflowPauseEnabled": "true"}
+    async with DevServer(dynamic_config=settings) as server:
+        yield await Client.connect(server.address, task_queue="paused", by="tester")
+
+
+async def operator(client: Client, *words: str) -> str:
+    address = client.temporal.service_client.config.target_host
+    program = await asyncio.create_subprocess_exec(
+        str(await find_binary()),
+        *("workflow", *words, "--address", address),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await program.communicate()
+    assert program.returncode == 0, out.decode()
+    return out.decode()
+
+
+async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Client, scripted: Scripted) -> None:
+    @tool(needs_approval=True)
+    def refund() -> str:
+        return "Refunded."
+
+    agent = agent_on(
+        scripted(lambda messages: "Done." if messages[-1]["role"] == "tool" else call("refund")), tools=[refund]
+    )
+    async with hosting(client, agent):
+        one = await client.start(agent, "Refund.", id="one", keep_open=timedelta(minutes=5))
+        two = await client.start(agent, "Refund.", id="two", keep_open=timedelta(minutes=5))
+        for conversation in (one, two):
+            await waiting(conversation)
+        await operator(client, "pause", "-w", "two")
+
+        async def listed() -> dict[str, str]:
+            return {one.id: one.status async for one in client.conversations()}
+
+        async def both() -> bool:
+            return await listed() == {"one": "awaiting_approval", "two": "paused"}
+
+        await eventually(both)
+        (paused,) = [one async for one in client.conversations(status="paused")]
+        assert paused.trouble == (
+            "An operator has paused its workflow in Temporal. `temporal workflow unpause --workflow-id two` sets it "
+            "going again."
+        )
+        assert {one.id async for one in client.conversations(ended=False)} == {"one", "two"}
+        assert [one.id async for one in client.conversations(ended=True)] == []
+        assert await client.count() == {"awaiting_approval": 1, "paused": 1}
+        status = await two.status()
+        assert (status.state, status.cause, len(status.waiting)) == (
+            "paused",
+            "An operator has paused its workflow in Temporal.",
+            1,
+        )
+        with pytest.raises(Refused, match="still runs"):
+            await client.erase("two")
+        assert (await client.start(agent, "Refund.", id="two")).id == "two"
+        assert {one.conversation_id for one in await client.pause_all("WorkflowId IS NOT NULL")} == {"one", "two"}
+        await client.resume_all("WorkflowId IS NOT NULL")
+        with pytest.raises((Refused, Unreachable), match="paused"):
+            await two.approve()
+        assert [one async for one in conflicts(client, [agent])] == []
+        (decided,) = await client.approve_all()
+        assert (decided.conversation_id, decided.refused) == ("one", "")
+        await operator(client, "unpause", "-w", "two")
+        await reaches(two, "awaiting_approval")
+        await two.approve()
+        for conversation in (one, two):
+            assert await conversation.reply() == "Done."
+            await _end(conversation)
+
+
+async def _end(conversation: Conversation) -> None:
+    await conversation.close()
+    await conversation.outcome()
