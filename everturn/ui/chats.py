@@ -244,8 +244,11 @@ class Chat:
         return _unless_refused(lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error))
 
     async def stop(self) -> None:
-        """Cancels the answer in progress, if there is one."""
+        """Cancels the answer in progress, if there is one. That denies the calls that wait in it, so who may not decide
+        on them may not stop it either, while they wait."""
         try:
+            if not self.visitor.decides and (await self._asked()).questions:
+                raise HTTPException(403, "A call waits for somebody's decision, and you may not decide on it.")
             await self.conversation.cancel_turn()
         except (Refused, Ended, NotFound):
             return

@@ -15,7 +15,7 @@ from starlette.routing import Mount
 
 from everturn import Client, Conversation, Image, tool, ui
 from everturn.errors import InvalidSetting, NotFound
-from everturn.testing import ScriptedModel, call
+from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting
 from tests.support.leaving import leave_in_the_middle
 from tests.support.pages import serving
@@ -325,3 +325,49 @@ def test_it_is_not_made_without_somebody_who_says_who_may(make: Any) -> None:
         make("localhost:7233", agent="clerk", authorize=ui.anybody)
     with pytest.raises(InvalidSetting, match="'authorize'"):
         make(client, agent="clerk", authorise=ui.anybody)
+
+
+@pytest.mark.parametrize("door", ["chat", "ag-ui"])
+async def test_who_may_not_decide_may_not_end_a_call_that_waits_by_stopping(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str, door: str
+) -> None:
+    agent = agent_on(scripted([REFUND, "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.send("clerk", "Refund 81", id=f"clerk:acme:ann:{chat}")
+        (call_id,) = await waiting(conversation)
+        stopped = await http.post(f"/{door}/{chat}/stop", headers={"x-user": "guest"}, json={})
+        assert (stopped.status_code, "you may not decide" in stopped.text) == (403, True)
+        assert [one.call_id for one in (await conversation.status()).waiting] == [call_id]
+        assert (await http.post(f"/{door}/{chat}/stop", json={})).status_code == 204
+        assert (await conversation.outcome()).status == "cancelled"
+
+
+@pytest.mark.parametrize(("finish", "reason"), [("length", "length"), ("content_filter", "content-filter")])
+async def test_a_page_is_told_that_an_answer_is_not_whole(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str, finish: str, reason: str
+) -> None:
+    async with hosting(client, agent_on(scripted([say("The refund is 34.", finish=finish)] * 2))):
+        told = chunks(await http.post("/chat/", json={"id": chat, "messages": [user("How much?")]}))
+        assert told[-1]["finishReason"] == reason
+        run = {"threadId": f"{chat}2", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "How much?"}]}
+        told = chunks(await http.post("/ag-ui/", json={**run, "state": {}, "tools": [], "context": []}))
+        (status,) = [event["value"] for event in told if event.get("name") == "status"]
+        assert status["state"] == "cut_off"
+
+
+@pytest.mark.parametrize("taken", ["everturn-budget:acme", "order-81"])
+async def test_a_page_opens_no_workflow_that_is_no_conversation(client: Client, taken: str) -> None:
+    def authorize(request: Any, chat_id: str) -> ui.Visitor:
+        return ui.Visitor(name="ann", conversation=taken)
+
+    other = await client.temporal.start_workflow("Order", id=taken, task_queue=f"{client.task_queue}-nobody")
+    try:
+        async with (
+            serving(ui.ai_sdk(client, agent="clerk", authorize=authorize)) as address,
+            httpx.AsyncClient(base_url=address, timeout=60) as http,
+        ):
+            answer = await http.post("/", json={"id": "c", "messages": [user("Hi")]})
+        assert (answer.status_code, "type 'Order'" in answer.text) == (404, True), answer.text
+        assert not [event async for event in other.fetch_history_events() if event.event_type == 26], "no signal"
+    finally:
+        await other.terminate()
