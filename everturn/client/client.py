@@ -283,7 +283,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         with self._searching():
             versions = listing.Versions(self.temporal)
             labels = {**({TENANT: tenant} if tenant is not None else {}), **(metadata or {})}
-            query = listing.query(
+            found = listing.found_by(
+                self.temporal,
                 status=status,
                 agent=agent,
                 labels=labels,
@@ -292,7 +293,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
                 started_before=started_before,
                 ended=ended,
             )
-            async for execution in self.temporal.list_workflows(query):
+            async for execution in found:
                 one = await versions.look(await listing.labelled(execution), execution)
                 if status in (None, one.status):
                     yield one

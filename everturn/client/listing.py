@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
@@ -79,8 +79,9 @@ def query(
     started_after: datetime | None = None,
     started_before: datetime | None = None,
     ended: bool | None = None,
+    problems: bool = True,
 ) -> str:
-    """The filter in Temporal's list filter language."""
+    """The filter in Temporal's list filter language. `problems`: whether the server has _PROBLEMS, as for `count`."""
     wanted = [_CONVERSATIONS]
     wanted += [f"{names.EVERTURN_METADATA} = {quoted(searched(*label))}" for label in (labels or {}).items()]
     if agent is not None:
@@ -97,7 +98,8 @@ def query(
     if ended is not None:
         wanted.append(OVER_QUERY if ended else OPEN_QUERY)
     if status == STUCK:
-        wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {_BEHAVIOR.name} = 'Pinned')"]
+        pinned = f"{_BEHAVIOR.name} = 'Pinned'"
+        wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {pinned})" if problems else pinned]
     elif status == "paused":
         wanted += [f"({names.EVERTURN_STATUS} = 'paused' OR ExecutionStatus != 'Running')", OPEN_QUERY]
     elif status is not None:
@@ -226,11 +228,27 @@ class Versions:
         return version in self._polled[task_queue]
 
 
+async def found_by(temporal: temporalio.client.Client, **wanted: Any) -> AsyncIterator[WorkflowExecution]:
+    """What `query` finds. A server before 1.30 does not index failing workflow tasks: of those that are stuck, it has
+    only the ones that are pinned to a version. Raises RPCError."""
+    with_problems = True
+    while True:
+        try:
+            async for execution in temporal.list_workflows(query(**wanted, problems=with_problems)):
+                yield execution
+            return
+        except RPCError as error:
+            unknown = error.status is RPCStatusCode.INVALID_ARGUMENT
+            if not (unknown and with_problems and wanted.get("status") == STUCK):
+                raise
+            with_problems = False
+
+
 async def count(
     temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **more: Any
 ) -> dict[str, int]:
     """The number of conversations of each status that has any, with the statuses of `listed` and `Versions.look`.
-    `problems`: whether the server has _PROBLEMS and versions (since 1.29). `more`: as for `query`.
+    `problems`: whether the server has _PROBLEMS (since 1.30) and versions. `more`: as for `query`.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT if an

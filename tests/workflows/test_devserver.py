@@ -149,6 +149,32 @@ async def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypat
     assert not server.running
 
 
+OLDER = """#!/bin/sh
+for one in "$@"; do
+  case "$one" in {flag}*) echo "Error: unknown flag: {flag}" >&2; exit 1;; esac
+done
+exec "{real}" "$@"
+"""
+
+
+@pytest.mark.parametrize(("flag", "works"), [("--ui-disable-news-fetch", True), ("--sqlite-pragma", False)])
+async def test_an_older_program_does_without_a_flag_or_is_named_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, works: bool
+) -> None:
+    """As 1.5.1 and 1.6.2 say it, which lack the first one."""
+    older = tmp_path / "temporal"
+    older.write_text(OLDER.format(flag=flag, real=await devserver.find_binary()))
+    older.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    server = DevServer(db_filename=tmp_path / "temporal.db")
+    if works:
+        async with server:
+            assert listens(server.port)
+        return
+    with pytest.raises(Unreachable, match=f"is too old .* does not know {flag}.*{re.escape(install('server'))}"):
+        await server.start()
+
+
 async def test_without_the_program_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
