@@ -53,6 +53,7 @@ from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest
 from everturn.records import Decision, Outcome, ToolResult
 from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
+from everturn.temporal.long_poll import has_long_poll
 from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
 
 
@@ -361,7 +362,7 @@ async def read_steps(
     """The steps of a run, one for each event, from the first one on, or after what `reading` has read. With `follow`,
     it goes on with new events until the run is over, through restarts of the server, even if they move the history."""
     reading = reading or Reading(client)
-    closed, waits, resumes = False, follow, reading.mark.token is not None
+    closed, waits, resumes = False, follow and await has_long_poll(client), reading.mark.token is not None
     while True:
         handle = client.get_workflow_handle(conversation_id, run_id=run_id)
         try:
@@ -376,7 +377,7 @@ async def read_steps(
                     yield step
             if closed or not follow:
                 return
-            waits = False  # Temporal's test server, the one that skips time, has no long poll: it is asked now and then
+            waits = False  # it has no long poll, or its answer broke off: it is asked now and then
         except RPCError as error:
             if not (resumes or history_moved(error) or (follow and passes(error))):
                 raise

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from temporalio.worker import Worker
 
 import everturn
 from everturn import Agent, Approvals, EverturnPlugin, tool
+from everturn.events import Event
 from everturn.testing import ScriptedModel, call
-from tests.support.agents import agent_on
+from tests.support.agents import agent_on, hosting
 from tests.support.waiting import waiting
 from tests.workflows.application import Checkout, Order, Returns, charge
 
@@ -53,6 +55,31 @@ async def test_a_week_that_nobody_decides_in_takes_no_time(scripted: Scripted) -
     assert order == Order("81", 2)
     assert asked == outcome.text == "Nobody said yes."
     assert passed >= timedelta(days=14)
+
+
+async def test_who_waits_there_for_an_open_conversation_gets_what_it_says(scripted: Scripted) -> None:
+    """That server never answers a request that waits for more of a history."""
+    agent = agent_on(scripted(lambda messages: f"re: {messages[-1]['content']}"))
+    async with await WorkflowEnvironment.start_time_skipping(test_server_existing_path=SERVER) as environment:
+        client = everturn.Client(environment.client, task_queue="q")
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hello", keep_open=timedelta(hours=1))
+            assert await conversation.reply() == "re: Hello"
+            events = conversation.events()
+            async with aclosing(events):
+                kinds = [event.kind async for event in _until_replied(events)]
+            assert kinds[-1] == "replied"
+            await conversation.send("More")
+            assert await conversation.run_tools([]) == "re: More"
+            await conversation.close()
+            assert (await conversation.outcome()).text == "re: More"
+
+
+async def _until_replied(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    async for event in events:
+        yield event
+        if event.kind == "replied":
+            return
 
 
 async def test_with_a_clock_of_its_own_for_each_workflow_it_takes_none_either(scripted: Scripted) -> None:
