@@ -176,5 +176,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if _sandboxed():
-    _loaded("everturn.temporal.sandbox_imports").pass_through()
+_loaded("everturn.temporal.sandbox_imports").pass_through()

@@ -1,7 +1,10 @@
 """everturn in a user's own workflow file, which Temporal's sandbox loads anew for each workflow.
 
 Agents, tools, clients and workers are defined there, and run elsewhere. So the sandbox gets the modules that the
-process has, and no copies: those would bring all that ours import, and some of that the sandbox refuses.
+process has, and no copies: those would bring all that ours import, and some of that the sandbox refuses. Also where the
+file passes `everturn` through, as Temporal advises, and then imports a module of it plainly.
+
+Installed with the package, whoever imports it first: so this module imports nothing of Temporal's.
 """
 
 from __future__ import annotations
@@ -10,8 +13,7 @@ import sys
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-
-from temporalio import workflow
+from typing import Any
 
 _PACKAGE = f"{__name__.partition('.')[0]}."
 
@@ -20,8 +22,10 @@ class _Ours:
     """Finds everturn's modules for the sandbox; for everybody else it has none."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if not name.startswith(_PACKAGE) or (workflow := _workflow()) is None:
+            return None
         sandboxed = workflow.unsafe.in_sandbox() and not workflow.unsafe.is_imports_passed_through()
-        return ModuleSpec(name, _PassedThrough(name)) if sandboxed and name.startswith(_PACKAGE) else None
+        return ModuleSpec(name, _PassedThrough(name)) if sandboxed else None
 
 
 class _PassedThrough(Loader):
@@ -29,12 +33,17 @@ class _PassedThrough(Loader):
         self._name = name
 
     def create_module(self, _: ModuleSpec) -> None:
-        with workflow.unsafe.imports_passed_through():
+        with _workflow().unsafe.imports_passed_through():
             __import__(self._name)
         self._module = sys.modules[self._name]
 
     def exec_module(self, _: ModuleType) -> None:
         sys.modules[self._name] = self._module  # in place of the empty one that was made for it
+
+
+def _workflow() -> Any:
+    """temporalio.workflow; None if nobody has imported it, and so nothing is sandboxed."""
+    return sys.modules.get("temporalio.workflow")
 
 
 def pass_through() -> None:

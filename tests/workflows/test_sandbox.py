@@ -69,3 +69,44 @@ async def test_a_sandboxed_workflow_file_may_import_every_module_and_gets_the_pr
     assert wanted <= found.keys()
     copies = [name for name, identity in found.items() if identity != id(sys.modules[name])]
     assert copies == []
+
+
+PASSED = """\
+import sys
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    {passed}
+{top}
+
+@workflow.defn(name="Mine")
+class Mine:
+    @workflow.run
+    async def run(self) -> int:
+        {inside}
+        return id(sys.modules["everturn.workflow"])
+"""
+
+
+@pytest.mark.parametrize("passed", ["import everturn", "from everturn import Agent", "import everturn.errors"])
+@pytest.mark.parametrize(
+    ("top", "inside"),
+    [
+        ("from everturn.workflow import ask", "pass"),
+        ("import everturn.workflow", "pass"),
+        ("from everturn import workflow as agents", "agents.ask"),
+        ("", "from everturn.workflow import ask"),
+        ("", "import everturn.workflow"),
+    ],
+)
+async def test_a_file_that_passes_everturn_through_may_import_its_modules_plainly(
+    client: Client, passed: str, top: str, inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"sandboxed_{uuid4().hex}"
+    (tmp_path / f"{module}.py").write_text(PASSED.format(passed=passed, top=top, inside=inside))
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = import_module(module).Mine
+    async with Worker(client.temporal, task_queue=module, workflows=[mine]):
+        found = await client.temporal.execute_workflow("Mine", id=module, task_queue=module)
+    assert found == id(sys.modules["everturn.workflow"])
