@@ -75,6 +75,7 @@ def _total(found: list[ConversationCost]) -> ConversationCost:
 def _as_json(one: ConversationCost, prices: TemporalPrices) -> dict[str, Any]:
     return {
         "id": one.id,
+        "beginnings": one.beginnings,
         "runs": one.runs,
         "turns": one.turns,
         "actions": one.actions.total(),
@@ -97,6 +98,12 @@ def _print(total: ConversationCost, found: list[ConversationCost], prices: Tempo
     if len(found) > 1:
         rows.append(_row("all", total, prices))
     screen.lines(columns(heading, rows))
+    for one in found:
+        if one.beginnings > 1:
+            screen.line(
+                f"{one.id}: {one.beginnings} conversations have had this id, one after the other. They are added up.",
+                style="bold",
+            )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in total.actions.most_common())
     screen.line(
         f"Actions: {kinds}. Heartbeats are estimated from how long activities ran; turns with streamed text had more."

@@ -15,7 +15,7 @@ from everturn.client.runs import events_of, runs_of
 from everturn.errors import NotFound
 from everturn.history.billed_actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader
-from everturn.history.steps import TurnCompleted
+from everturn.history.steps import RunStarted, TurnCompleted
 from everturn.records import Usage, cost_with
 from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
@@ -32,6 +32,9 @@ class ConversationCost:
     with a copy of the run before: that is not counted again, but in `bytes`, since both are stored."""
 
     id: str
+    beginnings: int = 0
+    """How often a conversation was begun under this id. More than one are conversations of their own, started with
+    `again=True` or after one was erased: what they cost is added up."""
     runs: int = 0
     events: int = 0
     bytes: int = 0
@@ -101,6 +104,9 @@ async def _add_run(client: Client, cost: ConversationCost, run_id: str, counted:
     old = events[: len(events) - len(new)]
     for event in events:
         match await reader.read(event):
+            case RunStarted(start=start, previous_run_id="") if not old:
+                origin = start.carry.origin if start.carry else None
+                cost.beginnings += origin is None or bool(origin.conversation_id)  # else it was revived
             case TurnCompleted(reply=reply) if event.event_id > len(old):
                 cost.turns += 1
                 cost.usage += reply.usage

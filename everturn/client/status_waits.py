@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from everturn import names
@@ -27,6 +28,18 @@ async def with_wait(status: Status, described: WorkflowExecutionDescription, tem
     return await with_limit(status, described, temporal)
 
 
+def _paused_activity(described: WorkflowExecutionDescription) -> tuple[str, str] | None:
+    """Cause and cure, if an operator has paused a model turn or a tool's call with Temporal's own command."""
+    for pending in described.raw_description.pending_activities:
+        if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED:
+            return (
+                f"An operator has paused the activity {pending.activity_type.name} in Temporal.",
+                f"`temporal activity unpause --workflow-id {described.id} --activity-id {pending.activity_id}` sets it "
+                "going again.",
+            )
+    return None
+
+
 async def _budget_wait(status: Status, described: WorkflowExecutionDescription, temporal: Client) -> Status | None:
     """The status, if its turn waits for a tenant's budget that does not answer; else None. Raises nothing."""
     for pending in described.raw_description.pending_activities:
@@ -43,6 +56,8 @@ async def with_limit(status: Status, described: WorkflowExecutionDescription, te
     """The status; if its turn waited for a rate limit when it was `described`, with that provider. Raises nothing."""
     if status.state != "running":
         return status
+    if not status.cause and (held := _paused_activity(described)):
+        return status.model_copy(update={"cause": held[0], "cure": held[1]})
     if waits := await _budget_wait(status, described, temporal):
         return waits
     for pending in described.raw_description.pending_activities:

@@ -27,11 +27,11 @@ async def client() -> AsyncIterator[Client]:
         yield await Client.connect(server.address, task_queue="paused", by="tester")
 
 
-async def operator(client: Client, *words: str) -> str:
+async def operator(client: Client, *words: str, of: str = "workflow") -> str:
     address = client.temporal.service_client.config.target_host
     program = await asyncio.create_subprocess_exec(
         str(await find_binary()),
-        *("workflow", *words, "--address", address),
+        *(of, *words, "--address", address),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -97,3 +97,24 @@ async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Clien
 async def _end(conversation: Conversation) -> None:
     await conversation.close()
     await conversation.outcome()
+
+
+async def test_an_activity_that_an_operator_paused_is_the_cause(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["Hello."]))
+    conversation = await client.start(agent, "Hi", id="three")
+    async with hosting(client, agent, roles="workflows"):  # nobody takes its turn
+
+        async def turn() -> str:
+            described = await client.temporal.get_workflow_handle("three").describe()
+            return next((one.activity_id for one in described.raw_description.pending_activities), "")
+
+        activity_id = await eventually(turn)
+        await operator(client, "pause", "--workflow-id", "three", "--activity-id", activity_id, of="activity")
+
+        async def told() -> str:
+            return (await conversation.status()).cause or ""
+
+        assert "paused the activity call_model" in await eventually(told)
+        assert f"--activity-id {activity_id}" in ((await conversation.status()).cure or "")
+        await operator(client, "unpause", "--workflow-id", "three", "--activity-id", activity_id, of="activity")
+    await client.temporal.get_workflow_handle("three").terminate()
