@@ -28,6 +28,7 @@ from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.bookmark import Bookmark
 from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder, check_kind
+from everturn.history.long_poll import has_long_poll
 from everturn.history.patch_reader import PATCH, PatchReader
 from everturn.history.steps import (
     CancelRequested,
@@ -53,7 +54,6 @@ from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest
 from everturn.records import Decision, Outcome, ToolResult
 from everturn.storage.composed_converter import own
 from everturn.storage.unreadable import strict
-from everturn.temporal.long_poll import has_long_poll
 from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
 
 
