@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -84,8 +85,13 @@ class _AiSdk:
             if what.said:
                 with suppress(Refused):  # as it was before: it can't keep the person from deciding
                     await chat.say(what.said)
-            _, refused = await chat.decide(what.choices, what.outputs)
-            return await self._stream(chat, chat.answer(), seen=what.seen, message_id=what.message_id, refused=refused)
+            taken, refused = await chat.decide(what.choices, what.outputs)
+            continued: dict[str, Any] = {
+                "seen": what.seen,
+                "message_id": what.message_id,
+                "repeats": not (taken or what.said),
+            }
+            return await self._stream(chat, chat.answer(), **continued, refused=refused)
         if isinstance(what, AskedAgain):
             again = await chat.ask_again(what.message, answer_id=what.answer_id)
             return await self._stream(chat, chat.answer(message_id=again))
@@ -126,11 +132,13 @@ class _AiSdk:
         *,
         seen: SeenByPage | None = None,
         message_id: str = "",
+        repeats: bool = False,
         refused: list[str] | None = None,
         only_running: bool = False,
     ) -> Response:
         narrates = Narrator(seen or SeenByPage(), decides=chat.visitor.decides)
-        stream = UIMessageStream(narrates, message_id=message_id, show_causes=self._chats.show_causes)
+        show_causes = self._chats.show_causes
+        stream = UIMessageStream(narrates, message_id=message_id, repeats=repeats, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
             if only_running and answer.rest is not None:

@@ -29,6 +29,10 @@ _EMPTY_STEP: Final[tuple[Chunk, ...]] = ({"type": "start-step"}, {"type": "finis
 looks at the last step (lastAssistantMessageIsCompleteWithToolCalls; `ai` 5.0.277, 6.0.326, 7.0.173). With finished
 calls in it, the page would post again at once, be answered the same, and so on without end."""
 
+NOTHING_NEW: Final = "This answer is complete: there was nothing new to send."
+"""For a page that sends an answer that is over. As an error, for pages don't send by themselves after one: whatever the
+rule of the page is, it does not go on without end."""
+
 _FINISH_REASONS: Final = {"answered": "stop", "waiting": "tool-calls", "ended": "length"}
 _CUT_OFF: Final = {"length": "length", "filtered": "content-filter", "refused": "content-filter", "paused": "other"}
 """The finish reasons of replies that are not whole, by how the model stopped."""
@@ -40,9 +44,13 @@ WITHDRAWN: Final = {"everturn": {"withdrawn": True}}
 class UIMessageStream:
     """The stream of one answer. `message_id`: the page's id for it, if the stream continues a message of the page's."""
 
-    def __init__(self, narrates: Narrator, *, message_id: str = "", show_causes: bool = False) -> None:
+    def __init__(
+        self, narrates: Narrator, *, message_id: str = "", repeats: bool = False, show_causes: bool = False
+    ) -> None:
+        """`repeats`: the page posted its own copy of the answer, and no decision in it that was still open."""
         self._narrates = narrates
         self._message_id = message_id
+        self._nothing_new = repeats
         self._show_causes = show_causes
         self._started = False
         self._in_step = False
@@ -75,6 +83,7 @@ class UIMessageStream:
                     for chunk in self._ask(asked):
                         yield chunk
         for finished in await self._narrates.finish_all(answer):
+            self._nothing_new = False
             for chunk in (*self._start(self._wordless_id), _finished(finished)):
                 yield chunk
         for chunk in self._end(answer, refused):
@@ -92,8 +101,10 @@ class UIMessageStream:
         for told in self._narrates.tell(event):
             if isinstance(told, narrator.TurnBegan):
                 yield from self._start(reply_id(self._narrates.position_of(told.turn)))
+                self._nothing_new = False
             elif not isinstance(told, narrator.HeldUp):
                 yield from self._start(self._wordless_id)
+                self._nothing_new = False
             yield from self._chunks(told)
 
     def _chunks(self, told: narrator.PageStep) -> Iterator[Chunk]:
@@ -164,6 +175,8 @@ class UIMessageStream:
         """Empty if the answer has not failed."""
         if rest.why == "stalled":
             return rest.cause if self._show_causes else narrator.STALLED
+        if self._nothing_new and rest.why != "waiting":
+            return NOTHING_NEW
         if rest.why == "ended" and (rest.outcome is None or rest.outcome.status == "failed"):
             return (rest.cause if self._show_causes else "") or "The conversation is over."
         return ""

@@ -10,6 +10,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
 from everturn.system.bounded_concurrency import in_order
+from everturn.text.browser_values import is_same_in_browser, survives_browser, with_exact_values
 
 MOST_CALLS_AT_ONCE: Final = 1_000
 """How many calls one request may decide on."""
@@ -80,8 +81,11 @@ class ApproveRequest(DecisionRequest):
     note: str | None = None
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        more: dict[str, Any] = {"expected": self.expected, "children": self.children}
-        return await conversation.approve(self.call_id, self.arguments, self.note, **more)
+        arguments, expected = self.arguments, self.expected
+        if not survives_browser([arguments, expected]):
+            arguments, expected = await _exact(conversation, self.call_id, arguments, expected)
+        more: dict[str, Any] = {"expected": expected, "children": self.children}
+        return await conversation.approve(self.call_id, arguments, self.note, **more)
 
 
 class DenyRequest(DecisionRequest):
@@ -119,13 +123,11 @@ class DecideManyRequest(RequestBody):
 
     async def do(self, client: Client) -> dict[str, Any]:
         async def decide(one: OneCall) -> dict[str, str]:
-            refused = await decide_one(
-                client.conversation(one.conversation),
-                self.verdict,
-                one.call_id,
-                words=self.words,
-                expected=one.expected,
-            )
+            conversation, expected = client.conversation(one.conversation), one.expected
+            if not survives_browser(expected):
+                _, exact = await _exact(conversation, one.call_id, None, expected)
+                expected = expected if exact is None else exact
+            refused = await decide_one(conversation, self.verdict, one.call_id, words=self.words, expected=expected)
             return {"conversation": one.conversation, "call_id": one.call_id, "refused": refused}
 
         return {"calls": await in_order(self.calls, decide, most=AT_ONCE)}
@@ -172,6 +174,24 @@ class CloseRequest(ConversationRequest):
 
     async def tell(self, conversation: Conversation) -> None:
         await conversation.close(self.reason)
+
+
+Arguments = dict[str, JsonValue] | None
+
+
+async def _exact(
+    conversation: Conversation, call_id: str, arguments: Arguments, expected: Arguments
+) -> tuple[Arguments, Arguments]:
+    """A decision's arguments with the call's own values for everything that the page left as it was: browsers older
+    than 2024 round long numbers. Raises Refused."""
+    waiting = (await conversation.status()).waiting
+    call = next((call for call in waiting if call.call_id == call_id), None)
+    if call is None:
+        return arguments, expected
+    edited = None if arguments is None else with_exact_values(call.arguments, arguments)
+    assert edited is None or isinstance(edited, dict)
+    seen = expected is not None and is_same_in_browser(call.arguments, expected)
+    return edited, call.arguments if seen else expected
 
 
 POSTS: Final[dict[str, type[RequestBody]]] = {

@@ -6,9 +6,17 @@ import {
   isToolUIPart,
   lastAssistantMessageIsCompleteWithApprovalResponses,
   lastAssistantMessageIsCompleteWithToolCalls,
+  type DynamicToolUIPart,
+  type ToolUIPart,
   type UIMessage,
 } from "ai";
 import { useState } from "react";
+
+// A browser rounds whole numbers beyond 2^53. If there is one, everturn sends the arguments as text, too.
+function argumentsOf(part: ToolUIPart | DynamicToolUIPart): string {
+  const descriptor = part.approval?.descriptor as { exactArguments?: string } | undefined;
+  return descriptor?.exactArguments ?? JSON.stringify(part.input);
+}
 
 export function Chat({ id, before }: { id: string; before: UIMessage[] }) {
   const chat = useChat({
@@ -22,8 +30,13 @@ export function Chat({ id, before }: { id: string; before: UIMessage[] }) {
         body: { id, trigger, messageId, messages: messages.filter((one) => one.id === messageId).concat(messages.slice(-1)) },
       }),
     }),
-    sendAutomaticallyWhen: (about) =>
-      lastAssistantMessageIsCompleteWithApprovalResponses(about) || lastAssistantMessageIsCompleteWithToolCalls(about),
+    // The SDK's rules look at the last message. A call of an earlier one may be decided, too: each is looked at.
+    sendAutomaticallyWhen: ({ messages }) =>
+      messages.some(
+        (message) =>
+          lastAssistantMessageIsCompleteWithApprovalResponses({ messages: [message] }) ||
+          lastAssistantMessageIsCompleteWithToolCalls({ messages: [message] }),
+      ),
     onToolCall: ({ toolCall }) => {
       if (toolCall.toolName === "where_are_you") {
         const town = Intl.DateTimeFormat().resolvedOptions().timeZone.split("/").pop();
@@ -48,11 +61,12 @@ export function Chat({ id, before }: { id: string; before: UIMessage[] }) {
             if (!isToolUIPart(part)) return null;
             return (
               <pre key={at}>
-                {getToolName(part)} {JSON.stringify(part.input)} {part.state}
+                {getToolName(part)} {argumentsOf(part)} {part.state}
                 {part.state === "approval-requested" &&
                   [true, false].map((approved) => (
                     <button
                       key={String(approved)}
+                      disabled={busy}
                       onClick={() => chat.addToolApprovalResponse({ id: part.approval.id, approved })}
                     >
                       {approved ? "Approve" : "Deny"}

@@ -406,3 +406,31 @@ def test_without_the_extra_it_says_what_to_install(server: DevServer) -> None:
     ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
     assert ran.stderr == f"everturn: The inbox needs uvicorn, which is not installed. {install('web')}\n"
+
+
+LONG = 2512292042121000001
+
+
+async def test_a_long_number_that_an_older_browser_rounded_is_the_calls_own(
+    client: Client, scripted: Scripted, web: httpx.AsyncClient
+) -> None:
+    calls = [call("refund", {"order_id": "81", "cents": LONG}, id=call_id) for call_id in ("a", "b", "c")]
+    shown = {"order_id": "81", "cents": 2512292042121000000}
+    agent = agent_on(scripted([calls, "Done."]), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund order 81")
+        assert await waiting(conversation) == ("a", "b", "c")
+        about = {"conversation": conversation.id, "by": "ann"}
+        wrong = {**about, "call_id": "a", "expected": shown, "arguments": {**shown, "cents": 2512292042121001000}}
+        refused = await web.post("/api/approve", json=wrong)
+        assert (refused.status_code, "Browsers round" in refused.text) == (409, True), refused.text
+        edited = {**shown, "order_id": "82"}
+        for body in ({"call_id": "a", "expected": shown}, {"call_id": "b", "expected": shown, "arguments": edited}):
+            answer = await web.post("/api/approve", json={**about, **body})
+            assert answer.status_code == 200, answer.text
+        many = [{"conversation": conversation.id, "call_id": "c", "expected": shown}]
+        answer = await web.post("/api/decide_many", json={"by": "ann", "verdict": "approve", "calls": many})
+        assert answer.json()["calls"][0]["refused"] == ""
+        await conversation.outcome()
+    results = [result.text for one in await conversation.transcript() for result in one.tool_results]
+    assert [text.split("\n")[-1] for text in results] == [f"{LONG} back for {order}" for order in ("81", "82", "81")]
