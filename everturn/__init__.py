@@ -152,10 +152,17 @@ def __getattr__(name: str) -> Any:
         return _loaded("everturn.workflow")
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'everturn' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise _no_name(name)
     value = getattr(_loaded(f"everturn.{home}"), name)
     globals()[name] = value
     return value
+
+
+def _no_name(name: str) -> AttributeError:
+    from everturn.validation.habits import ATTRIBUTES
+
+    instead = ATTRIBUTES["everturn"].get(name) or f"It has {', '.join(__all__)}."
+    return AttributeError(f"module 'everturn' has no attribute {name!r}. {instead}")
 
 
 def _loaded(module: str) -> Any:

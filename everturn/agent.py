@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Self, Union, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Union, get_args
 
 from pydantic import JsonValue, TypeAdapter
 from typing_extensions import TypeForm
@@ -42,6 +42,7 @@ from everturn.tools.provider_defined import Handler, check_handlers, handler_key
 from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
+from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options
 
 Loop = Literal["auto", "manual"]
@@ -131,6 +132,11 @@ class Agent(Generic[OutputT_co]):
     """With "manual", no call runs by itself: each waits for an answer, even calls of tools with a function."""
     activity_prefix: str = ""
     """What the worker puts before a tool's name to name its activity: see EverturnPlugin."""
+
+    if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("Agent", name)
 
     @known_options("Agent", InvalidAgent)
     def __init__(

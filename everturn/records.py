@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from uuid import uuid4
 
 from pydantic import (
@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from everturn.validation.habits import no_attribute
 from everturn.vendor_calls import read_call
 
 
@@ -408,6 +409,14 @@ class Outcome(Record):
     """What came after the last model turn and no model has seen: the results of calls that were cut short."""
     id: str = ""
     """The conversation's."""
+
+    if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                raise no_attribute("Outcome", name) from None
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

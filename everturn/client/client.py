@@ -41,6 +41,7 @@ from everturn.tenants.metadata import TENANT
 from everturn.tenants.priorities import Order
 from everturn.text.utf8 import check_utf8, mend
 from everturn.validation import durations
+from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options, options_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ if TYPE_CHECKING:
 
 class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
+
+    if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("Client", name)
 
     @known_options("Client", InvalidSetting)
     def __init__(

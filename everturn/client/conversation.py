@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pydantic import JsonValue
@@ -44,6 +44,7 @@ from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id
 from everturn.tools.results import parts_of_blocks
 from everturn.validation.explaining import explain
+from everturn.validation.habits import no_attribute
 from everturn.vendors.content_blocks import says_error
 
 
@@ -57,6 +58,11 @@ class Conversation(Forks):
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}>"
+
+    if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("Conversation", name)
 
     # ------------------------------------------------------------ talking
 

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from everturn.errors import ConfigError
+from everturn.validation.habits import word_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +31,9 @@ def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, e
     for name in given:
         if name in known:
             continue
-        if near := nearest(name, known):
+        if word := word_for(what, name):
+            cure = f"everturn's word for it is {word}."
+        elif near := nearest(name, known):
             cure = f"Did you mean {near!r}?"
         else:
             cure = f"There are {', '.join(known)}." if known else "It takes none."

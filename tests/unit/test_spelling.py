@@ -17,11 +17,13 @@ from everturn import (
     Budget,
     Client,
     Compaction,
+    Conversation,
     Deployment,
     EverturnPlugin,
     Limits,
     Model,
     ModelSettings,
+    Outcome,
     Patience,
     QueueLimit,
     RateLimit,
@@ -37,6 +39,7 @@ from everturn import (
 from everturn.errors import ConfigError, InvalidAgent, InvalidModel, InvalidSetting, InvalidTool, Refused
 from everturn.models import PROVIDERS
 from everturn.providers import catalog
+from everturn.validation import habits
 from tests.support.agents import nowhere
 
 KEY = "sk-that-nobody-may-see"
@@ -234,3 +237,42 @@ async def test_a_thing_of_another_kind_is_named_before_anything_is_sent(
 
 def test_the_providers_that_are_known_are_those_that_there_are() -> None:
     assert sorted(PROVIDERS) == sorted(catalog.PROVIDERS)
+
+
+# ---------------------------------------------------------------- names from other libraries
+
+
+@pytest.mark.parametrize(
+    ("owner", "option"), [(owner, name) for owner, table in habits.OPTIONS.items() for name in table]
+)
+def test_another_librarys_option_is_answered_with_everturns_word(owner: str, option: str) -> None:
+    takers: dict[str, Callable[..., Any]] = {
+        "Agent": lambda **options: Agent("clerk", model="scripted:demo", **options),
+        "Client.run": lambda **options: NOWHERE.run(CLERK, "Hi", **options),
+    }
+    with pytest.raises(ConfigError) as refused:
+        takers[owner](**{option: KEY})
+    assert habits.OPTIONS[owner][option] in str(refused.value)
+    assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(owner, name) for owner, table in habits.ATTRIBUTES.items() for name in table]
+)
+def test_another_librarys_attribute_is_answered_with_everturns_word(owner: str, name: str) -> None:
+    things: dict[str, Any] = {
+        "Agent": CLERK,
+        "Conversation": NOWHERE.conversation("order-81"),
+        "Outcome": Outcome(status="completed"),
+        "Client": NOWHERE,
+        "everturn": everturn,
+    }
+    with pytest.raises(AttributeError) as missing:
+        getattr(things[owner], name)
+    assert habits.ATTRIBUTES[owner][name] in str(missing.value)
+    assert not hasattr(things[owner], "nobody_calls_it_so")
+
+
+def test_what_everturn_has_is_no_habit_of_others() -> None:
+    for owner, made in {"Agent": Agent, "Conversation": Conversation, "Outcome": Outcome, "Client": Client}.items():
+        assert not [name for name in habits.ATTRIBUTES[owner] if hasattr(made, name)]
