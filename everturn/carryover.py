@@ -107,9 +107,17 @@ class QuestionToPerson(Record):
     left: dict[str, JsonValue] | None = None
     """If its tool asks: what the tool saved, to continue from once it has the answer."""
     decision: Decision | None = None
-    """If its tool asks: the approval that it ran with."""
+    """If its tool asks, or it runs outside: the approval that it had before that."""
     only_person: bool = False
-    """As in RunPlan."""
+    """As in GatedPlan."""
+    by_rule: bool = False
+    """Only a rule asks for its approval: without the rule, nobody would."""
+    arguments: dict[str, JsonValue] | None = None
+    """Those that it is about, if they are no longer the model's: as a person or a hook has left them."""
+    seen_by_hooks: bool = False
+    """These arguments are as hooks have left them."""
+    handed_out: bool = False
+    """It runs outside, and waited for its result before a rule asked for its approval. So that may still come."""
 
     @property
     def doubtful(self) -> bool:
@@ -228,6 +236,8 @@ class CarryOver(Record):
     repairs: int = 0
     """Final replies in a row that did not fit the agent's output type."""
     policy: tuple[Rule, ...] = ()
+    inherited: tuple[Rule, ...] = ()
+    """The rules of the conversation that asked for this one."""
     agent: str = ""
     """The agent in charge, if the conversation was handed over; empty for the agent that it was started with."""
     handoffs: int = 0

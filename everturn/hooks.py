@@ -80,7 +80,7 @@ class DenyCall:
 
 @dataclass(frozen=True)
 class AskApproval:
-    """From `before_tool`: the call waits for a person's approval. A client's tool, or an agent's, is denied."""
+    """From `before_tool`: the call waits for a person's approval, whoever runs it then."""
 
     why: str = ""
 
@@ -140,8 +140,8 @@ class Hooks:
 
     def before_tool(self, call: ToolCall, context: ToolContext) -> Given[BeforeTool]:  # noqa: ARG002 - for those who override it
         """Runs when a call is planned, if its arguments fit the tool's schema. Its result is recorded with the
-        reply. May change the arguments. If a person changes them, it runs again with the approved arguments, on the
-        worker that runs the call. If it denies those, the call waits for a person again."""
+        reply. May change the arguments. If a person changes them, it runs again with the approved arguments, on a
+        worker. If it denies those or changes them, the call waits for a person again: with what it made of them."""
         return None
 
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> Given[AfterTool]:  # noqa: ARG002 - for those who override it

@@ -164,6 +164,8 @@ RESUME: Final = "resume"
 CANCEL_TURN: Final = "cancel_turn"
 CLOSE: Final = "close"
 SET_POLICY: Final = "set_policy"
+INHERIT_POLICY: Final = "inherit_policy"
+"""A conversation sends it to those of the agents that it has asked, when its rules change."""
 DECISIONS: Final = (APPROVE, DENY, ANSWER)
 """What a person says to a call that waits."""
 

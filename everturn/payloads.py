@@ -78,6 +78,8 @@ class Start(Labelled):
     notify: Notify | None = None
     policy: tuple[Rule, ...] = Field(default=(), max_length=MAX_RULES)
     """Rules that decide on calls in advance."""
+    inherited: tuple[Rule, ...] = ()
+    """The rules of the conversation that asks, if its agent is another agent's tool."""
     searchable: tuple[str, ...] = Field(default=(), max_length=MAX_SEARCHABLE)
     """The keys of the metadata, and `tenant`, that the conversation can be found by."""
     forked_from: tuple[str, ...] = ()
@@ -216,6 +218,8 @@ class Status(Record):
     """The conversation's first run, or the one that a reset made."""
     policy: tuple[Rule, ...] = ()
     """The rules that decide on calls, including remembered decisions."""
+    inherited: tuple[Rule, ...] = ()
+    """Rules of the conversation that asked for this one. They decide, too, and change with those of that one."""
 
     def as_json(self) -> dict[str, Any]:
         waiting = [call.as_json() for call in self.waiting]
@@ -224,6 +228,8 @@ class Status(Record):
             name: getattr(self, name) for name in ("state", "agent", "turn", "cost_usd", "cause", "cure", "chain_id")
         }
         facts |= {"limited_by": self.limited_by} if self.limited_by else {}
+        if self.inherited:
+            facts["inherited"] = [rule.model_dump(mode="json") for rule in self.inherited]
         agents = [one.model_dump() for one in self.agents]
         policy = [rule.model_dump(mode="json") for rule in self.policy]
         return {**facts, "waiting": waiting, "agents": agents, "usage": usage, "policy": policy}
@@ -407,6 +413,8 @@ class ToolRequest(Labelled):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     decision: Decision | None = None
     """A human's approval, if one was asked for."""
+    as_shown: bool = False
+    """The person saw these arguments as hooks had left them, and changed nothing: hooks don't see them again."""
     room: int | None = None
     """The most bytes that the result may have; None: as many as any result may."""
     chain_id: str = ""

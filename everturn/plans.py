@@ -46,24 +46,29 @@ class Expiry(Record):
     remind_before: float | None = None
 
 
-class RunPlan(Record):
-    """What the plans of calls that run have in common."""
+class GatedPlan(Record):
+    """What stands before a call, whoever settles it: a worker, a client, another agent or a person."""
 
     call_id: str
+    approval: str | None = None
+    """Why a human has to approve it first; None if nobody has to. A rule of the conversation may still ask for it."""
+    expiry: Expiry | None = None
+    policy: bool = False
+    """The agent has `approvers`: they say whether the person may decide."""
+    only_person: bool = False
+    """Only a person may approve it, and no rule or expiry: what was to check it failed."""
+    changed_by: str = ""
+    """The hooks that changed its arguments, for its summary."""
+
+
+class RunPlan(GatedPlan):
+    """What the plans of calls that run have in common."""
+
     effect: Literal["read", "idempotent", "once"] = "idempotent"
     timeout: float = 600.0
     """Seconds, of one try."""
     patience: float = 1800.0
     """Seconds, of all tries together."""
-    approval: str | None = None
-    """Why a human has to approve it first; None if nobody has to."""
-    expiry: Expiry | None = None
-    policy: bool = False
-    """The agent has `approvers`: they say whether the person may decide."""
-    only_person: bool = False
-    """Only a person may approve it, and no rule: what was to check it failed."""
-    changed_by: str = ""
-    """The hooks that changed its arguments, for its summary."""
 
 
 class RunTool(RunPlan):
@@ -137,14 +142,14 @@ RunElsewhere = RunActivity | RunNexus
 """Activities and Nexus operations that are not ours, and run as they are."""
 
 
-class AwaitAnswer(Record):
-    """Plan for a call: it runs outside; wait until somebody answers it."""
+class AwaitAnswer(GatedPlan):
+    """Plan for a call: it runs outside; wait until somebody answers it, after a human's approval if `approval` says
+    why. `expiry` is that of the answer."""
 
     kind: Literal["await"] = "await"
-    call_id: str
     why: str = ""
     reason: WaitReason = "runs_outside"
-    expiry: Expiry | None = None
+    approval_expiry: Expiry | None = None
 
 
 class RefuseCall(Record):
@@ -166,17 +171,19 @@ class TypedInput(Record):
         return json.dumps(told, ensure_ascii=False)
 
 
-class RunAgent(Record):
-    """Plan for a call: another agent answers it, in a conversation of its own."""
+class RunAgent(GatedPlan):
+    """Plan for a call: another agent answers it, in a conversation of its own, after a human's approval if `approval`
+    says why."""
 
     kind: Literal["agent"] = "agent"
-    call_id: str
     agent: str
     input: TypedInput | None = None
 
-    def asks(self, call: ToolCall) -> str:
-        """The message that the other agent's conversation begins with."""
-        return self.input.as_text(call.arguments) if self.input else str(call.arguments.get(MESSAGE, ""))
+    def asks(self, call: ToolCall, *, edited: Mapping[str, JsonValue] | None = None) -> str:
+        """The message that the other agent's conversation begins with. `edited`: the arguments that a person put
+        in."""
+        given = call.arguments if edited is None else edited
+        return self.input.as_text(given, edited=edited is not None) if self.input else str(given.get(MESSAGE, ""))
 
 
 class RunHandoff(RunPlan):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from everturn.names import unversioned
 from everturn.records import Record
 from everturn.sizes import MAX_NAME_CHARS, MAX_POLICY_BYTES, MAX_RULE_CHARS, size_of, storable_json
 from everturn.system.json_numbers import place_of_odd_number
@@ -66,8 +67,12 @@ class Rule(Record):
     then: Literal["approve", "deny", "ask"]
     """Let the call run, deny it, or ask a person."""
     where: dict[str, Condition] = Field(default_factory=dict)
-    """Conditions by the name of the argument; `customer.tier` is a field of `customer`. If a model gives both that and
-    an argument with that whole name, neither counts. Empty: any arguments."""
+    """Conditions by the name of the argument; `customer.tier` is the field of `customer`. An argument that has that
+    whole name counts only if there is no `customer`; if there is one, it can't be said whether the condition holds.
+    Empty: any arguments."""
+    agent: str = Field(default="", max_length=MAX_NAME_CHARS)
+    """Whose tool it is: the name of an agent, of whatever version; empty: of any agent. A decision with `always` is
+    about the tool of the agent that made the call."""
     reason: str = Field(default="", max_length=MAX_RULE_CHARS)
     """What the model is told, or the person who is asked."""
     by: str = Field(default="", max_length=MAX_NAME_CHARS)
@@ -75,29 +80,30 @@ class Rule(Record):
 
     _storable = field_validator("where", mode="before")(storable_json)
 
-    def applies(self, tool: str, arguments: Mapping[str, JsonValue]) -> bool | None:
-        """Whether the rule applies to a call; None if it can't be said."""
+    def applies(self, tool: str, arguments: Mapping[str, JsonValue], *, agent: str = "") -> bool | None:
+        """Whether the rule applies to a call by this agent; None if it can't be said."""
         if self.tool not in (ANY_TOOL, tool):
             return False
-        said = [condition.holds(_argument(arguments, name)) for name, condition in self.where.items()]
-        return _all(said)
+        if self.agent and unversioned(self.agent) != unversioned(agent):
+            return False
+        return _all([condition.holds(_argument(arguments, name)) for name, condition in self.where.items()])
 
 
 Policy = tuple[Rule, ...]
 
 
-def rule_for(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue]) -> Rule | None:
+def rule_for(policy: Iterable[Rule], tool: str, arguments: Mapping[str, JsonValue], *, agent: str = "") -> Rule | None:
     """The rule that decides on a call: one that denies goes before one that asks, and that before one that approves;
     None if none does. If it can't be said whether a rule applies, a rule to approve does nothing, and for any other one
-    a person is asked."""
-    found: dict[str, Rule] = {}
+    a person is asked. `agent`: the one that made the call."""
+    first: dict[str, Rule] = {}
     for rule in policy:
-        applies = rule.applies(tool, arguments)
+        applies = rule.applies(tool, arguments, agent=agent)
         if applies:
-            found.setdefault(rule.then, rule)
+            first.setdefault(rule.then, rule)
         elif applies is None and rule.then != "approve":
-            found.setdefault("ask", rule.model_copy(update={"then": "ask"}))
-    return found.get("deny") or found.get("ask") or found.get("approve")
+            first.setdefault("ask", rule.model_copy(update={"then": "ask"}))
+    return first.get("deny") or first.get("ask") or first.get("approve")
 
 
 def problem(policy: Policy) -> str | None:
@@ -115,10 +121,15 @@ def said_by(who: str, rules: Iterable[Rule], *, known: Policy) -> Policy:
 
 
 def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
-    """The old rules and the new ones. A new rule replaces an old one with the same tool and conditions."""
+    """The old rules and the new ones. A new rule replaces an old one about the same calls."""
     new = [*more]
-    same = [(rule.tool, rule.where) for rule in new]
-    return (*(rule for rule in policy if (rule.tool, rule.where) not in same), *new)
+    same = [(rule.tool, rule.agent, rule.where) for rule in new]
+    return (*(rule for rule in policy if (rule.tool, rule.agent, rule.where) not in same), *new)
+
+
+def same_json(first: JsonValue, second: JsonValue) -> bool:
+    """Whether they are the same as JSON: 1 is 1.0, and not true."""
+    return _same(first, second) is True
 
 
 def _all(said: list[bool | None]) -> bool | None:
@@ -126,14 +137,14 @@ def _all(said: list[bool | None]) -> bool | None:
 
 
 def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
-    """None for an argument that is missing or null, or if there are two: a model may make up one called `customer.tier`
-    beside the one that is meant."""
+    """None for an argument that is missing or null. `customer.tier` is the field of `customer`: a model may make up an
+    argument with that whole name, so such a one counts only if there is no `customer`, of whatever kind."""
     first, _, rest = name.partition(".")
-    inside = arguments.get(first)
-    nested = _argument(inside, rest) if rest and isinstance(inside, dict) else None
-    if name not in arguments:
-        return nested
-    return arguments[name] if nested is None else None
+    if not rest or first not in arguments:
+        return arguments.get(name)
+    inside = arguments[first]
+    nested = _argument(inside, rest) if isinstance(inside, dict) else None
+    return None if name in arguments else nested
 
 
 def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:

@@ -36,7 +36,7 @@ class State:
     def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
         carry = start.carry or CarryOver()
         # The carry-over may be large, and the state lives as long as the run.
-        self.start = start.model_copy(update={"carry": None, "policy": ()})
+        self.start = start.model_copy(update={"carry": None, "policy": (), "inherited": ()})
         self._began = start.carry.began if start.carry else None
         self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
@@ -103,12 +103,14 @@ class State:
         left = carry.open or OpenReply()
         self.limit = left.limit
         """The limit for which the current turn concludes, in words; None while there is room for another turn."""
-        self.pending = {one.call_id: PendingCall(*left.planned[one.call_id], one) for one in left.waits}
+        self.pending = {one.call_id: PendingCall.from_question(*left.planned[one.call_id], one) for one in left.waits}
         """What people are asked about calls, by call_id."""
         self.stall: Stall | None = None
         self.paused = carry.paused
         self.policy: Policy = start.policy if start.carry is None else carry.policy
-        """The rules that decide on calls."""
+        """Its own rules that decide on calls."""
+        self.inherited: Policy = start.inherited if start.carry is None else carry.inherited
+        """Those of the conversation that asked for this one."""
         self.cancelled = ""
         """Why the last answer was cut short, in words; empty if it was not."""
         self._seen: SeenReply | None = None
@@ -355,6 +357,11 @@ class State:
         return self.in_charge.agent
 
     @property
+    def rules(self) -> Policy:
+        """All that decide on its calls, and on those of the agents that it asks."""
+        return (*self.inherited, *self.policy) if self.inherited else self.policy
+
+    @property
     def asked_model(self) -> str:
         """The agent's model, as its worker reported it."""
         return self.facts.model if self.facts else ""
@@ -395,6 +402,7 @@ class State:
             model=self.model,
             paused=self.paused,
             policy=self.policy,
+            inherited=self.inherited,
             **self.in_charge.carried,
             repairs=self.repairs,
             view=self.view,

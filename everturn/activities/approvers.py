@@ -50,6 +50,13 @@ class Approvers:
 
 
 def _in_words(verdict: Any) -> str:
-    if isinstance(verdict, str):
+    """Only True lets a decision count: whatever else is returned does not say that the person may decide."""
+    if verdict is True:
+        return ""
+    if isinstance(verdict, str) and verdict.strip():
         return shortened_reason(mend(verdict))
-    return "" if verdict else "not among the approvers"
+    if verdict is False:
+        return "not among the approvers"
+    returned = "an empty text" if isinstance(verdict, str) else f"something of type {user_code.class_name(verdict)}"
+    _log.error("approvers.failed", error=f"it returned {returned}, and not True, False or a reason")
+    return f"the policy returned {returned}"

@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic import JsonValue
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.payloads import ToolRequest
+from everturn.policy import same_json
 from everturn.records import ToolCall
-from everturn.sizes import MAX_CAUSE_BYTES, shortened
+from everturn.sizes import MAX_CAUSE_BYTES, MAX_LEFT_BYTES, shortened, size_of
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool
 
 
-async def seen_by_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> ToolRequest:
-    """The request with the arguments that a person put in, as hooks left them. The model's own arguments were seen by
-    hooks when the call was planned. Raises ApplicationError if hooks refuse the person's."""
-    if request.decision is None or request.decision.arguments is None:
-        return request
+async def show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> None:
+    """Shows hooks the arguments that a person put in; they have seen the model's own when the call was planned. What
+    runs is what the person approved: raises ApplicationError if hooks refuse it or change it, and then the person is
+    asked about what they made of it."""
+    if request.as_shown or request.decision is None or request.decision.arguments is None:
+        return
     call = ToolCall(call_id=request.call_id, name=tool.name, arguments=request.arguments)
     try:
         await tool.checked(call.arguments, context)
     except InvalidArguments:
-        return request  # the run says so
+        return  # the run says so
+    proposed: dict[str, JsonValue] | None = None
     try:
         verdict = await hooks.before_tool(call, tool, context)
         problem = verdict.denied or (verdict.asks if verdict.failed else None)
+        if not problem and not same_json(verdict.call.arguments, request.arguments):
+            problem = (
+                f"{', '.join(verdict.changed_by)} would change them. To run the call as it is shown now, approve it"
+            )
+            proposed = verdict.call.arguments
     except Stops as stop:
         problem = stop.text
     except ApplicationError as stall:
         problem = stall.message
     if problem:
-        refuse_edit(tool.name, request, f"are not taken: {problem}")
-    return request.model_copy(update={"arguments": verdict.call.arguments})
+        refuse_edit(tool.name, request, f"are not taken: {problem}", proposed=proposed)
 
 
-def refuse_edit(name: str, request: ToolRequest, why: str) -> None:
-    """Raises ApplicationError if it was a person who put these arguments in."""
+def refuse_edit(name: str, request: ToolRequest, why: str, *, proposed: dict[str, JsonValue] | None = None) -> None:
+    """Raises ApplicationError if it was a person who put these arguments in. `proposed`: those that hooks would
+    take."""
     if request.decision and request.decision.arguments is not None:
         # A person made the mistake, so a person corrects it: the call waits for a person again.
         raise ApplicationError(
             shortened(f"the edited arguments {why}", max_bytes=MAX_CAUSE_BYTES),
-            {"call_id": request.call_id, "tool": name},  # the event of a local activity does not say whose it is
+            # The event of a local activity does not say whose it is.
+            {"call_id": request.call_id, "tool": name, **_proposal(proposed)},
             type=names.INVALID_EDIT,
             non_retryable=True,
         ) from None
+
+
+def _proposal(arguments: dict[str, JsonValue] | None) -> dict[str, Any]:
+    """Too large a one is not carried along: the person has to put in others."""
+    return {} if arguments is None or size_of(arguments) > MAX_LEFT_BYTES else {"proposed": arguments}

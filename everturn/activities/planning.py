@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,13 +18,13 @@ from everturn.names import TOO_DEEP, TOO_LARGE
 from everturn.plans import (
     AwaitAnswer,
     Expiry,
+    GatedPlan,
     PlannedCall,
     RefuseCall,
     RunActivity,
     RunAgent,
     RunHandoff,
     RunNexus,
-    RunPlan,
     RunTool,
     TypedInput,
 )
@@ -135,7 +134,8 @@ def _shortened(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
             changes["text"] = shortened(text, max_bytes=texts)
         case AwaitAnswer(why=why):
             changes["why"] = shortened(why, max_bytes=texts)
-        case RunPlan(approval=str(why)):
+    match plan:
+        case GatedPlan(approval=str(why)):
             changes["approval"] = shortened(why, max_bytes=texts)
     match plan:
         case (
@@ -165,8 +165,7 @@ async def _plan(
     hidden = hooks.hidden if hooks else frozenset[str]()
     tool = None if call.name in hidden else agent.tool(call.name)
     if agent.loop == "manual":
-        why = f"the loop is manual: send {call.name}'s result as the answer"
-        return AwaitAnswer(call_id=call.call_id, why=why, expiry=_answer_expiry(agent, tool))
+        return await _plan_manual(agent, tool, call, context, hooks, careful=careful)
     if tool is None:
         known = ", ".join(tool.name for tool in agent.tools if tool.name not in hidden) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
@@ -199,9 +198,55 @@ async def _verdict(
         verdict = CallVerdict(call, asks="its hooks did not run because workers were lost with this reply", failed=True)
     else:
         verdict = await hooks.before_tool(call, tool, context)
-    if verdict.asks and (tool.runs_on == "client" or tool.agent):
-        return replace(verdict, denied=f"This call was denied and did not run. Reason: {verdict.asks}")
     return verdict
+
+
+async def _gate(
+    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, *, careful: bool
+) -> dict[str, Any]:
+    """What stands before the call, whatever runs it: the fields of a GatedPlan."""
+    call = verdict.call
+    doubts = _doubts(call) if tool.provider_tool else ""
+    asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
+    return {
+        "call_id": call.call_id,
+        "approval": verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None),
+        "expiry": _expiry(agent),
+        "policy": agent.approvers is not None,
+        "only_person": verdict.failed or careful,
+        "changed_by": ", ".join(verdict.changed_by),
+    }
+
+
+async def _plan_manual(
+    agent: Agent, tool: Tool | None, call: ToolCall, context: ToolContext, hooks: HookRuns | None, *, careful: bool
+) -> PlannedCall:
+    """With a manual loop, whoever answers decides on approvals, and gets every call as it is. Hooks see those that they
+    can see; for others, a person is asked in their place."""
+    verdict = CallVerdict(call)
+    if hooks and any(hooks_at(agent, "before_tool", tool=call.name)):
+        problem = "" if tool else "there is no such tool"
+        try:
+            if tool and not careful:
+                await tool.checked(call.arguments, context)
+        except InvalidArguments as error:
+            problem = str(error)
+        if tool is None or problem:
+            verdict = CallVerdict(call, asks=f"its hooks can't see it: {problem}", failed=True)
+        else:
+            verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
+    if verdict.denied is not None:
+        return RefuseCall(call_id=call.call_id, text=verdict.denied)
+    return AwaitAnswer(
+        call_id=call.call_id,
+        why=f"the loop is manual: send {call.name}'s result as the answer",
+        expiry=_answer_expiry(agent, tool),
+        approval=verdict.asks,
+        approval_expiry=_expiry(agent),
+        policy=agent.approvers is not None,
+        only_person=verdict.failed,
+        changed_by=", ".join(verdict.changed_by),
+    )
 
 
 async def _plan_run(
@@ -214,36 +259,24 @@ async def _plan_run(
     careful: bool,
     times: ToolTimes,
 ) -> PlannedCall:
-    call = verdict.call
+    call, gate = verdict.call, await _gate(agent, tool, verdict, context, careful=careful)
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
+        outside = gate | {"approval_expiry": gate["expiry"], "expiry": _answer_expiry(agent, tool)}
         return AwaitAnswer(
-            call_id=call.call_id,
+            **outside,
             reason="runs_outside" if question is None else "asks_user",
-            why=question or _doubts(call) or f"{tool.name} runs outside of everturn: send its result as the answer",
-            expiry=_answer_expiry(agent, tool),
+            why=question or f"{tool.name} runs outside of everturn: send its result as the answer",
         )
     if tool.agent:
         asked_with = None if tool.arguments is ASK else await _typed_input(tool, call, context, careful=careful)
-        return (
-            asked_with
-            if isinstance(asked_with, RefuseCall)
-            else RunAgent(call_id=call.call_id, agent=tool.agent, input=asked_with)
-        )
-    doubts = _doubts(call) if tool.provider_tool else ""
-    asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
-    why = verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None)
-    asked = why is not None
-    run: dict[str, Any] = {
-        "call_id": call.call_id,
+        if isinstance(asked_with, RefuseCall):
+            return asked_with
+        return RunAgent(**gate, agent=tool.agent, input=asked_with)
+    run = gate | {
         "effect": tool.effect,
         "timeout": tool.timeout.total_seconds() + seconds_at(agent, tool.name),
         "patience": tool.patience.total_seconds(),
-        "approval": why,
-        "expiry": _expiry(agent) if asked else None,
-        "policy": agent.approvers is not None,
-        "only_person": verdict.failed or careful,
-        "changed_by": ", ".join(verdict.changed_by),
     }
     if tool.is_function:
         hurried = not careful and tool.local is not True and times.hurries(agent, tool)

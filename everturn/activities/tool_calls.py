@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Fa
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
 from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
-from everturn.activities.edited_arguments import refuse_edit, seen_by_hooks
+from everturn.activities.edited_arguments import refuse_edit, show_to_hooks
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, seconds_at
@@ -99,13 +99,13 @@ class ToolCalls:
 
     @activity.defn(name=names.CHECK_CALL)
     async def check_call(self, request: ToolRequest) -> CheckedCall:
-        """Before a user's own activity or a Nexus operation runs: do the arguments fit, has it run before a reset, is
-        its endpoint there?"""
+        """Before a call runs that is no function of a worker's: do the arguments that a person put in fit? And of a
+        user's own activity or a Nexus operation: has it run before a reset, is its endpoint there?"""
         await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
-            once = tool is None or tool.effect == "once"
+            once = tool is None or (tool.effect == "once" and tool.runs_on == "worker")
             if once:
                 await self._quarantine.check(request.tool, request)
             if request.endpoint:
@@ -118,9 +118,12 @@ class ToolCalls:
             arguments = request.arguments
             if tool is not None:  # else a deploy has removed it, and it runs as it was planned
                 context = self._context(tool.name, request, beat)
-                arguments = (await seen_by_hooks(HookRuns(agent), tool, request, context)).arguments
+                await show_to_hooks(HookRuns(agent), tool, request, context)
                 try:
-                    arguments = await tool.inputs(arguments, context)
+                    if tool.runs_on == "client":  # it reads them itself
+                        await tool.checked(arguments, context)
+                    else:
+                        arguments = await tool.inputs(arguments, context)
                     if (size := size_of(arguments)) > MAX_REPLY_BYTES:  # a type can make much of a short text
                         raise InvalidArguments(f"they have {size:,} bytes as JSON; the limit is {MAX_REPLY_BYTES:,}")
                 except InvalidArguments as error:
@@ -184,7 +187,7 @@ class ToolCalls:
                 hooks, questions = HookRuns(agent), Questions(request.answer)
                 context = self._context(name, request, beat, questions)
                 try:
-                    request = await seen_by_hooks(hooks, tool, request, context)
+                    await show_to_hooks(hooks, tool, request, context)
                     content, failed = await self._outcome(tool, request, context, beat, questions)
                     ran = _result(name, request, content, is_error=failed)
                     whole = await hooks.after_tool(_call(name, request), ran, context)

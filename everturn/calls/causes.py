@@ -42,6 +42,8 @@ class FailureCause:
     """What a tool that asks a person saved, to continue from."""
     decision: dict[str, Any] | None = None
     """The approval that the call had, said by a tool that ran locally: its event does not have its input."""
+    proposed: dict[str, Any] | None = None
+    """What hooks made of the arguments that a person put in."""
     lost: bool = False
     """Before it was handed back, a try of it was lost with its worker: it may have taken effect."""
     said: SeenReply | None = None
@@ -69,17 +71,23 @@ def cause_of(error: BaseException) -> FailureCause:
         return FailureCause(cause=str(error))
     details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
     words: dict[str, Any] = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
-    left, decision = (found if isinstance(found := details.get(name), dict) else None for name in ("left", "decision"))
+    left, decision, proposed = (_object(details, name) for name in ("left", "decision", "proposed"))
     return FailureCause(
         kind=error.type or "",
         cause=error.message,
         too_long=bool(details.get("too_long")),
         left=left,
         decision=decision,
+        proposed=proposed,
         lost=bool(details.get("lost")),
         said=beaten_out((None, details.get("said"))),
         **words,
     )
+
+
+def _object(details: dict[str, Any], name: str) -> dict[str, Any] | None:
+    value = details.get(name)
+    return value if isinstance(value, dict) else None
 
 
 async def read_cause(converter: DataConverter, failure: Failure) -> FailureCause:

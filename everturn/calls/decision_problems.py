@@ -17,15 +17,21 @@ MOST_REFUSED_EDITS = 200
 
 
 def decision_problem(
-    said: Approve | Deny | Answer, calls: Collection[PendingCall], *, policy: Policy, time: float, refused_edits: int
+    said: Approve | Deny | Answer,
+    calls: Collection[PendingCall],
+    *,
+    policy: Policy,
+    agent: str = "",
+    time: float,
+    refused_edits: int,
 ) -> str | None:
-    """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about. `time`: of
-    the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
+    """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about, of this
+    `agent`. `time`: of the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
     edit = _edit_problem(said, refused_edits) if isinstance(said, Approve) else None
     problem = edit or _size_problem(said, len(calls)) or too_late(said, time)
     if problem or isinstance(said, Answer):
         return problem
-    return _expected_problem(said, calls) or _always_problem(said, calls, policy)
+    return _expected_problem(said, calls) or _always_problem(said, calls, policy, agent=agent)
 
 
 def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
@@ -62,7 +68,7 @@ def _expected_problem(said: Approve | Deny, calls: Collection[PendingCall]) -> s
     return f"Call {other.call_id!r} has different arguments now: {arguments}. Check them, then decide."
 
 
-def _always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy: Policy) -> str | None:
+def _always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy: Policy, *, agent: str) -> str | None:
     """Why it can't be decided for always; None if it can, or is not to be."""
     if said.always is False:
         return None
@@ -70,4 +76,4 @@ def _always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy
         return "A decision for always can't change arguments: approve this call by itself."
     if any(one.asked.reason not in RULED for one in calls):
         return "Only a call that waits for its approval can be decided for always: name its call_id."
-    return policy_problem(with_rules(policy, rules_of(said, calls)))
+    return policy_problem(with_rules(policy, rules_of(said, calls, agent=agent)))

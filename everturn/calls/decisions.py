@@ -76,10 +76,22 @@ DECISION_RECORDS: Final[dict[str, type[Approve | Deny | Answer]]] = {
 }
 
 
+def verdict_of(said: Approve | Deny | Answer) -> str:
+    """The name of its signal."""
+    return next(name for name, record in DECISION_RECORDS.items() if isinstance(said, record))
+
+
 class SetPolicy(Record):
     """`set_policy`: these rules replace all others."""
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)]
+    by: str = ""
+
+
+class InheritPolicy(Record):
+    """`inherit_policy`: the rules of the conversation that asked for this one, each time when they change there."""
+
+    rules: tuple[Rule, ...] = ()
     by: str = ""
 
 

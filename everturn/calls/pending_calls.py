@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import JsonValue
 
 from everturn import names
 from everturn.calls.decisions import Approve, Deny
 from everturn.carryover import QuestionToPerson
+from everturn.names import unversioned
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, PlannedCall, RunAgent, RunHandoff, RunPlan, WaitReason
-from everturn.policy import Policy, Rule, rule_for
+from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, RunHandoff, RunPlan, WaitReason
+from everturn.policy import Policy, Rule, rule_for, same_json
 from everturn.records import Decision, ToolCall
 from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
 
@@ -24,6 +25,9 @@ LONGEST_SECONDS = 100 * 365 * 86_400.0
 
 RULED = ("needs_approval", "not_allowed")
 """Reasons of calls that may be decided all at once. A call that may already have run is decided by itself."""
+
+AT_THE_GATE = (*RULED, "invalid_edit")
+"""Reasons of calls that run outside and are not let out yet."""
 
 READ_ELSEWHERE = (
     "If another version of the code wrote it, deploy that version. If it is in external "
@@ -39,17 +43,33 @@ class PendingCall:
     """A call that waits: for an `approval` of its run, or for an `answer` in its place."""
 
     call: ToolCall
+    """With the arguments that it is about now."""
     plan: PlannedCall
     asked: QuestionToPerson
 
+    @classmethod
+    def from_question(cls, call: ToolCall, plan: PlannedCall, asked: QuestionToPerson) -> Self:
+        """`call`: as the model made it."""
+        return cls(_as_asked(call, asked), plan, asked)
+
     @property
     def needs(self) -> Literal["approval", "answer"]:
-        return "answer" if isinstance(self.plan, AwaitAnswer) or self.tool_asks else "approval"
+        return "answer" if self.is_outside or self.tool_asks else "approval"
+
+    @property
+    def is_outside(self) -> bool:
+        """It was let out, and its result is awaited."""
+        return isinstance(self.plan, AwaitAnswer) and self.asked.reason not in AT_THE_GATE
 
     @property
     def tool_asks(self) -> bool:
         """Its tool has a question. Whatever a person answers, the call is run again with the answer."""
         return self.asked.reason == "tool_asks"
+
+    @property
+    def may_have_begun(self) -> bool:
+        """Some client has been given it to run, and may not have said so yet."""
+        return self.asked.handed_out or (self.is_outside and self.asked.reason != "asks_user")
 
     @property
     def doubtful(self) -> bool:
@@ -59,7 +79,11 @@ class PendingCall:
     @property
     def expiry(self) -> Expiry | None:
         """A call that may already have run never expires."""
-        return self.plan.expiry if isinstance(self.plan, RunPlan | AwaitAnswer) and not self.doubtful else None
+        if not isinstance(self.plan, GatedPlan) or self.doubtful:
+            return None
+        if isinstance(self.plan, AwaitAnswer) and not self.is_outside:
+            return self.plan.approval_expiry
+        return self.plan.expiry
 
     @property
     def since(self) -> datetime:
@@ -71,29 +95,71 @@ class PendingCall:
 
     @property
     def verdict_on_expiry(self) -> Literal["approve", "deny", "answer"]:
-        """If nobody answers a question in time, its answer is that nobody did."""
+        """If nobody answers a question in time, its answer is that nobody did. What only a person may approve is
+        denied."""
         if self.needs == "answer":
             return "answer"
-        return self.expiry.verdict if self.expiry else "deny"
+        return self.expiry.verdict if self.expiry and not self.asked.only_person else "deny"
 
     @property
     def policy(self) -> bool:
-        """A person's decision on it is checked before it counts."""
-        return isinstance(self.plan, RunPlan) and self.plan.policy
+        """A person's decision on it is checked before it counts. The result of a call that runs outside is none."""
+        return isinstance(self.plan, GatedPlan) and self.plan.policy and not self.is_outside
 
     @property
     def hands_over(self) -> bool:
         """Nothing but a decision is missing for another agent to take over."""
         return isinstance(self.plan, RunHandoff) and not self.policy
 
-    def ruled(self, policy: Policy, *, again: bool = False) -> Rule | None:
-        """The rule that decides on it in people's place; None if a person has to. `again`: the rules have changed."""
-        reasons = RULED if again else ("needs_approval",)
-        if self.asked.reason not in reasons:
+    def ruled(self, policy: Policy, *, agent: str = "", again: bool = False) -> Rule | None:
+        """The rule that decides on it in people's place; None if a person has to. `agent`: the one that made the call.
+        `again`: the rules have changed. Then a call that runs outside may still be denied."""
+        outside = self.is_outside and again
+        if not outside and self.asked.reason not in (RULED if again else ("needs_approval",)):
             return None
-        rule = rule_for(policy, self.call.name, self.call.arguments)
-        asks = rule is None or rule.then == "ask" or (rule.then == "approve" and self.asked.only_person)
-        return None if asks else rule
+        rule = rule_for(policy, self.call.name, self.call.arguments, agent=agent)
+        if rule is None or rule.then == "ask" or (rule.then == "approve" and (outside or self.asked.only_person)):
+            return None
+        return rule
+
+    def released(self, policy: Policy, *, agent: str) -> Rule | None:
+        """What lets it run now that the rules have changed: only a rule had asked for its approval, and none does."""
+        waits = self.asked.by_rule and self.asked.reason in RULED
+        if not waits or rule_for(policy, self.call.name, self.call.arguments, agent=agent) is not None:
+            return None
+        return Rule(tool=self.call.name, agent=unversioned(agent), then="approve")
+
+    def back_at_the_gate(self, policy: Policy, *, agent: str) -> PendingCall | None:
+        """A call that runs outside, if a rule wants its approval now. Whoever has begun it may still send its
+        result. None if no rule does."""
+        approval = self.asked.decision
+        if not self.is_outside or (approval is not None and not approval.by_policy):  # a person's approval stands
+            return None
+        rule = rule_for(policy, self.call.name, self.call.arguments, agent=agent)
+        if rule is None or rule.then != "ask":
+            return None
+        return self._with(
+            reason="needs_approval", why=_asks_for_approval(rule, self.call), by_rule=True, handed_out=True
+        )
+
+    def refuses(self, verdict: str) -> bool:
+        """Whether such a decision can't be made on it: what has to be answered can't be approved, and nobody has
+        begun what waits to be let out."""
+        if verdict == names.APPROVE:
+            return self.needs == "answer"
+        closed = isinstance(self.plan, AwaitAnswer) and not (self.is_outside or self.asked.handed_out)
+        return verdict == names.ANSWER and closed
+
+    def with_arguments(self, decision: Decision) -> Decision:
+        """The decision with the arguments that were approved, if they are not the model's."""
+        if decision.verdict != "approve" or decision.arguments is not None or self.asked.arguments is None:
+            return decision
+        return decision.model_copy(update={"arguments": self.asked.arguments})
+
+    def is_as_hooks_saw(self, decision: Decision) -> bool:
+        """Whether an approval leaves the arguments as hooks have left them, so that they need not see them again."""
+        same = decision.arguments is None or same_json(decision.arguments, self.call.arguments)
+        return same and (self.asked.arguments is None or self.asked.seen_by_hooks)
 
     def at(self, time: float) -> PendingCall:
         """People are asked now, unless they were before. `time`: seconds since 1970."""
@@ -104,9 +170,9 @@ class PendingCall:
         reason = self.asked.reason if self.doubtful or self.tool_asks else "not_allowed"
         return self._with(reason=reason, refused=f" ({by or 'somebody'} may not decide: {refusal})")
 
-    def addressed(self, call_id: str, *, approving: bool) -> bool:
+    def addressed(self, call_id: str, verdict: str) -> bool:
         """Whether a decision on `call_id`, which may mean every call, is about this one."""
-        return call_id in (names.EVERY_CALL, self.call.call_id) and not (approving and self.needs == "answer")
+        return call_id in (names.EVERY_CALL, self.call.call_id) and not self.refuses(verdict)
 
     def shown(self) -> WaitingCall:
         expires = self.expires
@@ -122,27 +188,35 @@ class PendingCall:
         )
 
     def _with(self, **changes: object) -> PendingCall:
-        return replace(self, asked=self.asked.model_copy(update=changes))
+        asked = self.asked.model_copy(update=changes)
+        return replace(self, call=_as_asked(self.call, asked), asked=asked)
 
 
-def before_run(call: ToolCall, plan: PlannedCall, policy: Policy) -> PendingCall | None:
-    """What is asked before the call runs, or in its place; None if nobody is asked. What the policy decides by itself
-    is asked too, and decided at once: see `PendingCall.ruled`."""
-    match plan:
-        case RunPlan() | RunAgent():
-            why = plan.approval if isinstance(plan, RunPlan) else None
-            rule = rule_for(policy, call.name, call.arguments)
-            if not why and (rule is None or rule.then == "approve"):
-                return None
-            why = why or (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
-            only = isinstance(plan, RunPlan) and plan.only_person
-            return PendingCall(
-                call, plan, QuestionToPerson(call_id=plan.call_id, reason="needs_approval", why=why, only_person=only)
-            )
-        case AwaitAnswer():
-            return for_answer(call, plan)
-        case _:
-            return None
+def _as_asked(call: ToolCall, asked: QuestionToPerson) -> ToolCall:
+    return call if asked.arguments is None else call.model_copy(update={"arguments": asked.arguments})
+
+
+def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str) -> PendingCall | None:
+    """The gate of every call: what is asked before it runs, or in its place; None if nobody is asked. What the policy
+    decides by itself is asked too, and decided at once: see `PendingCall.ruled`. `agent`: the one that made the
+    call."""
+    if not isinstance(plan, GatedPlan):
+        return None
+    rule = rule_for(policy, call.name, call.arguments, agent=agent)
+    if plan.approval or (rule and rule.then != "approve"):
+        question = QuestionToPerson(
+            call_id=plan.call_id,
+            reason="needs_approval",
+            why=plan.approval or _asks_for_approval(rule, call),
+            only_person=plan.only_person,
+            by_rule=not plan.approval,
+        )
+        return PendingCall.from_question(call, plan, question)
+    return for_answer(call, plan) if isinstance(plan, AwaitAnswer) else None
+
+
+def _asks_for_approval(rule: Rule | None, call: ToolCall) -> str:
+    return (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
 
 
 def decision_of(rule: Rule, *, at: str) -> Decision:
@@ -152,20 +226,32 @@ def decision_of(rule: Rule, *, at: str) -> Decision:
     return Decision(verdict=verdict, by=rule.by, at=at, note=note, by_policy=True)
 
 
-def rules_of(said: Approve | Deny, calls: Iterable[PendingCall]) -> tuple[Rule, ...]:
-    """What a person has decided for always, as they decided on these calls."""
+def rules_of(said: Approve | Deny, calls: Iterable[PendingCall], *, agent: str = "") -> tuple[Rule, ...]:
+    """What a person has decided for always, as they decided on these calls of this agent's."""
     if said.always is False:
         return ()
     then: Literal["approve", "deny"] = "approve" if isinstance(said, Approve) else "deny"
     where = said.always if isinstance(said.always, dict) else {}
     reason = (said.reason or "") if isinstance(said, Deny) else ""
     reason = reason if len(reason) <= MAX_RULE_CHARS else shortened(reason, max_bytes=MAX_RULE_CHARS)
-    tools = dict.fromkeys(one.call.name for one in calls)
-    return tuple(Rule(tool=tool, then=then, where=where, by=said.by[:MAX_NAME_CHARS], reason=reason) for tool in tools)
+    tools = dict.fromkeys(pending.call.name for pending in calls)
+    whose, by = unversioned(agent), said.by[:MAX_NAME_CHARS]
+    return tuple(Rule(tool=tool, agent=whose, then=then, where=where, by=by, reason=reason) for tool in tools)
 
 
-def for_answer(call: ToolCall, plan: AwaitAnswer) -> PendingCall:
-    return PendingCall(call, plan, QuestionToPerson(call_id=plan.call_id, reason=plan.reason, why=plan.why))
+def for_answer(
+    call: ToolCall,
+    plan: AwaitAnswer,
+    *,
+    approval: Decision | None = None,
+    arguments: dict[str, JsonValue] | None = None,
+) -> PendingCall:
+    """What is asked of whoever runs it. `approval`: a person's, if one was asked for; `arguments`: those that were
+    approved, if they are not the model's."""
+    question = QuestionToPerson(
+        call_id=plan.call_id, reason=plan.reason, why=plan.why, decision=approval, arguments=arguments
+    )
+    return PendingCall.from_question(call, plan, question)
 
 
 def after_run(
@@ -176,21 +262,27 @@ def after_run(
     kind: str,
     cause: str,
     left: dict[str, JsonValue] | None = None,
+    proposed: dict[str, JsonValue] | None = None,
     decision: Decision | None = None,
 ) -> PendingCall | None:
     """What is asked after a run that brought no result, by the type and the words of its error; None if nobody is
     asked, and the model is told. `before`: what was asked before that run; `left`: what it left, if its tool asks;
-    `decision`: the approval that it had."""
+    `proposed`: what hooks made of a person's arguments; `decision`: the approval that it had."""
+    ran_with = decision.arguments if decision else None
     if kind == names.ASKS and left is not None:
-        asked = QuestionToPerson(call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision)
-        return PendingCall(call, plan, asked)
+        asked = QuestionToPerson(
+            call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision, arguments=ran_with
+        )
+        return PendingCall.from_question(call, plan, asked)
     if kind == names.NEEDS_APPROVAL:
         # What was approved already and asks again is for a person: a rule would let it ask for ever.
         once_more = decision is not None
-        return PendingCall(
+        return PendingCall.from_question(
             call,
             plan,
-            QuestionToPerson(call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more),
+            QuestionToPerson(
+                call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more, arguments=ran_with
+            ),
         )
     doubtful = before is not None and before.doubtful
     once = isinstance(plan, RunPlan) and plan.effect == "once"
@@ -206,9 +298,22 @@ def after_run(
     else:
         return None
     if before and doubtful and reason != "outcome_unknown":
-        return before._with(refused=f" ({why})")
+        changes = {"arguments": proposed, "seen_by_hooks": True} if proposed else {}
+        return before._with(refused=f" ({why})", **changes)
     since = before.asked.since if before and reason == "invalid_edit" else 0.0
-    return PendingCall(call, plan, QuestionToPerson(call_id=plan.call_id, reason=reason, why=why, since=since))
+    only_person = before is not None and before.asked.only_person
+    arguments = proposed if reason == "invalid_edit" else ran_with
+    had = before.asked if before and before.asked.seen_by_hooks else None
+    question = QuestionToPerson(
+        call_id=plan.call_id,
+        reason=reason,
+        why=why,
+        since=since,
+        only_person=only_person,
+        arguments=arguments,
+        seen_by_hooks=proposed is not None or (had is not None and had.arguments == ran_with),
+    )
+    return PendingCall.from_question(call, plan, question)
 
 
 def not_asked(cause: str) -> str:

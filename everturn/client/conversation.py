@@ -311,7 +311,8 @@ class Conversation(Forks):
         None if somebody else answered first, or the call no longer waits. As on a worker, the arguments are
         validated against the function's schema, a sync function runs in a thread, and the model reads the errors that
         it raises, ToolFailed included. `call` comes from an AnswerRequested event or from `status().waiting`. A result
-        of more than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool.
+        of more than 200,000 characters, or 380 KB with images, is cut with a notice. Raises InvalidTool, and Refused
+        if the call waits for an approval: nothing has run then.
         """
         return await call_tool(self, call, function)
 

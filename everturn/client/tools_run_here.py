@@ -28,6 +28,10 @@ TRIES = 3
 """How often an answer is sent that is refused although its call still waits."""
 
 
+class _NotLetOut(Refused):
+    """The call waits for an approval."""
+
+
 class ConversationWithCalls(Protocol):
     """The parts of a Conversation that are used here."""
 
@@ -57,6 +61,11 @@ async def call_tool(
     waits = await _waiting(conversation, call)
     place = conversation.where(waits)
     status = await _status(place)
+    if any(one.call_id == waits.call_id and one.needs == "approval" for one in status.waiting):
+        raise _NotLetOut(
+            f"Call {waits.call_id!r} ({waits.tool}) waits for an approval, so it is not run.",
+            cure="Approve it first. If it runs in the client, an answer is requested then.",
+        )
     context = ToolContext(conversation_id=place.id, call_id=waits.call_id, chain_id=status.chain_id)
     content, is_error = await _run(made, waits, context)
     result = ToolResult(call_id=waits.call_id, name=waits.tool, content=content, is_error=is_error)
@@ -153,12 +162,19 @@ async def run_tools(conversation: ConversationWithCalls, functions: Iterable[Cal
 async def _serve(conversation: ConversationWithCalls, tools: dict[str, Tool]) -> None:
     """Runs every call that waits for an answer, once, until the conversation is over."""
     begun: set[str] = set()
+
+    async def run(call: WaitingCall, made: Tool) -> None:
+        try:
+            await call_tool(conversation, call, made)
+        except _NotLetOut:  # a rule asks for an approval by now; after that, the call comes again
+            begun.discard(call.address)
+
     async with asyncio.TaskGroup() as running:
         async for call in _waiting_calls(conversation):
             made = tools.get(call.tool)
             if made and call.address not in begun:
                 begun.add(call.address)
-                running.create_task(call_tool(conversation, call, made))
+                running.create_task(run(call, made))
 
 
 async def _waiting_calls(conversation: ConversationWithCalls) -> AsyncIterator[WaitingCall]:

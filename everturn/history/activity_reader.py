@@ -25,7 +25,7 @@ from everturn.calls import activity_outputs
 from everturn.calls.causes import cause_of
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
-from everturn.history.steps import ActivityEnded, Step, ToolRunFailed, ToolScheduled
+from everturn.history.steps import ActivityEnded, CallChecked, Step, ToolRunFailed, ToolScheduled
 from everturn.payloads import ToolRequest
 from everturn.plans import ActivityCall, CheckedCall
 from everturn.sizes import MAX_RESULT_CHARS
@@ -75,7 +75,9 @@ class ActivityReader:
     async def completed(self, event_id: int, at: datetime, scheduled_id: int, output: Payloads) -> Step | None:
         if request := self._checks.pop(scheduled_id, None):
             checked, why = await self._decoder.readable(output, CheckedCall)
-            return None if checked else ToolRunFailed(event_id, at, request.tool, request, why, names.NOT_CHECKED)
+            if checked is None:
+                return ToolRunFailed(event_id, at, request.tool, request, why, names.NOT_CHECKED)
+            return CallChecked(event_id, at, request, checked.arguments)
         if not (running := self._running.pop(scheduled_id, None)):
             return None
         return await self._gave(running, event_id, at, output)
@@ -95,7 +97,9 @@ class ActivityReader:
         error = await self._converter.decode_failure(failure)
         told = cause_of(error)
         if request := self._checks.pop(scheduled_id, None):
-            lost = ToolRunFailed(event_id, at, request.tool, request, told.cause, told.kind, told.cure)
+            lost = ToolRunFailed(
+                event_id, at, request.tool, request, told.cause, told.kind, told.cure, proposed=told.proposed
+            )
             return _handed_back(lost, told=request.hand_back_for is not None) if told.not_hosted else lost
         if not (running := self._running.pop(scheduled_id, None)):
             return None

@@ -4,18 +4,19 @@ the agent's own policy says to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve
-from everturn.calls.pending_calls import PendingCall, rules_of
+from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, iso, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten
-from everturn.plans import RunHandoff
+from everturn.plans import AwaitAnswer, RunAgent, RunHandoff
 from everturn.policy import Policy, Rule, with_rules
-from everturn.records import ToolCall, ToolResult
+from everturn.records import Decision, ToolCall, ToolResult
 from everturn.state import State
 
 Ruled = tuple[str, Rule]
@@ -33,18 +34,24 @@ class DecisionsByHistory:
         settle: Callable[[ToolResult], None],
         hand_over: Callable[[ToolCall, RunHandoff], None],
         on_held: Callable[[steps.CommandSent], None],
+        clock: Callable[[], float],
     ) -> None:
         """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run.
         `hand_over` takes one that puts another agent in charge. `on_held` takes a decision that was held and counts
-        now."""
+        now. `clock`: the conversation's, in seconds since 1970."""
         self._state = state
         self._settle = settle
         self._hand_over = hand_over
         self._on_held = on_held
+        self._clock = clock
         self.asked = dict(state.pending)
         """What people were last asked about the calls of the current reply."""
-        self.checked: dict[str, tuple[PendingCall, str]] = {}
-        """The calls with a decision that the agent's policy is checking, by verdict."""
+        self.checked: dict[str, tuple[PendingCall, Decision]] = {}
+        """The calls with a decision that the agent's policy is checking."""
+        self.edited: dict[str, tuple[PendingCall, Decision]] = {}
+        """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
+        self.approvals: dict[str, Decision] = {}
+        """Of the calls that were approved."""
         self.taken = {one.call_id for one in left.results if one.decision} if left else set[str]()
         """The calls that somebody has decided on, in this run or before it in the open reply."""
         self._held: list[steps.CommandSent] = []
@@ -58,10 +65,13 @@ class DecisionsByHistory:
     def begin_reply(self) -> None:
         self.asked.clear()
         self.checked.clear()
+        self.edited.clear()
+        self.approvals.clear()
         self.refused_edits = 0
 
     def end_reply(self) -> None:
         self.checked.clear()
+        self.edited.clear()
         self._held.clear()
         self._state.pending.clear()
 
@@ -86,14 +96,18 @@ class DecisionsByHistory:
     def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
         """False if the decision can't be taken now."""
         said = DECISION_RECORDS[verdict].model_validate(payload)
-        approving, waiting = isinstance(said, Approve), self._state.pending.values()
-        addressed = [one for one in waiting if one.addressed(said.call_id, approving=approving)]
-        policy, refused_edits = self._state.policy, self.refused_edits
-        if decision_problem(said, addressed, policy=policy, time=time, refused_edits=refused_edits):
+        state = self._state
+        addressed = [pending for pending in state.pending.values() if pending.addressed(said.call_id, verdict)]
+        if decision_problem(
+            said, addressed, policy=state.policy, agent=state.agent, time=time, refused_edits=self.refused_edits
+        ):
             return False
-        rules = () if isinstance(said, Answer) else rules_of(said, addressed)
+        rules = () if isinstance(said, Answer) else rules_of(said, addressed, agent=state.agent)
+        decision = Decision.model_validate({"verdict": verdict, "by": said.by, "at": self._now})
+        if isinstance(said, Approve):
+            decision = decision.model_copy(update={"note": said.note, "arguments": said.arguments})
         for pending in addressed:
-            self._hear(pending, verdict)
+            self._hear(pending, decision)
         if rules and addressed:
             self.change_policy(with_rules(self._state.policy, rules))
         return bool(addressed)
@@ -109,36 +123,83 @@ class DecisionsByHistory:
         """None if it can't be taken."""
         if policy is not None:
             self._state.policy = policy
-            for pending in [*self._state.pending.values()]:
-                self._follow_policy(pending, again=True)
+            self._look_again()
         return policy is not None
 
-    def decide(self, pending: PendingCall, verdict: str) -> None:
+    def inherit(self, policy: Policy) -> bool:
+        if self._state.start.caller is None:
+            return False
+        self._state.inherited = policy
+        self._look_again()
+        return True
+
+    def _look_again(self) -> None:
+        rules, agent = self._state.rules, self._state.agent
+        for call_id, pending in [*self._state.pending.items()]:
+            if rule := pending.released(rules, agent=agent):
+                self.ruled.append((call_id, rule))
+                self.taken.add(call_id)
+                self.decide(pending, self._by_rule(rule))
+            elif at_the_gate := pending.back_at_the_gate(rules, agent=agent):
+                self._state.pending[call_id] = self.asked[call_id] = at_the_gate
+            else:
+                self._follow_policy(pending, again=True)
+
+    def decide(self, pending: PendingCall, decision: Decision) -> None:
         """A decision that counts."""
-        self._state.pending.pop(pending.call.call_id, None)
-        if verdict == "approve" and isinstance(pending.plan, RunHandoff):
-            self._hand_over(pending.call, pending.plan)
-        elif self._state.closing or (verdict != "approve" and not pending.tool_asks):  # one that closes begins nothing
-            self._settle(unwritten(pending.call))
+        call, plan, decision = pending.call, pending.plan, pending.with_arguments(decision)
+        self._state.pending.pop(call.call_id, None)
+        approved = decision.verdict == "approve"
+        if approved:
+            self.approvals[call.call_id] = decision
+        edits = decision.arguments is not None and not pending.is_as_hooks_saw(decision)
+        if approved and edits and isinstance(plan, RunHandoff | RunAgent | AwaitAnswer):
+            self.edited[call.call_id] = (pending, decision)  # a worker looks at the arguments
+        elif approved:
+            self._let_out(pending, decision)
+        elif self._state.closing or not pending.tool_asks:
+            self._settle(unwritten(call))
+
+    def _let_out(self, pending: PendingCall, approval: Decision) -> None:
+        call, plan = pending.call, pending.plan
+        if isinstance(plan, RunHandoff):
+            self._hand_over(call, plan)
+        elif self._state.closing:  # one that closes begins nothing
+            self._settle(unwritten(call))
+        elif isinstance(plan, AwaitAnswer):
+            self.wait(for_answer(call, plan, approval=approval, arguments=approval.arguments), time=self._clock())
+
+    def take_edit(self, call_id: str, arguments: dict[str, Any]) -> None:
+        """A worker has looked at the arguments that a person put in: they fit."""
+        if call_id in self.edited:
+            pending, decision = self.edited.pop(call_id)
+            self._let_out(pending, decision.model_copy(update={"arguments": arguments}))
+
+    @property
+    def _now(self) -> str:
+        return iso(datetime.fromtimestamp(self._clock(), UTC))
+
+    def _by_rule(self, rule: Rule) -> Decision:
+        return decision_of(rule, at=self._now)
 
     def close(self) -> None:
         """Denies all waiting calls."""
         for pending in [*self._state.pending.values()]:
-            self.decide(pending, "deny")
+            self.decide(pending, Decision(verdict="deny"))
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
-        if rule := pending.ruled(self._state.policy, again=again):
+        if rule := pending.ruled(self._state.rules, agent=self._state.agent, again=again):
             self.ruled.append((pending.call.call_id, rule))
-            self._hear(pending, rule.then)
+            self._hear(pending, self._by_rule(rule))
 
-    def _hear(self, pending: PendingCall, verdict: str) -> None:
+    def _hear(self, pending: PendingCall, decision: Decision) -> None:
         """A decision, which may need a check first."""
         self.taken.add(pending.call.call_id)
         if pending.policy:
             self._state.pending.pop(pending.call.call_id)
-            self.checked[pending.call.call_id] = (pending, verdict)
+            self.checked[pending.call.call_id] = (pending, decision)
         else:
-            self.decide(pending, verdict)
+            self.decide(pending, decision)
 
     # ------------------------------------------------------------ what the agent's policy says to it
 
@@ -146,7 +207,7 @@ class DecisionsByHistory:
         """`refusal`: why this person may not decide; empty if they may."""
         if call_id not in self.checked:
             return
-        pending, verdict = self.checked.pop(call_id)
+        pending, decision = self.checked.pop(call_id)
         held = [step for step in self._held if step.payload.get("call_id") == call_id]
         self._held = [step for step in self._held if step not in held]
         if refusal and self._state.closing:  # which denies it
@@ -161,4 +222,4 @@ class DecisionsByHistory:
                     break
             self._held += held
         else:
-            self.decide(pending, verdict)
+            self.decide(pending, decision)

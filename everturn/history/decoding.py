@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.calls.decisions import DECISION_RECORDS, SetPolicy
+from everturn.calls.decisions import DECISION_RECORDS, InheritPolicy, SetPolicy
 from everturn.errors import InvalidSetting, OtherWorkflow
 from everturn.payloads import Control, MessageIn
 from everturn.records import Record
@@ -22,6 +22,7 @@ R = TypeVar("R")
 COMMANDS: dict[str, type[Record]] = {
     **DECISION_RECORDS,
     names.SET_POLICY: SetPolicy,
+    names.INHERIT_POLICY: InheritPolicy,
     **dict.fromkeys((names.PAUSE, names.RESUME, names.CANCEL_TURN, names.CLOSE), Control),
 }
 """What people decide and steer with. A signal with another name, or with a payload that is not such a record, changes

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn import names
-from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import OpenReply, QuestionToPerson, TakenIds
 from everturn.errors import ConversationError
@@ -114,7 +114,10 @@ class EventReader:
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
             case steps.WorkflowTaskCompleted():
                 return [*followed, *untold, *self._asks(at)]
-            case steps.ToolRunFailed(local=True) | steps.CommandSent(name=names.SET_POLICY, accepted=True):
+            case (
+                steps.ToolRunFailed(local=True)
+                | steps.CommandSent(name=names.SET_POLICY | names.INHERIT_POLICY | names.APPROVE, accepted=True)
+            ) if not _is_on_every_call(step):
                 # The conversation knows of it, and asks already.
                 return [*untold, *followed, *_events(step, at), *self._asks(at)]
             case steps.CommandSent(name=names.RESUME, accepted=True) if stall := self.by_history.state.stall:
@@ -122,7 +125,7 @@ class EventReader:
                 turn = self.by_history.state.turn
                 return [*untold, *followed, Stalled(turn=turn, cause=stall.cause, cure=stall.cure or "", at=at)]
             case steps.CommandSent(name=name, accepted=True) if _is_on_every_call(step):
-                self._ask_again(approving=name == names.APPROVE)
+                self._ask_again(name)
                 return [*untold, *followed, *self._asks(at)]
         return [*untold, *followed, *_events(step, at)]
 
@@ -169,11 +172,11 @@ class EventReader:
         self._asked = {one: pending.asked for one, pending in state.pending.items()}
         return [_ask(state.turn, one, at) for one in new]
 
-    def _ask_again(self, *, approving: bool) -> None:
+    def _ask_again(self, verdict: str) -> None:
         """Among the events, a decision on every call comes after the calls that began to wait in the same workflow
         task. It is not about them, and readers must not think that it is."""
         for pending in self.by_history.state.pending.values():
-            if pending.addressed(names.EVERY_CALL, approving=approving):
+            if pending.addressed(names.EVERY_CALL, verdict):
                 self._asked.pop(pending.call.call_id, None)
 
     def _untold(self, step: steps.Step, at: str) -> list[ToolFinished]:
@@ -242,8 +245,10 @@ def _events(step: steps.Step, at: str) -> list[Event]:
             return []
 
 
-def _is_on_every_call(step: steps.CommandSent) -> bool:
-    return step.name in names.DECISIONS and step.payload.get("call_id") == names.EVERY_CALL
+def _is_on_every_call(step: steps.Step) -> bool:
+    if not isinstance(step, steps.CommandSent) or step.name not in names.DECISIONS:
+        return False
+    return step.payload.get("call_id") == names.EVERY_CALL
 
 
 def _command(name: str, payload: dict[str, Any], at: str) -> Event:
@@ -257,7 +262,7 @@ def _command(name: str, payload: dict[str, Any], at: str) -> Event:
             return Decided(call_id=call_id, verdict=name, by=by, at=at)
         case Control(by=by, reason=reason):
             return Switched(name=name, by=by, reason=reason, at=at)
-        case SetPolicy(by=by):
+        case SetPolicy(by=by) | InheritPolicy(by=by):
             return Switched(name=name, by=by, at=at)
         case other:
             raise AssertionError(f"no event tells of {other!r}")

@@ -55,9 +55,10 @@ async def start_of_fork(
     changes = changes or Changes()
     if not isinstance(turn, int) or turn < 0 or (turn == 0 and changes.message is None):
         raise Refused(f"Conversation {conversation_id!r} has no turn {turn!r}.", cure="Turns count from 1.")
-    origin = await _run_of(client, StoredInRun(run_id=run_id, conversation_id=conversation_id), turn)
+    latest = StoredInRun(run_id=run_id, conversation_id=conversation_id)
+    origin = await _run_of(client, latest, turn)
     if turn == 0:
-        return await _anew(client, origin, changes)
+        return await _with_rules_of(client, latest, await _anew(client, origin, changes))
     here, point = origin.run_id, _ForkPoint(turn)
     while here:
         origin, here = origin.model_copy(update={"run_id": here}), ""
@@ -69,7 +70,8 @@ async def start_of_fork(
             here = getattr(step, "next_run_id", "")
         point.by_history.take_in()
         if point.reached:
-            return await _start(client, origin, point, changes, there=there)
+            start = await _start(client, origin, point, changes, there=there)
+            return await _with_rules_of(client, latest, start)
     raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
 
 
@@ -193,6 +195,18 @@ async def _first_step(client: Client, run: StoredInRun) -> RunStarted | None:
             f"{run.run_id}: the namespace's retention is over.",
             cure="Fork at a later turn.",
         ) from None
+
+
+async def _with_rules_of(client: Client, latest: StoredInRun, start: Start) -> Start:
+    """The start with the rules of today: what people said of the conversation's calls after that turn holds for the
+    fork's, too, and what they took back holds no more."""
+    by_history = StateByHistory(run_id=latest.run_id)
+    async for step in read_steps(client, latest.conversation_id, run_id=latest.run_id):
+        by_history.take(step)
+    by_history.take_in()
+    rules = {"policy": by_history.state.policy, "inherited": by_history.state.inherited}
+    carry = start.carry and start.carry.model_copy(update=rules)
+    return start.model_copy(update={"carry": carry} if carry else rules)
 
 
 async def _anew(client: Client, first: StoredInRun, changes: Changes) -> Start:

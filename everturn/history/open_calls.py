@@ -48,7 +48,7 @@ def _open_call(call: ToolCall, by_history: StateByHistory) -> OpenCall:
         # Without an event of its own, an empty result stands for one that is written when the model is told.
         is_known = result.content or call_id in calls.recorded or call_id in calls.from_outputs
         return OpenCall(call, "finished", result) if is_known else OpenCall(call, "settled")
-    if call_id in by_history.state.pending or call_id in by_history.decisions.checked:
+    if call_id in by_history.state.pending or call_id in by_history.awaited:
         return OpenCall(call, "waits")
     if call_id in calls.running:
         return OpenCall(call, "runs")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from temporalio.api.common.v1 import Payloads
@@ -276,7 +277,8 @@ class HistoryReader:
         if tool:
             awaited = told.not_hosted and tool[1].hand_back_for is None
             stalled = told.not_hosted and not awaited
-            return ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled, told.left)
+            failed = ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled, told.left)
+            return replace(failed, proposed=told.proposed) if told.proposed else failed
         return await self._activities.failed(event_id, at, scheduled_id, failure)
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
@@ -287,7 +289,15 @@ class HistoryReader:
             had = Decision.model_validate(told.decision) if told.decision else None
             request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id, decision=had)
             failed = ToolRunFailed(
-                event.event_id, at, told.tool, request, told.cause, told.kind, local=True, left=told.left
+                event.event_id,
+                at,
+                told.tool,
+                request,
+                told.cause,
+                told.kind,
+                local=True,
+                left=told.left,
+                proposed=told.proposed,
             )
             return failed if told.call_id else None
         details = marker.details

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from everturn import agent_in_charge, names
 from everturn.calls import pending_calls
-from everturn.calls.decisions import policy_after
+from everturn.calls.decisions import InheritPolicy, policy_after
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
@@ -20,7 +20,7 @@ from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.history.waiting_signals import WaitingSignals
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import RefuseCall, RunHandoff
-from everturn.records import Outcome, ToolCall, ToolResult
+from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 
@@ -147,7 +147,12 @@ class StateByHistory:
 
     def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
         return DecisionsByHistory(
-            self.state, left, settle=self._take_result, hand_over=self._hand_over, on_held=self._follow_held
+            self.state,
+            left,
+            settle=self._take_result,
+            hand_over=self._hand_over,
+            on_held=self._follow_held,
+            clock=lambda: self._clock,
         )
 
     def _ask(self, request: ModelRequest) -> None:
@@ -168,6 +173,7 @@ class StateByHistory:
             state.note_unseen_in_events()
             self.calls.forget()
             self.decisions.checked.clear()
+            self.decisions.edited.clear()
 
     def _take_unreadable(self, step: steps.InputUnreadable) -> None:
         """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is
@@ -204,7 +210,9 @@ class StateByHistory:
             case steps.TranscriptKept(messages=messages):
                 self.state.take_earlier(messages)
             case steps.ToolCompleted(result=result, outcome=outcome):
-                self.calls.recorded.add(result.call_id)
+                approved = outcome is not None and result.call_id in self.decisions.approvals
+                # The transcript's result of an agent that somebody approved also holds that approval.
+                (self.calls.from_outputs if approved else self.calls.recorded).add(result.call_id)
                 if outcome is not None:
                     self.state.spend(outcome.usage, outcome.cost_usd)
                 self._take_result(result)
@@ -214,7 +222,9 @@ class StateByHistory:
             case steps.ToolRunFailed(awaited=awaited, again=False) if self.state.closing or not awaited:
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
-                self.decisions.decide(pending, pending.verdict_on_expiry)
+                self.decisions.decide(pending, Decision(verdict=pending.verdict_on_expiry, by=names.THE_CLOCK))
+            case steps.CallChecked(request=request, arguments=arguments):
+                self.decisions.take_edit(request.call_id, arguments)
             case steps.DecisionChecked(check=check, refusal=refusal):
                 by = check.decision.by
                 self.decisions.take_check(check.call.call_id, by=by, refusal=refusal, time=self._clock)
@@ -236,9 +246,9 @@ class StateByHistory:
 
     def _begin_calls(self) -> None:
         state = self.state
-        begun = self.calls.running | state.pending.keys() | self.decisions.checked.keys()
+        begun = self.calls.running | state.pending.keys() | self.awaited
         for call, plan in [one for one in self.calls.unsettled if one[0].call_id not in begun]:
-            pending = pending_calls.before_run(call, plan, state.policy)
+            pending = pending_calls.before_run(call, plan, state.rules, agent=state.agent)
             if pending and not state.closing:
                 self.decisions.wait(pending, time=self._clock)
             elif isinstance(plan, RunHandoff) and not pending:
@@ -265,7 +275,7 @@ class StateByHistory:
             self._close_if_settled()
 
     def _close_if_settled(self) -> None:
-        closing, waiting = self.state.closing, self.state.pending.keys() | self.decisions.checked.keys()
+        closing, waiting = self.state.closing, self.state.pending.keys() | self.awaited
         if self.calls.planned and self.calls.settled(closing=closing, waiting=waiting):
             self._close_reply()
             if closing:
@@ -282,6 +292,7 @@ class StateByHistory:
         if lost.stalled and not self.state.closing:
             self._stall(lost)
             return
+        self.decisions.edited.pop(call.call_id, None)
         self.decisions.refused_edits += lost.kind == names.INVALID_EDIT
         again = pending_calls.after_run(
             call,
@@ -290,12 +301,18 @@ class StateByHistory:
             kind=lost.kind,
             cause=lost.cause,
             left=lost.left,
-            decision=lost.request.decision,
+            proposed=lost.proposed,
+            decision=lost.request.decision or self.decisions.approvals.get(call.call_id),
         )
         if again and not self.state.closing:
             self.decisions.wait(again, time=self._clock)
         else:
             self._take_result(unwritten(call))
+
+    @property
+    def awaited(self) -> set[str]:
+        """The calls with a decision, or with arguments of a person's, that a worker is looking at."""
+        return {*self.decisions.checked, *self.decisions.edited}
 
     # ------------------------------------------------------------ what people send
 
@@ -318,8 +335,8 @@ class StateByHistory:
         state = self.state
         if step.name in names.DECISIONS:
             return self.decisions.take(step.name, step.payload, time=self._clock)
-        if step.name == names.SET_POLICY:
-            taken = self.decisions.change_policy(policy_after(step.payload, self.state.policy))
+        if step.name in (names.SET_POLICY, names.INHERIT_POLICY):
+            taken = self._take_rules(step)
             if step.accepted and self._is_new:  # it was set before that was looked at
                 self._begin_calls()
             return taken
@@ -344,6 +361,11 @@ class StateByHistory:
                 self.decisions.close()
                 self._close_if_settled()
         return True
+
+    def _take_rules(self, step: steps.CommandSent) -> bool:
+        if step.name == names.INHERIT_POLICY:
+            return self.decisions.inherit(InheritPolicy.model_validate(step.payload).rules)
+        return self.decisions.change_policy(policy_after(step.payload, self.state.policy))
 
     def _may_be_early(self, step: steps.Sent) -> bool:
         """Whether something that can't be taken now may be possible after the rest of the same workflow task."""

@@ -177,6 +177,17 @@ class ToolRunFailed(Step):
     """It is tried again immediately: a user's own activity that was lost with its worker."""
     local: bool = False
     """As in ToolCompleted."""
+    proposed: dict[str, Any] | None = None
+    """As in FailureCause."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallChecked(Step):
+    """A worker has looked at a call before it runs elsewhere: it may."""
+
+    request: ToolRequest
+    arguments: dict[str, Any]
+    """Those that a person put in, if somebody did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,18 +188,19 @@ class Tool(Generic[P, R]):
     async def needs_decision(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> bool:
         """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
 
-        A predicate that fails, or takes longer than 20 s, is logged and counts as yes: nobody has said that the call
-        may run.
+        A predicate that fails, takes longer than 20 s or returns something other than True and False is logged and
+        counts as yes: nobody has said that the call may run.
         """
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
         context = context or ToolContext()
         predicate = with_context(self.needs_approval, await self.checked(arguments, context), context=context)
         try:
-            return bool(await user_code.call(predicate, seconds=user_code.QUICK_SECONDS, finish=bool))
+            asks: bool = await user_code.call(predicate, seconds=user_code.QUICK_SECONDS, finish=_yes_or_no)
         except Exception as error:  # noqa: BLE001 - the predicate's own, whatever it is
             _log.error("approval_predicate.failed", tool=self.name, error=await safe_error_text(error))
             return True
+        return asks
 
     async def run(
         self, arguments: Mapping[str, Any], context: ToolContext, *, executor: Executor | None = None
@@ -357,6 +358,13 @@ def _make(
 
 
 _OPTIONS = (*(name for name in options_of(_make) if name not in {"function", "_module"}), *_PASSED_ON)
+
+
+def _yes_or_no(answer: object) -> bool:
+    """Raises TypeError for what is neither: None comes from a `return` that was forgotten, and says nothing."""
+    if not isinstance(answer, bool):
+        raise TypeError(f"it returned something of type {user_code.class_name(answer)}, and not True or False")
+    return answer
 
 
 def _place(function: Callable[..., Any] | None) -> str:

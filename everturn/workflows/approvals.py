@@ -36,7 +36,10 @@ class AppliedDecision:
     content: tuple[ResultPart, ...] = ()
     is_error: bool = False
     by_rule: bool = False
-    """The decision comes from an expiry or a closing conversation, not from a person, so `approvers` are not asked."""
+    """The decision comes from an expiry, from a closing conversation, or since no rule asks for one any more: not from
+    a person, so `approvers` are not asked."""
+    asks_first: bool = False
+    """It is none: a rule wants an approval before the call goes on to run outside."""
 
     def to(self, asked: QuestionToPerson) -> PersonsAnswer:
         """The answer for the tool that asked."""
@@ -99,12 +102,28 @@ class PendingApprovals:
 
     def look_again(self) -> None:
         """The policy has changed: it may decide on waiting calls."""
+        rules, agent = self._state.rules, self._state.agent
         for pending in [*self.undecided.values()]:
-            self._follow_policy(pending, again=True)
+            if rule := pending.released(rules, agent=agent):
+                released = AppliedDecision(decision_of(rule, at=iso(workflow.now())), by_rule=True)
+                self.decide(pending.call.call_id, released)
+            elif at_the_gate := pending.back_at_the_gate(rules, agent=agent):
+                self._ask_first(at_the_gate)
+            else:
+                self._follow_policy(pending, again=True)
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
-        if rule := pending.ruled(self._state.policy, again=again):
+        if rule := pending.ruled(self._state.rules, agent=self._state.agent, again=again):
             self.decide(pending.call.call_id, AppliedDecision(decision_of(rule, at=iso(workflow.now()))))
+
+    def _ask_first(self, pending: PendingCall) -> None:
+        """Whoever waits for the call's answer asks for its approval instead. Until then, it waits here already."""
+        call_id = pending.call.call_id
+        waited_for = self._decided[call_id]
+        self._state.pending[call_id] = pending
+        self._decided[call_id] = self._carried[call_id] = _future()
+        waited_for.set_result(AppliedDecision(Decision(verdict="deny"), asks_first=True))
+        self._on_change()
 
     async def _expire(self, pending: PendingCall, expiry: Expiry) -> None:
         expires, call_id = pending.expires, pending.call.call_id
@@ -154,10 +173,10 @@ class PendingApprovals:
         self._closing = closing
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
-    def objection(self, call_id: str, *, approving: bool) -> str | None:
+    def objection(self, call_id: str, verdict: str) -> str | None:
         """Why a decision on this call can't be accepted; None if it can."""
         if call_id == names.EVERY_CALL:
-            return None if any(self._addressed(call_id, approving)) else self._none_waits()
+            return None if any(self._addressed(call_id, verdict)) else self._none_waits(verdict)
         pending = self.undecided.get(call_id)
         if pending is None:
             if earlier := self._decisions.get(call_id):
@@ -165,15 +184,17 @@ class PendingApprovals:
                     by = f" by {earlier.by}" if earlier.by else ""
                     return f"Call {call_id!r}: the decision{by} is being checked. Decide again in a moment."
                 return already_decided(call_id, earlier)
-            return f"No call {call_id!r} waits{self._who_waits()}"
-        if approving and pending.needs == "answer":
-            why = "asks a question" if pending.tool_asks else "runs outside"
-            return f"Call {call_id!r} ({pending.call.name}) {why}: answer or deny it."
-        return None
+            return f"No call {call_id!r} waits{self._who_waits(verdict)}"
+        if not pending.refuses(verdict):
+            return None
+        named = f"Call {call_id!r} ({pending.call.name})"
+        if verdict == names.ANSWER:
+            return f"{named} waits for an approval: approve or deny it. Once it is approved, it can be answered."
+        return f"{named} {'asks a question' if pending.tool_asks else 'runs outside'}: answer or deny it."
 
     def decide(self, call_id: str, taken: AppliedDecision) -> tuple[str, ...]:
         """Passes the decision to every call that it names, and returns their ids."""
-        addressed = tuple(self._addressed(call_id, taken.decision.verdict == "approve"))
+        addressed = tuple(self._addressed(call_id, taken.decision.verdict))
         for one in addressed:
             pending = self._state.pending.pop(one)
             self._decided.pop(one).set_result(taken)
@@ -185,22 +206,23 @@ class PendingApprovals:
         self._on_change()
         return addressed
 
-    def _addressed(self, call_id: str, approving: bool) -> Iterator[str]:
-        return (one for one, pending in self.undecided.items() if pending.addressed(call_id, approving=approving))
+    def _addressed(self, call_id: str, verdict: str) -> Iterator[str]:
+        return (key for key, pending in self.undecided.items() if pending.addressed(call_id, verdict))
 
     @property
     def undecided(self) -> dict[str, PendingCall]:
         """The calls that a decision can still reach: not a call whose turn was cancelled in this very step."""
         return {one: pending for one, pending in self._state.pending.items() if not self._decided[one].done()}
 
-    def _none_waits(self) -> str:
+    def _none_waits(self, verdict: str) -> str:
         if waiting := self.undecided:
-            return f"No call waits for an approval. These wait for an answer: {', '.join(map(repr, waiting))}."
+            lacks, has = ("answer", "approval") if verdict == names.ANSWER else ("approval", "answer")
+            return f"No call waits for an {lacks}. These wait for an {has}: {', '.join(map(repr, waiting))}."
         return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` shows the state."
 
-    def _who_waits(self) -> str:
+    def _who_waits(self, verdict: str) -> str:
         waiting = self.undecided
-        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits()}"
+        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits(verdict)}"
 
 
 def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
-from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, iso, rules_of
 from everturn.payloads import Control, MessageIn
 from everturn.policy import Policy, said_by, with_rules
@@ -57,6 +57,7 @@ class Commands:
         accept(names.RESUME, Control, objection=state.resume_problem, take=self._resume, hold=self._hold_resume)
         accept(names.CANCEL_TURN, Control, objection=lambda _: state.cancel_problem(), take=self._cancel_turn)
         accept(names.SET_POLICY, SetPolicy, objection=self._policy_objection, take=self._set_policy)
+        accept(names.INHERIT_POLICY, InheritPolicy, objection=self._inheritance_objection, take=self._inherit_policy)
         accept(names.CLOSE, Control, objection=lambda _: None, take=self._close)
 
     @property
@@ -116,29 +117,32 @@ class Commands:
     # ------------------------------------------------------------ decisions
 
     def _decision_objection(self, said: Approve | Deny | Answer) -> str | None:
-        policy, refused_edits = self.state.policy, self.approvals.refused_edits
         problem = decision_problem(
-            said, self._addressed(said), policy=policy, time=workflow.time(), refused_edits=refused_edits
+            said,
+            self._addressed(said),
+            policy=self.state.policy,
+            agent=self.state.agent,
+            time=workflow.time(),
+            refused_edits=self.approvals.refused_edits,
         )
-        return (
-            problem
-            or _too_full_for(said)
-            or self.approvals.objection(said.call_id, approving=isinstance(said, Approve))
-        )
+        return problem or _too_full_for(said) or self.approvals.objection(said.call_id, verdict_of(said))
 
     def _addressed(self, said: Approve | Deny | Answer) -> list[PendingCall]:
-        approving = isinstance(said, Approve)
-        return [one for one in self.approvals.undecided.values() if one.addressed(said.call_id, approving=approving)]
+        undecided, verdict = self.approvals.undecided.values(), verdict_of(said)
+        return [pending for pending in undecided if pending.addressed(said.call_id, verdict)]
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(
             verdict="approve", by=approval.by, at=now(), note=approval.note, arguments=approval.arguments
         )
-        return self._decide(approval.call_id, AppliedDecision(decision), rules_of(approval, self._addressed(approval)))
+        return self._decide(approval.call_id, AppliedDecision(decision), self._rules_of(approval))
 
     def _take_denial(self, denial: Deny) -> dict[str, Any]:
         taken = AppliedDecision(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason))
-        return self._decide(denial.call_id, taken, rules_of(denial, self._addressed(denial)))
+        return self._decide(denial.call_id, taken, self._rules_of(denial))
+
+    def _rules_of(self, said: Approve | Deny) -> Policy:
+        return rules_of(said, self._addressed(said), agent=self.state.agent)
 
     def _take_answer(self, answer: Answer) -> dict[str, Any]:
         decision = Decision(verdict="answer", by=answer.by, at=now())
@@ -163,6 +167,15 @@ class Commands:
         self.approvals.look_again()
         self._on_change()
         return {"rules": len(self.state.policy)}
+
+    def _inheritance_objection(self, _: InheritPolicy) -> str | None:
+        return None if self.state.start.caller else "No other conversation asked for this one: use `set_policy`."
+
+    def _inherit_policy(self, said: InheritPolicy) -> dict[str, Any]:
+        self.state.inherited = said.rules
+        self.approvals.look_again()
+        self._on_change()
+        return {"rules": len(self.state.rules)}
 
     # ------------------------------------------------------------ switches
 

@@ -49,7 +49,11 @@ class ConversationWorkflow:
     message, approve, deny = map(message_dispatch.signal, (names.MESSAGE, names.APPROVE, names.DENY))
     answer, pause, resume = map(message_dispatch.signal, (names.ANSWER, names.PAUSE, names.RESUME))
     cancel_turn, close, withdraw = map(message_dispatch.signal, (names.CANCEL_TURN, names.CLOSE, names.WITHDRAW))
-    set_policy, unknown_signal = message_dispatch.signal(names.SET_POLICY), message_dispatch.unknown_signal
+    set_policy, inherit_policy = (
+        message_dispatch.signal(names.SET_POLICY),
+        message_dispatch.signal(names.INHERIT_POLICY),
+    )
+    unknown_signal = message_dispatch.unknown_signal
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
@@ -372,6 +376,7 @@ class ConversationWorkflow:
             agent=state.agent,
             turn=state.turn,
             policy=state.policy,
+            inherited=state.inherited,
             waiting=tuple(pending.shown() for pending in state.pending.values()),
             agents=tuple(self._agents.running.values()),
             usage=state.usage,

@@ -41,6 +41,7 @@ TOLD = {
     names.CANCEL_TURN: "Cancels the running turn. The conversation goes on.",
     names.CLOSE: "Ends the conversation once its running calls have finished.",
     names.SET_POLICY: 'Replaces the rules that decide on calls: {"rules": [{"tool": "...", "then": "approve"}]}.',
+    names.INHERIT_POLICY: "The rules of the conversation that asked for this one, as they are now.",
     names.WITHDRAW: "Withdraws an update that no worker has taken yet.",
 }
 """The descriptions that the Web UI shows for each signal."""

@@ -12,13 +12,16 @@ from temporalio.common import RawValue
 from temporalio.exceptions import TemporalError
 
 from everturn import names
+from everturn.calls.decisions import InheritPolicy
 from everturn.payloads import AskedAgent, Caller, Control, Start
 from everturn.plans import RunAgent
+from everturn.policy import Policy
 from everturn.records import Outcome, ToolCall
 from everturn.sizes import MAX_OUTCOME_BYTES
 from everturn.state import State
 from everturn.temporal.ids import child_id
 from everturn.text.markdown import code, first_line, inline
+from everturn.truncation import shortened_reason
 from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.cancellation import what_came_together
 from everturn.workflows.timeouts import sub_agent_options
@@ -38,14 +41,14 @@ class SubAgents:
         self._tracing = tracing
         self._on_change = on_change
 
-    async def ask(self, call: ToolCall, plan: RunAgent, *, room: int) -> Outcome:
+    async def ask(self, call: ToolCall, plan: RunAgent, message: str, *, room: int) -> Outcome:
         """How the other agent's conversation ended; however long that takes, for it may wait for people too.
 
         Raises ChildWorkflowError if it ended without an outcome, Unreadable if that can't be read, and
         WorkflowAlreadyStartedError if its id runs. A
         cancelled turn cancels it, a closed conversation closes it, and it does not outlive the one that asks.
         """
-        parent, message = workflow.info().workflow_id, plan.asks(call)
+        parent, rules = workflow.info().workflow_id, self._state.rules
         child = AskedAgent(call_id=call.call_id, agent=plan.agent, conversation_id=child_id(parent, call.call_id))
         self.running[call.call_id] = child
         self._on_change()
@@ -56,6 +59,7 @@ class SubAgents:
                     Start(
                         agent=plan.agent,
                         message=message,
+                        inherited=rules,
                         **self._state.start.labels,
                         notify=self._state.start.notify,
                         visibility=self._state.start.visibility,
@@ -76,12 +80,14 @@ class SubAgents:
                 )
             )
             closing = asyncio.create_task(self._pass_on_close(handle))
+            ruling = asyncio.create_task(self._pass_on_rules(handle, rules))
             try:
                 return await self._activity_results.result(
                     handle, Outcome, f"The outcome of {plan.agent}'s conversation"
                 )
             finally:
                 closing.cancel()
+                ruling.cancel()
         finally:
             del self.running[call.call_id]
 
@@ -97,6 +103,16 @@ class SubAgents:
         await workflow.wait_condition(lambda: self._state.closing)
         with suppress(TemporalError):  # the child may have ended by now
             await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))
+
+    async def _pass_on_rules(self, handle: Child, known: Policy) -> None:
+        """What people say of the calls of this conversation holds for those that it has others make. `known`: what the
+        child was started with."""
+        while True:
+            await workflow.wait_condition(lambda known=known: self._state.rules != known)  # type: ignore[misc]
+            known = self._state.rules
+            changed = InheritPolicy(rules=known, by=shortened_reason(workflow.info().workflow_id))
+            with suppress(TemporalError):  # the child may have ended by now
+                await handle.signal(names.INHERIT_POLICY, changed)
 
 
 async def _begun(start: Coroutine[Any, Any, Child]) -> Child:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
+from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import (
@@ -178,10 +180,7 @@ class OpenCalls:
             case RefuseCall():
                 return tool_results.answered(call, plan.text)
             case AwaitAnswer():
-                pending = self._carried.pop(call.call_id, None) or for_answer(call, plan)
-                taken = await self._asked(pending.at(workflow.time()))
-                self._approvals.settle(call.call_id)
-                return tool_results.of(call, taken)
+                return await self._answer_when_allowed(call, plan)
             case RunPlan():
                 return await self._run_when_allowed(call, plan)
             case RunAgent():
@@ -196,49 +195,106 @@ class OpenCalls:
         answer: PersonsAnswer | None = None
         while True:
             if pending:
-                pending = pending.at(workflow.time())
-                taken = await self._asked(pending)
-                if plan.policy and not taken.by_rule and (refusal := await self._refusal(call, taken.decision)):
-                    self._approvals.take_back(call.call_id)
-                    pending = pending.after_check(by=taken.decision.by, refusal=refusal)
-                    continue
-                self._approvals.settle(call.call_id)
+                pending, taken = await self._decided(pending)
                 if pending.tool_asks and not self._state.closing:
                     decision, answer = pending.asked.decision, taken.to(pending.asked)
                 elif taken.decision.verdict != "approve":
-                    told = tool_results.outcome_unknown if pending.doubtful else tool_results.of
-                    return told(call, taken)
+                    return _not_run(call, pending, taken)
                 else:
                     decision = taken.decision
-            if isinstance(plan, RunHandoff):
-                times = self._state.in_charge.left(self._state.limits.max_handoffs)
-                return agent_in_charge.result_of(call, plan, left=times, decision=decision)
+            as_shown = pending is not None and pending.is_as_hooks_saw(taken.decision)
             try:
-                return await self._run(call, plan, decision, answer, again=bool(pending and pending.doubtful))
+                if isinstance(plan, RunHandoff):
+                    decision = decision and await self._checked(call, decision, as_shown=as_shown)
+                    times = self._state.in_charge.left(self._state.limits.max_handoffs)
+                    return agent_in_charge.result_of(call, plan, left=times, decision=decision)
+                again = pending is not None and pending.doubtful
+                return await self._run(call, plan, decision, answer, again=again, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
-                if is_cancelled_exception(error):
-                    raise
-                kind = tool_results.kind_of(error)
-                self._approvals.refused_edits += kind == names.INVALID_EDIT
-                cause, left = tool_results.cause_of(error), tool_results.left_by(error)
-                pending = after_run(call, plan, pending, kind=kind, cause=cause, left=left, decision=decision)
+                pending = self._after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error, begun=call.call_id in self._lost)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         pending = self._pending(call, plan)
+        decision: Decision | None = None
         while True:
-            if pending:
-                pending = pending.at(workflow.time())
-                taken = await self._asked(pending)
-                self._approvals.settle(call.call_id)
-                if taken.decision.verdict != "approve":
-                    told = tool_results.outcome_unknown if pending.doubtful else tool_results.of
-                    return told(call, taken)
             try:
-                return await self._agents_answer(call, plan)
-            except Unreadable as error:
-                pending = after_run(call, plan, pending, kind=names.UNREADABLE_RESULT, cause=error.why)
+                if pending:
+                    pending, taken = await self._decided(pending)
+                    if taken.decision.verdict != "approve":
+                        return _not_run(call, pending, taken)
+                    as_shown = pending.is_as_hooks_saw(taken.decision)
+                    decision = await self._checked(call, taken.decision, as_shown=as_shown)
+                return await self._agents_answer(call, plan, decision)
+            except (Unreadable, ActivityError) as error:
+                pending = self._after_run(call, plan, pending, error, decision)
+                if pending is None:
+                    return tool_results.could_not_run(call, error, begun=False)
+
+    async def _answer_when_allowed(self, call: ToolCall, plan: AwaitAnswer) -> ToolResult:
+        """Waits for the result of a call that runs outside; if the plan or a rule says so, for its approval first."""
+        pending = self._pending(call, plan) or for_answer(call, plan)
+        while True:
+            pending, taken = await self._decided(pending)
+            approval = pending.asked.decision
+            if pending.is_outside or taken.decision.verdict != "approve":
+                return tool_results.of(call, taken, approval=approval, begun=pending.may_have_begun)
+            try:
+                as_shown = pending.is_as_hooks_saw(taken.decision)
+                approval = await self._checked(call, taken.decision, as_shown=as_shown)
+            except (Unreadable, ActivityError) as error:
+                after = self._after_run(call, plan, pending, error, taken.decision)
+                if after is None:
+                    return tool_results.could_not_run(call, error, begun=False)
+                pending = after
+                continue
+            pending = for_answer(call, plan, approval=approval, arguments=approval.arguments)
+
+    async def _decided(self, pending: PendingCall) -> tuple[PendingCall, AppliedDecision]:
+        """The decision on the call that counts, and what it was about. An approval has the arguments that were
+        approved, if they are not the model's."""
+        call_id = pending.call.call_id
+        while True:
+            pending = pending.at(workflow.time())
+            taken = await self._asked(pending)
+            if taken.asks_first:
+                pending = self._state.pending[call_id]
+                continue
+            is_checked = pending.policy and not taken.by_rule
+            if is_checked and (refusal := await self._refusal(pending.call, taken.decision)):
+                self._approvals.take_back(call_id)
+                pending = pending.after_check(by=taken.decision.by, refusal=refusal)
+                continue
+            self._approvals.settle(call_id)
+            return pending, replace(taken, decision=pending.with_arguments(taken.decision))
+
+    def _after_run(
+        self,
+        call: ToolCall,
+        plan: PlannedCall,
+        pending: PendingCall | None,
+        error: Unreadable | ActivityError,
+        decision: Decision | None,
+    ) -> PendingCall | None:
+        """What is asked next; None if the model is told."""
+        if is_cancelled_exception(error):
+            raise error
+        kind = tool_results.kind_of(error)
+        self._approvals.refused_edits += kind == names.INVALID_EDIT
+        left, proposed = tool_results.left_by(error), tool_results.proposed_by(error)
+        cause = tool_results.cause_of(error)
+        return after_run(call, plan, pending, kind=kind, cause=cause, left=left, proposed=proposed, decision=decision)
+
+    async def _checked(self, call: ToolCall, decision: Decision, *, as_shown: bool) -> Decision:
+        """The approval of a call that no worker runs. If a person has put in other arguments, a worker looks at them
+        first: raises ActivityError if they do not fit."""
+        if decision.arguments is None or as_shown:
+            return decision
+        request = self._request(call, decision.arguments, decision, as_shown=as_shown)
+        arguments = await self._activities.checked_edit(call, request)
+        stop_if_cancelled()
+        return decision.model_copy(update={"arguments": arguments})
 
     async def _asked(self, pending: PendingCall) -> AppliedDecision:
         """Waits for the decision on the call, however long it takes."""
@@ -252,9 +308,10 @@ class OpenCalls:
 
     def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
         """What a person is asked about the call, by the earlier run or by the plan; None if nobody is asked."""
-        return self._carried.pop(call.call_id, None) or before_run(call, plan, self._state.policy)
+        carried = self._carried.pop(call.call_id, None)
+        return carried or before_run(call, plan, self._state.rules, agent=self._state.agent)
 
-    async def _agents_answer(self, call: ToolCall, plan: RunAgent) -> ToolResult:
+    async def _agents_answer(self, call: ToolCall, plan: RunAgent, decision: Decision | None) -> ToolResult:
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
@@ -262,15 +319,20 @@ class OpenCalls:
             try:
                 room = await self._space.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
                 with self._space.promised(call.call_id, room):
-                    outcome = await self._agents.ask(call, plan, room=room)
+                    message = plan.asks(call, edited=decision.arguments if decision else None)
+                    outcome = await self._agents.ask(call, plan, message, room=room)
             except Unreadable:
                 self._running.discard(call.call_id)
                 raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 return tool_results.no_answer(call, error)
         self._on_outcome(outcome)
-        self.recorded.add(call.call_id)
-        return result_of(call.call_id, call.name, outcome)
+        made = result_of(call.call_id, call.name, outcome)
+        if decision is None:
+            self.recorded.add(call.call_id)
+            return made
+        self.from_outputs.add(call.call_id)
+        return tool_results.approved(made, decision)
 
     async def _refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
@@ -298,6 +360,20 @@ class OpenCalls:
                 raise
             return not_asked(tool_results.cause_of(error))
 
+    def _request(
+        self, call: ToolCall, arguments: dict[str, JsonValue], decision: Decision | None, *, as_shown: bool
+    ) -> ToolRequest:
+        return ToolRequest(
+            agent=self._state.agent,
+            turn=self._state.turn,
+            call_id=call.call_id,
+            arguments=arguments,
+            decision=decision,
+            as_shown=as_shown,
+            trace=self._tracing.of_call(),
+            **self._state.start.labels,
+        )
+
     async def _run(
         self,
         call: ToolCall,
@@ -306,24 +382,21 @@ class OpenCalls:
         answer: PersonsAnswer | None,
         *,
         again: bool,
+        as_shown: bool,
     ) -> ToolResult:
         edited = decision.arguments if decision else None
         arguments = call.arguments if edited is None else edited
         if decision and answer:  # an answer leaves no room for a long note
             decision = with_short_words(decision)
-        request = ToolRequest(
-            agent=self._state.agent,
-            turn=self._state.turn,
-            call_id=call.call_id,
-            arguments=arguments,
-            decision=decision,
-            chain_id=self._chain_ids.setdefault(call.call_id, self.chain.id),
-            reset_run=self.chain.reset_run if plan.effect == "once" else "",
-            again=again,
-            once=plan.effect == "once",
-            answer=answer,
-            trace=self._tracing.of_call(),
-            **self._state.start.labels,
+        once = plan.effect == "once"
+        request = self._request(call, arguments, decision, as_shown=as_shown and edited is not None).model_copy(
+            update={
+                "chain_id": self._chain_ids.setdefault(call.call_id, self.chain.id),
+                "reset_run": self.chain.reset_run if once else "",
+                "again": again,
+                "once": once,
+                "answer": answer,
+            }
         )
         async with self._slots:
             if self._state.closing:
@@ -398,3 +471,8 @@ class OpenCalls:
             raise tool_results.of_local(error, call.name) from error
         self.recorded.add(call.call_id)
         return result
+
+
+def _not_run(call: ToolCall, pending: PendingCall, taken: AppliedDecision) -> ToolResult:
+    """The result that follows from a decision not to run it, or not again."""
+    return tool_results.outcome_unknown(call, taken) if pending.doubtful else tool_results.of(call, taken)

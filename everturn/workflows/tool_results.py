@@ -18,6 +18,7 @@ from temporalio.exceptions import (
 from everturn import names
 from everturn.calls import causes
 from everturn.records import Decision, Text, ToolCall, ToolResult
+from everturn.truncation import edit_notice
 from everturn.workflows.activity_results import Unreadable
 from everturn.workflows.approvals import AppliedDecision
 
@@ -34,16 +35,23 @@ def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> 
     )
 
 
-def of(call: ToolCall, taken: AppliedDecision) -> ToolResult:
-    """The result of a denial, or of an answer instead of the tool's."""
+def of(call: ToolCall, taken: AppliedDecision, *, approval: Decision | None = None, begun: bool = False) -> ToolResult:
+    """The result of a denial, or of an answer instead of the tool's. `approval`: the one that the call had before a
+    client ran it; `begun`: a client may have begun it."""
     decision = taken.decision
     if decision.verdict == "answer":
-        return ToolResult(
-            call_id=call.call_id, name=call.name, content=taken.content, is_error=taken.is_error, decision=decision
-        )
+        result = ToolResult(call_id=call.call_id, name=call.name, content=taken.content, is_error=taken.is_error)
+        return approved(result, approval) if approval else result.model_copy(update={"decision": decision})
     who = f"the policy of {decision.by or 'the conversation'}" if decision.by_policy else decision.by
     by = f" by {who}" if who else ""
-    return answered(call, f"This call was denied{by} and did not run.{_reason(decision)}", decision=decision)
+    ran = ". Its client had it already, and may have run it." if begun else " and did not run."
+    return answered(call, f"This call was denied{by}{ran}{_reason(decision)}", decision=decision)
+
+
+def approved(result: ToolResult, approval: Decision) -> ToolResult:
+    """The result of a call that somebody approved first. The model is told if it ran with other arguments."""
+    content = result.content if result.is_error else (*edit_notice(approval), *result.content)
+    return result.model_copy(update={"content": content, "decision": approval})
 
 
 def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
@@ -128,6 +136,11 @@ def cause_of(error: ActivityError | Unreadable) -> str:
 def left_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
     """The details that a tool left when it asked a person."""
     return None if isinstance(error, Unreadable) else causes.cause_of(error).left
+
+
+def proposed_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
+    """What hooks made of the arguments that a person put in."""
+    return None if isinstance(error, Unreadable) else causes.cause_of(error).proposed
 
 
 def detail(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:

@@ -89,6 +89,11 @@ class UserActivityCalls:
             result: ToolResult = await self._hosted(call.call_id, start, patience=plan.patience, retried=elsewhere)
         return result
 
+    async def checked_edit(self, call: ToolCall, request: ToolRequest) -> dict[str, JsonValue]:
+        """The arguments that a person put in, for a call that no activity runs. Raises ActivityError if they do not
+        fit."""
+        return (await self._checked(call, request)).arguments
+
     async def _checked(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
         """The arguments as the activity takes them. Raises ActivityError if those that a person put in do not fit, or
         if a once call may have run before a reset."""

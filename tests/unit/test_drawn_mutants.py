@@ -436,7 +436,7 @@ def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int 
     monkeypatch.setattr(commands, "too_full_for", lambda size: f"no room for {size}" if size > left else "")
     approvals = SimpleNamespace(refused_edits=0, objection=lambda *_, **__: None)
     one: Any = SimpleNamespace(
-        approvals=approvals, state=SimpleNamespace(policy=()), _addressed=lambda _: range(waiting)
+        approvals=approvals, state=SimpleNamespace(policy=(), agent="clerk"), _addressed=lambda _: range(waiting)
     )
     return commands.Commands._decision_objection(one, approval)
 

@@ -91,6 +91,27 @@ def test_an_argument_that_a_model_made_up_beside_the_one_that_is_meant_decides_n
     assert rule_for((approve,), "refund", {"customer": {"tier": "gold"}}) == approve
 
 
+@pytest.mark.parametrize("inside", ["gold", None, [{"tier": "gold"}], 5, {}, {"tier": "none"}, {"tier.of": "gold"}])
+def test_an_argument_called_like_a_field_does_not_count_beside_what_it_would_be_a_field_of(inside: Any) -> None:
+    arguments = {"customer": inside, "customer.tier": "gold"}
+    for name in ("customer.tier", "customer.tier.of"):
+        approve, deny = (rule(then, **{name: {"equals": "gold"}}) for then in ("approve", "deny"))
+        assert rule_for((approve,), "refund", arguments) is None
+        decides = rule_for((deny,), "refund", arguments)
+        assert decides is None or decides.then == "ask"
+
+
+@pytest.mark.parametrize(
+    ("whose", "agent", "applies"),
+    [("", "clerk", True), ("clerk", "clerk", True), ("clerk", "clerk@7", True), ("clerk", "teller", False)],
+)
+def test_a_rule_may_name_the_agent_whose_tool_it_is_about(whose: str, agent: str, *, applies: bool) -> None:
+    made = Rule(tool="refund", then="deny", agent=whose)
+    assert (rule_for((made,), "refund", {}, agent=agent) is made) is applies
+    assert [*with_rules((made,), [Rule(tool="refund", then="approve", agent=whose)])] != [made]
+    assert with_rules((made,), [Rule(tool="refund", then="approve", agent="x")])[0] is made
+
+
 @pytest.mark.parametrize("where", [{"cents": one} for one in ({"atmost": 5}, {}, 5, {"equals": None}, {"one_of": []})])
 def test_a_condition_that_is_misspelt_is_refused(where: Any) -> None:
     with pytest.raises(ValidationError, match="condition"):

@@ -136,6 +136,13 @@ async def test_a_hook_sees_the_arguments_that_a_person_put_in_and_may_deny_those
         [still] = await eventually(refused)
         assert "are not taken: This call was denied by bounds" in still.why
         await conversation.approve("c600", arguments={"order_id": "81", "cents": 200})
+
+        async def changed() -> Any:
+            return [one for one in (await conversation.status()).waiting if one.arguments["cents"] == 100]
+
+        [shown] = await eventually(changed)
+        assert "bounds would change them" in shown.why
+        await conversation.approve("c600", expected=shown.arguments)
         await conversation.outcome()
     assert paid == [100]
     [result] = await told(conversation)
