@@ -40,6 +40,7 @@ from tests.simulation.situations import (
     lifecycle,
     mcp,
     rare_moments,
+    ruled_outside,
     run_changes,
     turns,
     worded,
@@ -102,6 +103,7 @@ GROUPS = (
     later_moments.CORRECTED_AND_CUT,
     later_moments.LIMITED,
     worded.WORDED,
+    ruled_outside.RULED_OUTSIDE,
 )
 """Of situations, each for a million seeds from WILD on."""
 

@@ -59,6 +59,16 @@ CONDITIONS: tuple[tuple[dict[str, Any], ...], ...] = (
 )
 """Rules about what tools are called with: some can't be compared with it, or are about what is not there."""
 
+FOR_CLIENTS: tuple[tuple[dict[str, Any], ...], ...] = (
+    (),
+    ({"tool": "outside", "then": "deny"},),
+    ({"tool": "outside", "then": "ask"},),
+    ({"tool": "outside", "then": "ask"},),
+    ({"tool": "outside", "then": "ask", "where": {"where": {"equals": "there"}}},),
+    ({"tool": "outside", "then": "approve"}, {"tool": "*", "then": "ask"}),
+)
+"""Rules about what a client runs."""
+
 CROWD = 13
 """People who do something in one moment: more than Temporal takes updates at once."""
 
@@ -232,6 +242,9 @@ async def steer(person: Person, what: str, conversation: Conversation, agent: st
             await asyncio.sleep(RESTS)
         case "policy":
             rules = person.chance.choice(POLICIES)
+            await person._try(conversation, lambda: conversation.set_policy(rules))
+        case "policy for clients":
+            rules = person.chance.choice(FOR_CLIENTS)
             await person._try(conversation, lambda: conversation.set_policy(rules))
         case "policy with conditions":
             rules = person.chance.choice((*CONDITIONS, *([_compared(person.chance)] * len(CONDITIONS))))

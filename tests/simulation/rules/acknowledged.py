@@ -16,6 +16,9 @@ LATE = timedelta(minutes=2)
 """How late a limit of time may be looked at: a turn is asked by a worker that may be killed."""
 
 
+RUN_BY_CLIENTS = ("outside", "computer")
+
+
 def what_a_person_put_in_is_what_runs(one: Evidence) -> Iterator[str]:
     """A call runs with the arguments of the approval that the server has of them, whatever the conversation made of
     it."""
@@ -42,14 +45,17 @@ def what_a_person_put_in_is_what_runs(one: Evidence) -> Iterator[str]:
 
 
 def one_decision_counts(one: Evidence) -> Iterator[str]:
-    """Of those on a call, one is taken, until the call is asked about again."""
+    """Of those on a call, one is taken, until the call is asked about again: one that a client runs, once it was
+    approved."""
     decided: dict[str, str] = {}
+    outside = {call_id for call_id, call in one.own_calls.items() if call.name in RUN_BY_CLIENTS}
     for _, taken in one.runs:
         for step in taken:
             match step:
                 case steps.CommandSent(name=name, accepted=True, payload=payload) if name in names.DECISIONS:
                     call_id = str(payload.get("call_id", ""))
-                    if call_id in decided and call_id != names.EVERY_CALL:
+                    let_out = decided.get(call_id) == names.APPROVE and call_id in outside
+                    if call_id in decided and call_id != names.EVERY_CALL and not let_out:
                         yield f"{name} of {call_id} was taken at event {step.id}, after {decided[call_id]}"
                     decided[call_id] = name
                 case steps.ToolRunFailed(request=request) | steps.ToolCompleted(request=request):

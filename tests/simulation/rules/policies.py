@@ -49,6 +49,21 @@ def what_a_policy_says_is_done(one: Evidence) -> Iterator[str]:
             yield f"{decision.by!r} decided on {name}, and the policy approves it: {rules}"
 
 
+def what_a_policy_says_holds_for_clients(one: Evidence) -> Iterator[str]:
+    """A call of a client's is not answered if the rules deny it, or if they ask about it and nobody has approved it: of
+    replies during which nobody changed them."""
+    if AGENTS_BY_NAME[one.agent].approvers:
+        return
+    results = {result.call_id: result for message in one.transcript for result in message.tool_results}
+    for rules, call in _ruled(one):
+        result = results.get(call.call_id)
+        if call.name != "outside" or result is None or result.decision is None:
+            continue
+        then = verdict(rules, call)
+        if then in ("deny", "ask") and result.decision.verdict == "answer":
+            yield f"{call.name} {call.call_id} was answered without an approval, and they say {then}: {rules}"
+
+
 def what_people_rule_is_handed_on(one: Evidence) -> Iterator[str]:
     """As they sent it, and with what they decided for always."""
     if AGENTS_BY_NAME[one.agent].approvers:
@@ -179,4 +194,8 @@ def _decides(step: steps.Step) -> bool:
     return isinstance(step, steps.CommandSent) and step.name in names.DECISIONS
 
 
-POLICY_RULES = (what_a_policy_says_is_done, what_people_rule_is_handed_on)
+POLICY_RULES = (
+    what_a_policy_says_is_done,
+    what_a_policy_says_holds_for_clients,
+    what_people_rule_is_handed_on,
+)

@@ -35,6 +35,8 @@ class Waits:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[datetime, datetime | None]] = {}
+        self._needs: dict[tuple[str, str], str] = {}
+        """A client's call waits for its approval, then anew for its answer."""
 
     def take(self, conversation_id: str, step: steps.Step) -> None:
         match step:
@@ -51,6 +53,9 @@ class Waits:
             if not one.asked.since or one.doubtful:
                 continue
             now = (one.since, one.expires)
+            if self._needs.get((conversation_id, call_id), one.needs) != one.needs:
+                self._known.pop((conversation_id, call_id), None)
+            self._needs[conversation_id, call_id] = one.needs
             before = self._known.setdefault((conversation_id, call_id), now)
             if now != before:
                 yield f"{call_id} waits since {now[0]} until {now[1]}, and it was since {before[0]} until {before[1]}"
