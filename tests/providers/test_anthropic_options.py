@@ -63,6 +63,10 @@ ADAPTIVE = {"type": "adaptive"}
         ("claude-opus-4-6", "xhigh", ADAPTIVE, "max"),
         ("claude-opus-5", "max", ADAPTIVE, "max"),
         ("claude-opus-5", "none", {"type": "disabled"}, None),
+        ("claude-haiku-5-5", "none", {"type": "disabled"}, None),
+        ("claude-sonnet-5", "none", {"type": "disabled"}, None),
+        ("claude-sonnet-5-5", "none", {"type": "between_tools"}, None),
+        ("us.anthropic.claude-sonnet-5-5-v1:0", "none", {"type": "between_tools"}, None),
         ("claude-haiku-4-5", "none", None, None),
         ("claude-haiku-4-5", "minimal", {"type": "enabled", "budget_tokens": 1024}, None),
         ("claude-sonnet-4-5-20250929", "medium", {"type": "enabled", "budget_tokens": 8192}, None),
@@ -135,7 +139,13 @@ def test_an_old_model_goes_on_thinking_where_it_began_to(messages: tuple[Message
     [
         ("claude-opus-4-7", {"temperature": 0.0}, "temperature"),
         ("claude-fable-5", {"reasoning_effort": "none"}, "reasoning_effort"),
-        ("claude-mythos-5-1", {"tool_choice": "required"}, "tool_choice"),
+        ("claude-opus-5-5", {"reasoning_effort": "none"}, "reasoning_effort"),
+        ("claude-mythos-preview", {"reasoning_effort": "none"}, "reasoning_effort"),
+        *(
+            (f"claude-{name}", {"tool_choice": "required"}, "tool_choice")
+            for name in ("mythos-5-1", "fable-5-1", "fable-5-2", "opus-5-5", "sonnet-5-5", "opus-6")
+        ),
+        ("claude-opus-5-5", {"tool_choice": "weather"}, "tool_choice"),
     ],
 )
 def test_what_a_model_refuses_is_left_out_with_a_warning(model: str, options: dict[str, Any], what: str) -> None:
@@ -182,6 +192,14 @@ def test_only_what_is_set_is_sent(options: dict[str, Any], expected: dict[str, A
 )
 def test_how_tools_may_be_called(options: dict[str, Any], expected: dict[str, Any] | None) -> None:
     assert fields(tools=[WEATHER], **options).get("tool_choice") == expected
+
+
+@pytest.mark.parametrize("model", ["claude-fable-5", "claude-mythos-5", "claude-haiku-5-5", "claude-sonnet-5", "other"])
+def test_a_model_that_always_thinks_may_still_be_made_to_call_a_tool(model: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = fields(tools=[WEATHER], model=model, settings={"tool_choice": "required"})
+    assert found["tool_choice"] == {"type": "any"}
 
 
 def test_an_output_schema_is_closed_and_what_it_does_not_know_is_told_in_words() -> None:

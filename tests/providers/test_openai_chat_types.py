@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types.chat import completion_create_params as types
@@ -93,6 +94,7 @@ def transcripts(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
+@pytest.mark.filterwarnings("ignore::everturn.tools.server_tools.UnsupportedParameter")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(messages=transcripts(), given_settings=options, conclude=st.booleans(), tools=st.booleans())
 def test_the_sdks_types_accept_what_we_send(

@@ -127,7 +127,10 @@ def test_a_result_is_text_or_a_list_and_an_error_is_put_into_words(content: Any,
     ("options", "expected"),
     [
         ({"settings": {"max_output_tokens": 64}}, {"max_output_tokens": 64}),
-        ({"settings": {"temperature": 0.0}}, {"temperature": 0.0}),
+        (
+            {"settings": {"temperature": 0.0, "reasoning_effort": "none"}},
+            {"temperature": 0.0, "reasoning": {"effort": "none"}},
+        ),
         ({"settings": {"reasoning_effort": "low"}}, {"reasoning": {"effort": "low"}}),
         ({"stream": True}, {"stream": True}),
         ({"conversation_id": "order-81"}, {"prompt_cache_key": "order-81"}),

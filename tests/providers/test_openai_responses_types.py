@@ -86,6 +86,7 @@ def accepted() -> Any:
     return lambda body: drawn_out((streaming if body.get("stream") else plain).validate_python(body))
 
 
+@pytest.mark.filterwarnings("ignore::everturn.tools.server_tools.UnsupportedParameter")
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

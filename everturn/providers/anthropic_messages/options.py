@@ -1,73 +1,27 @@
 """Anthropic Messages: settings and tools in its words, and what its models can't do.
 
-Only old models, in a closed list, have limits; a model that is not listed is treated as one of the newest. Names that
-are not Claude's belong to other servers with this protocol: their requests carry every setting as it is.
+What a model can do is in `providers/abilities.py`. Names that are not Claude's belong to other servers with this
+protocol: their requests carry every setting as it is.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from everturn.errors import InvalidTool
-from everturn.models import ModelSettings
+from everturn.providers.abilities import Abilities, abilities_of
 from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
 from everturn.providers.json_values import write
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
 
-MAX_TOKENS: Final = 32_000
-"""max_tokens if nobody set it, since the API requires one: room for long files and thoughts. Every model since
-Claude 4 takes this much; Claude 3 takes less."""
-
-_CLAUDE = re.compile(r"claude-")
-_END = r"(?!\d|-\d{1,2}(?!\d))"  # so that 4-1 is not 4-10, nor 4 any 4-6; dates of 8 digits may follow
-_CLAUDE_3 = re.compile(r"claude-(?:[123]|instant)")
-_CLAUDE_3_SHORT = re.compile(r"claude-(?:[12]|instant|3-(?:haiku|opus|sonnet))")
-_THINKS_BY_BUDGET = re.compile(rf"{_CLAUDE_3.pattern}|claude-(?:opus|sonnet|haiku)-4(?:-[015])?{_END}")
-_TAKES_NO_XHIGH = re.compile(rf"claude-(?:opus|sonnet)-4-6{_END}")
-_NO_FORMAT = re.compile(rf"{_CLAUDE_3.pattern}|claude-(?:opus|sonnet)-4(?:-0)?{_END}")
-_ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)")
-
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _MIN_BUDGET: Final = 1024
 
 _SERVER_TOOLS: Final = ("WebSearch", "CodeExecution")
-
-
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """What a model can do."""
-
-    max_tokens: int = MAX_TOKENS
-    budget: bool = False
-    """Whether its thinking is set by a budget of tokens. Newer models refuse a budget, and take an effort instead."""
-    xhigh: bool = True
-    sampling: bool = True
-    """Whether it takes a temperature."""
-    format: bool = True
-    """Whether it can be held to a JSON schema."""
-    always_thinks: bool = False
-    """Whether thinking can't be switched off. Such models can't be forced to call a tool either."""
-
-
-def _model(name: str) -> _Model:
-    if not _CLAUDE.search(name):
-        return _Model()
-    budget = bool(_THINKS_BY_BUDGET.search(name))
-    xhigh = not _TAKES_NO_XHIGH.search(name)
-    return _Model(
-        max_tokens=4096 if _CLAUDE_3_SHORT.search(name) else 8192 if _CLAUDE_3.search(name) else MAX_TOKENS,
-        budget=budget,
-        xhigh=xhigh,
-        sampling=budget or not xhigh,
-        format=not _NO_FORMAT.search(name),
-        always_thinks=bool(_ALWAYS_THINKS.search(name)),
-    )
 
 
 def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
@@ -76,14 +30,15 @@ def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
     `thoughtless`: the transcript ends within a turn that began without a thought of this provider's.
     Warns of what the model can't do (UnsupportedParameter), and leaves it out.
     """
-    model, settings = _model(request.model.model), request.settings
+    settings = request.settings
+    model = abilities_of(request.model)
     body: dict[str, Any] = {"max_tokens": settings.max_output_tokens or model.max_tokens}
     choice = _tool_choice(request, model)
     thinking = _thinking(request, model, max_tokens=body["max_tokens"], choice=choice, thoughtless=thoughtless)
     body |= {"thinking": thinking} if thinking else {}
     output: dict[str, Any] = {}
     if thinking and thinking["type"] == "adaptive":
-        output["effort"] = _effort(settings, model)
+        output["effort"] = _level(settings.reasoning_effort or "", model)
     if request.output_schema is not None and (schema := _format(request, model)):
         output["format"] = {"type": "json_schema", "schema": schema}
     body |= {"output_config": output} if output else {}
@@ -142,13 +97,17 @@ def _search(tool: WebSearch, request: Request) -> Iterator[tuple[str, Any]]:
         warn_unsupported(request.model, "WebSearch(context_size=)")
 
 
-def _tool_choice(request: Request, model: _Model) -> dict[str, Any]:
+def _tool_choice(request: Request, model: Abilities) -> dict[str, Any]:
     settings = request.settings
     if not (request.tools or request.server_tools or request.raw_tools):
         return {}
     wanted = "none" if request.conclude else settings.tool_choice
-    if wanted not in {None, "auto", "none"} and model.always_thinks:
-        warn_unsupported(request.model, f"tool_choice={wanted!r}")
+    if wanted not in {None, "auto", "none"} and not model.forced_tools:
+        warn_unsupported(
+            request.model,
+            f"tool_choice={wanted!r}",
+            "It is asked with 'auto' instead, so it may answer without a call.",
+        )
         wanted = "auto"
     choice: dict[str, Any]
     match wanted:
@@ -164,22 +123,22 @@ def _tool_choice(request: Request, model: _Model) -> dict[str, Any]:
 
 
 def _thinking(
-    request: Request, model: _Model, *, max_tokens: int, choice: Mapping[str, Any], thoughtless: bool
+    request: Request, model: Abilities, *, max_tokens: int, choice: Mapping[str, Any], thoughtless: bool
 ) -> dict[str, Any]:
     effort = request.settings.reasoning_effort
     asked = f"reasoning_effort={effort!r}"
     if effort is None:
         return {}
     if effort == "none":
-        if model.always_thinks:
+        if model.thinking_off == "never":
             warn_unsupported(request.model, asked)
-        return {} if model.always_thinks or model.budget else {"type": "disabled"}
+        return {"type": model.thinking_off} if model.thinking_off in {"disabled", "between_tools"} else {}
     if not model.budget:
         return {"type": "adaptive"}
     # Those who think by a budget refuse it beside a forced call, and in a turn that began without a thought. The
     # forced call stays: a program may lean on it.
     budget = min(_BUDGETS[effort], max_tokens // 2)
-    if _CLAUDE_3.search(request.model.model) and "3-7" not in request.model.model:
+    if model.efforts == ():
         warn_unsupported(request.model, asked)
     elif choice.get("type") in {"any", "tool"}:
         warn_unsupported(request.model, f"{asked} beside tool_choice={request.settings.tool_choice!r}")
@@ -194,27 +153,28 @@ def _thinking(
     return {}
 
 
-def _effort(settings: ModelSettings, model: _Model) -> str:
-    """The nearest level that the model has."""
-    effort = settings.reasoning_effort or ""
-    return {"minimal": "low", "xhigh": "xhigh" if model.xhigh else "max"}.get(effort, effort)
+def _level(effort: str, model: Abilities) -> str:
+    """The nearest level that the model has. No model has 'minimal'."""
+    if effort == "xhigh" and model.efforts is not None and "xhigh" not in model.efforts:
+        return "max"
+    return "low" if effort == "minimal" else effort
 
 
-def _temperature(request: Request, model: _Model, thinking: Mapping[str, Any]) -> dict[str, Any]:
+def _temperature(request: Request, model: Abilities, thinking: Mapping[str, Any]) -> dict[str, Any]:
     temperature = request.settings.temperature
     if temperature is None:
         return {}
-    thinks = thinking.get("type") in {"enabled", "adaptive"} and bool(_CLAUDE.search(request.model.model))
-    if model.sampling and not thinks:
+    if model.takes_temperature("any" if thinking.get("type") in {"enabled", "adaptive"} else "none"):
         return {"temperature": temperature}
-    warn_unsupported(request.model, f"temperature={temperature}{' beside reasoning_effort' if model.sampling else ''}")
+    beside = "" if model.sampling == "never" else " beside reasoning_effort"
+    warn_unsupported(request.model, f"temperature={temperature}{beside}")
     return {}
 
 
-def _format(request: Request, model: _Model) -> dict[str, Any] | None:
+def _format(request: Request, model: Abilities) -> dict[str, Any] | None:
     """The schema as Anthropic takes it; None, with a warning, if it does not."""
     try:
-        if model.format:
+        if model.output_schema:
             schema = _strict(request.output_schema or {})
             _check_recursion(schema)
             return schema

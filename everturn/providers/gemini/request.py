@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
+from everturn.providers.abilities import abilities_of
 from everturn.providers.base import (
     NOTHING,
     UNPARSED,
@@ -189,7 +190,7 @@ def _thinking(request: Request, settings: ModelSettings) -> Json:
     if _is_3(request):
         level = nearest_effort(request.model, effort)
         return {"thinkingLevel": level.upper(), **shown} if level else {}
-    if _version(model) < (2, 5):
+    if _version(model) < (2, 5) or abilities_of(request.model).efforts == ():
         warn_unsupported(request.model, "reasoning_effort")
         return {}
     budget = _BUDGETS[effort]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from everturn.models import Model
+from everturn.providers.abilities import abilities_of
 from everturn.providers.base import (
     Request,
     ToolSpec,
@@ -20,7 +21,7 @@ from everturn.providers.base import (
     warn_unsupported,
 )
 from everturn.providers.catalog import Dialect, dialect_of, grammar_over_calls
-from everturn.providers.efforts import nearest_effort
+from everturn.providers.efforts import nearest_effort, temperature_beside
 from everturn.providers.openai_chat.messages import encode_messages
 from everturn.providers.schema_strict import fits_strict, only_fitting
 
@@ -59,12 +60,15 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if settings.max_output_tokens is not None:
         body[dialect.max_tokens] = settings.max_output_tokens
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    if settings.reasoning_effort == "none" and dialect.no_effort == "thinking":
+    stops_by_field = dialect.no_effort == "thinking" and abilities_of(request.model).thinking_off != "never"
+    effort: str | None = None
+    if settings.reasoning_effort == "none" and stops_by_field:
         body["thinking"] = {"type": "disabled"}
     elif settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
         body["reasoning_effort"] = effort
+    temperature = temperature_beside(request.model, settings.temperature, effort)
+    if temperature is not None:
+        body["temperature"] = temperature
     if settings.stop:
         body["stop"] = list(settings.stop)
     # Not to a server that only speaks like OpenAI: it may refuse the field.
@@ -84,7 +88,8 @@ def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
         return {}
     body: dict[str, Any] = {"tools": tools}
     choice = "none" if request.conclude else request.settings.tool_choice
-    if choice not in {None, "auto", "none"} and dialect.required == "auto":
+    forced = dialect.required != "auto" and abilities_of(request.model).forced_tools
+    if choice not in {None, "auto", "none"} and not forced:
         warn_unsupported(
             request.model,
             f"tool_choice={choice!r}",

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
+from everturn.providers.abilities import abilities_of
 from everturn.providers.base import (
     NO_RESULT,
     Memo,
@@ -24,7 +25,7 @@ from everturn.providers.base import (
     with_extra,
 )
 from everturn.providers.catalog import grammar_over_calls, row_of
-from everturn.providers.efforts import nearest_effort
+from everturn.providers.efforts import nearest_effort, temperature_beside
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Item
@@ -37,8 +38,6 @@ from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolC
 PATH = "/responses"
 
 _WIRE_ID = re.compile(r"\S{1,64}")
-_NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt|gpt-5[\w.-]*-chat)")
-"""OpenAI's models that do not reason: asked for their encrypted reasoning, they answer 400."""
 _memo: Memo[tuple[list[Item], bool]] = Memo()
 
 
@@ -58,7 +57,8 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         else:
             body["input"].append({"role": "system", "content": instructions})
     body["input"] += _input(request, stored=stored)
-    reasons = not _NO_REASONING.match(request.model.model)
+    # A model that does not reason answers 400 if it is asked for its encrypted reasoning.
+    reasons = abilities_of(request.model).encrypted_reasoning
     if include := ["reasoning.encrypted_content"] * reasons + includes(request):
         body["include"] = include
     if offered := tools(request):
@@ -88,10 +88,12 @@ def _settings(request: Request) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if settings.max_output_tokens is not None:
         fields["max_output_tokens"] = settings.max_output_tokens
-    if settings.temperature is not None:
-        fields["temperature"] = settings.temperature
-    if settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
+    effort = nearest_effort(request.model, settings.reasoning_effort) if settings.reasoning_effort else None
+    if effort:
         fields["reasoning"] = {"effort": effort}
+    temperature = temperature_beside(request.model, settings.temperature, effort)
+    if temperature is not None:
+        fields["temperature"] = temperature
     if request.output_schema is not None and not (may_call(request) and grammar_over_calls(request.model)):
         schema = dict(request.output_schema)
         strict = fits_strict(schema)
