@@ -119,10 +119,11 @@ class ProviderError(EverturnError):
 
     `retry`: whether the same request can succeed later. `retry_after`: seconds that the provider asks for, None
     if it does not say. `status`: the HTTP status, None without one. `request_id`: the provider's name for the
-    request, for its support.
+    request, for its support. `refuses_thoughts`: what it refuses is the model's own earlier thoughts.
     """
 
     retry: bool = False
+    refuses_thoughts: bool = False
 
     def __init__(
         self,

@@ -270,6 +270,9 @@ class Message(Record):
     """It sums up the messages before it, and the model sees it in their place."""
     cut_short: bool = False
     """Its turn was cancelled while the model wrote it: the message is what people had seen by then."""
+    bound_to: str = ""
+    """Set if the provider had refused the thoughts of earlier messages, which it is not shown any more: a digest of the
+    instructions and tools that this message was asked with."""
     provider: str = ""
     """The provider that made an assistant's message, such as 'anthropic'. Only set if a part holds something that no
     other provider may see: thinking, opaque parts, the provider's own tools, or an `extra`."""

@@ -34,7 +34,7 @@ from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
-from everturn.activities.turn_request import instructions_of, turn_request_of
+from everturn.activities.turn_request import turn_request_of
 from everturn.activities.worker_facts import Facts
 from everturn.agent import Agent
 from everturn.carryover import View
@@ -153,7 +153,7 @@ class ModelTurns:
         tools = tuple(
             PromptTool(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in made.tools
         )
-        prompt = Prompt(instructions=instructions_of(made, request), tools=tools)
+        prompt = Prompt(instructions=made.instructions if isinstance(made.instructions, str) else "", tools=tools)
         return made, RecordedPrompt.of(prompt, known=request.prompts, room=request.prompt_room)
 
     async def _follow_up(

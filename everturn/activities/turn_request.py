@@ -11,6 +11,7 @@ from everturn.agent import Agent
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
+from everturn.providers.json_values import write
 from everturn.records import Message, Text
 
 CUT_SHORT = "\n[Cut short: the turn was cancelled before this reply was finished.]"
@@ -24,12 +25,14 @@ def turn_request_of(
     shown = messages if request.summarise else with_notes(compaction.shown(messages, request.view))
     return Request(
         model=model,
-        messages=shown,
+        messages=[*shown, *_told_to_conclude(request, shown)],
         hidden_ids=_call_ids(messages) - _call_ids(shown) if request.view else frozenset(),
-        instructions=instructions_of(agent, request),
-        tools=tools,
-        server_tools=agent.server_tools,
-        raw_tools=agent.raw_tools,
+        instructions=agent.instructions if isinstance(agent.instructions, str) else "",
+        # In an order of their own, so that one that changes (a server lists its tools in another order, a function
+        # returns them so) changes nothing: what stands before the messages is cached, and Claude binds thoughts to it.
+        tools=sorted(tools, key=lambda spec: spec.name),
+        server_tools=sorted(agent.server_tools, key=lambda tool: type(tool).__name__),
+        raw_tools=sorted(agent.raw_tools, key=write),
         settings=settings_for(agent.settings, messages),
         conversation_id=activity.info().workflow_id,
         output_schema=None if request.summarise else agent.output_schema,
@@ -60,10 +63,11 @@ def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelS
     return settings.model_copy(update={"tool_choice": None})
 
 
-def instructions_of(agent: Agent, request: ModelRequest) -> str:
-    """The instructions as text, with a note if the turn is to conclude. If a function gives them, it has run before."""
-    said = agent.instructions if isinstance(agent.instructions, str) else ""
-    if request.conclude is None:
-        return said
+def _told_to_conclude(request: ModelRequest, shown: Sequence[Message]) -> list[Message]:
+    """The note of a concluding turn, as the last message: what stands before the messages stays as it was, for the
+    prompt cache, and for the thoughts that are bound to it. A reply that its provider paused goes on without a note:
+    after a user's words it would not."""
+    if request.conclude is None or (shown and shown[-1].role == "assistant"):
+        return []
     note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
-    return f"{said}\n\n{note}".strip()
+    return [Message(role="user", parts=(Text(text=note),), author="everturn")]

@@ -61,7 +61,7 @@ UNKNOWN: Final = Abilities()
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ModelRow:
     """Models by a pattern that their names begin with, in lower case and without a vendor's path before them."""
 
     pattern: re.Pattern[str]
@@ -70,8 +70,8 @@ class Row:
     """Where this was read, and when."""
 
 
-def _row(pattern: str, source: str, abilities: Abilities) -> Row:
-    return Row(re.compile(pattern), abilities, source)
+def _row(pattern: str, source: str, abilities: Abilities) -> ModelRow:
+    return ModelRow(re.compile(pattern), abilities, source)
 
 
 def _levels(text: str) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ _OPENAI: Final = (
 )
 
 
-def _by_chat(row: Row) -> Row:
+def _by_chat(row: ModelRow) -> ModelRow:
     """The same model by Chat Completions, which refuses 'max' (pydantic-ai 2.68.0, tried live, 2026-10)."""
     efforts = row.abilities.efforts or ()
     return replace(row, abilities=replace(row.abilities, efforts=tuple(level for level in efforts if level != "max")))
@@ -237,7 +237,7 @@ _HUGGINGFACE: Final = (_row(r"gpt-oss", _MODELS_DEV, _takes("low medium high")),
 _OLLAMA: Final = (_row(r"", "docs.ollama.com, thinking (2026)", _takes("none low medium high")),)
 _VLLM: Final = (_row(r"", "docs.vllm.ai, reasoning outputs (2026)", _takes("none low medium high")),)
 
-TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
+TABLE: Final[Mapping[str, tuple[ModelRow, ...]]] = {
     "anthropic": _CLAUDE,
     "openai": _OPENAI,
     "openai-chat": _OPENAI_CHAT,

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_SENTENCE_CHARS = 500
+MIN_SECRET_CHARS = 16
+"""A shorter key is likely a dummy ("not-needed", "sk-local"): it is cut out as a whole word only."""
+MIN_KEY_CHARS = 8
+"""One shorter than this ("test", "EMPTY", "none") is no secret: cut out, it would make an error's words unreadable."""
 
 
 class ErrorInReply(Exception):
@@ -167,6 +171,16 @@ _STATUS_OF |= dict.fromkeys(
 )
 _ITEM_WORDS = re.compile(r"items are not persisted when `?store|^item with id .{0,200} not found", re.I)
 """OpenAI's Responses, with 404: an item of the input names something that was never stored."""
+_THOUGHTS = frozenset({"invalid_encrypted_content"})
+_THOUGHTS_WORDS = re.compile(
+    r"signature`? in `?thinking`? block|bound to a different conversation"  # Anthropic, 2026-08
+    r"|thinking`? blocks in the latest assistant message cannot be modified"
+    r"|encrypted content .{0,200}could not be (?:verified|decrypted)"  # OpenAI
+    r"|(?:corrupted|invalid) thought.?signature|thought.?signature is not valid"  # Gemini
+    r"|of type 'reasoning' was provided without its required",
+    re.I,
+)
+"""What providers, and the gateways that quote them, say of a thought that they don't take back."""
 _REQUEST_IDS = (
     *("x-request-id", "request-id", "apim-request-id", "mistral-correlation-id", "inference-id", "x-amzn-requestid"),
     # Gateways' own: OpenRouter's, LiteLLM's, Portkey's, Cloudflare's
@@ -195,6 +209,9 @@ def of_response(
         status=status,
         retry_after=next((wait for wait in waits if wait is not None), None),
         request_id=_sentence(request_id, endpoint)[:128] if request_id else None,
+    )
+    error.refuses_thoughts = 400 <= status < 429 and bool(
+        said.codes & _THOUGHTS or _THOUGHTS_WORDS.search(said.message) or _ITEM_WORDS.search(said.message)
     )
     if 400 <= status < 500 and (limit := output_limits.named_in(said.message)):
         output_limits.remember(endpoint.base_url, endpoint.model, limit)
@@ -364,8 +381,10 @@ def _out_of_html(text: str) -> str:
 
 def _sentence(text: str, endpoint: ModelEndpoint) -> str:
     """`text` on one line, without the key, and no longer than MAX_SENTENCE_CHARS."""
-    if secret := endpoint.secret:
+    if len(secret := endpoint.secret) >= MIN_SECRET_CHARS:
         text = text.replace(secret, "[key]")  # before it is cut, or half of the key might stay
+    elif len(secret) >= MIN_KEY_CHARS:
+        text = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", "[key]", text)
     line = " ".join(
         "".join(char if char.isprintable() else " " for char in mend(text)[: 8 * MAX_SENTENCE_CHARS]).split()
     )

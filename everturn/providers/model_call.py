@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from everturn.errors import ProviderError
+from everturn.logs import get_logger
 from everturn.providers.base import OnDelta, Request, warn_unsupported
+from everturn.providers.bound_thoughts import marked_reply, without_stale_thoughts, without_thoughts
 from everturn.records import Reply
 from everturn.system.gc_pauses import paused
 
 if TYPE_CHECKING:
     from everturn.providers.background import KeptId
     from everturn.providers.http import OnStart
+
+_log = get_logger("everturn.turn")
 
 
 def prepare() -> None:
@@ -22,14 +27,29 @@ def prepare() -> None:
 async def ask(
     request: Request, *, on_delta: OnDelta | None = None, on_start: OnStart | None = None, kept: KeptId | None = None
 ) -> Reply:
-    """As `http.ask`. `kept`: holds the id of a response in the background for the next try. Without `kept`, such a
-    response is cancelled if nobody waits for it any more."""
+    """As `http.ask`, but a request that is refused for the thoughts in it is sent once more, without them.
+
+    `kept`: holds the id of a response in the background for the next try. Without `kept`, such a response is cancelled
+    if nobody waits for it any more."""
     prepare()
     from everturn.providers import background, http
     from everturn.providers.openai_responses.request import in_background
 
-    if in_background(request):
-        return await background.ask(request, kept=kept, on_delta=on_delta, on_start=on_start)
-    if request.settings.background:
+    async def once(request: Request) -> Reply:
+        if in_background(request):
+            return await background.ask(request, kept=kept, on_delta=on_delta, on_start=on_start)
+        return await http.ask(request, on_delta=on_delta, on_start=on_start)
+
+    if request.settings.background and not in_background(request):
         warn_unsupported(request.model, "background=True", "The turn waits for the whole answer instead.")
-    return await http.ask(request, on_delta=on_delta, on_start=on_start)
+    sent = without_stale_thoughts(request)
+    try:
+        reply = await once(sent.request)
+    except ProviderError as error:
+        again = without_thoughts(sent.request) if error.refuses_thoughts else None
+        if again is None:
+            raise
+        _log.info("thoughts.left_out", model=request.model.name, thoughts=again.left_out)
+        reply = await once(again.request)
+        sent = again
+    return marked_reply(reply, sent)

@@ -141,13 +141,22 @@ def test_arguments_are_what_the_pieces_make(pieces: list[str], arguments: dict[s
     assert found.tool_calls == (ToolCall(call_id="t1", name="weather", arguments=arguments, unparsed=unparsed),)
 
 
+@pytest.mark.parametrize("blocks", [[text()], [use()], []])
+def test_a_reply_that_does_not_say_why_it_stopped_is_not_known_to_be_whole(blocks: list[dict[str, Any]]) -> None:
+    with pytest.raises(InvalidReply, match="why it stopped"):
+        decode({"content": blocks, "stop_reason": None}, request())
+    with pytest.raises(InvalidReply, match="why it stopped"):
+        streamed(
+            START, *(event for one in blocks for event in block(one)), {"type": "message_delta", "delta": {}}, STOP
+        )
+
+
 @pytest.mark.parametrize(
     ("stop", "blocks", "expected"),
     [
         ("end_turn", [text()], "end"),
         ("stop_sequence", [text()], "end"),
         ("END_TURN", [text()], "end"),
-        (None, [text()], "end"),
         ("tool_use", [use()], "tool_calls"),
         ("end_turn", [use()], "tool_calls"),
         ("pause_turn", [use()], "tool_calls"),
@@ -209,7 +218,7 @@ def test_ids_are_new_in_the_conversation() -> None:
 )
 def test_usage_is_cumulative_and_includes_what_was_cached(started: Any, ends: list[Any], read: Usage) -> None:
     start = {"type": "message_start", "message": {"usage": started}}
-    assert streamed(start, *block(text()), *(ended(usage=usage) for usage in ends), STOP).usage == read
+    assert streamed(start, *block(text()), *(ended(usage=usage) for usage in ends), ended(), STOP).usage == read
 
 
 def test_deltas_are_given_on_as_they_come() -> None:
@@ -354,7 +363,7 @@ def test_any_reply_is_the_same_streamed_and_whole(
     body=st.dictionaries(st.sampled_from(["usage", "id", "container", "stop_reason"]), json_values),
 )
 def test_no_blocks_crash_the_reader(blocks: list[dict[str, Any]], body: dict[str, Any]) -> None:
-    with contextlib.suppress(InvalidReply):  # a reason to stop that nobody knows
+    with contextlib.suppress(InvalidReply):  # no reason to stop, or one that nobody knows
         assert isinstance(decode({"content": blocks, **body}, request()), Reply)
 
 

@@ -213,6 +213,24 @@ def test_a_huge_body_makes_a_short_message(body: Any) -> None:
     assert len(answered(500, body).message) < 600
 
 
+@pytest.mark.parametrize(
+    ("key", "message", "shown"),
+    [
+        # What is no secret, but a word for a server that takes no key, hides none of an error's own words.
+        ("test", "The latest test failed", "The latest test failed"),
+        ("none", "none of the models", "none of the models"),
+        ("EMPTY", "EMPTY body", "EMPTY body"),
+        ("not-needed", "a key is not-needed-here", "a key is not-needed-here"),
+        ("not-needed", "bad key: not-needed", "bad key: [key]"),
+        ("dummy-key-0123456789", "bad key: xdummy-key-0123456789", "bad key: x[key]"),
+    ],
+)
+def test_only_a_secret_is_cut_out_of_an_error(key: str, message: str, shown: str) -> None:
+    endpoint = resolve(Model("openai-chat:gpt-x"), environ={"OPENAI_API_KEY": key})
+    error = failures.of_response(endpoint, status=400, headers={}, body={"error": {"message": message}})
+    assert error.message == f"openai-chat:gpt-x answered 400: {shown}."
+
+
 @pytest.mark.parametrize("where", ["sk-secret-0123456789", "a" * 495 + KEY, f"{KEY} and {KEY}"])
 def test_the_key_is_in_no_message_not_even_in_part(where: str) -> None:
     for found in (

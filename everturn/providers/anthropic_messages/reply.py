@@ -141,7 +141,11 @@ class Assembler:
         if not self.done:
             raise self.invalid("the stream ended in the middle")
         reason = a_str(self._message.get("stop_reason"))
-        stop = stop_of(reason, self.request.model) if reason else "end"
+        if not reason:
+            # vLLM ends its streams in good order, with null, if it is stopped while it writes: there is no knowing
+            # whether this is the whole reply.
+            raise self.invalid("it does not say why it stopped")
+        stop = stop_of(reason, self.request.model)
         parts = self._parts(stop)
         if stop not in {"length", "refused"} and any(isinstance(part, ToolCall) for part in parts):
             stop = "tool_calls"  # calls are answered, whatever reason goes with them

@@ -1,0 +1,141 @@
+"""Thoughts that their provider does not take back.
+
+Some providers bind a thought to what came before it, or to an account: Claude's newest models to the system prompt,
+the tools and all earlier messages; OpenAI its encrypted reasoning to the organisation; Gemini a signature to its part.
+Whoever changes the beginning (instructions by a function, a handoff, other tools, a summary, a deploy) gets 400 for it,
+in this request and in every later one.
+
+So a request that is refused for its thoughts is sent once more, without any. The reply's message then carries
+`bound_to`: a digest of the instructions and tools that it was asked with. Later requests leave out every thought before
+that message, and, if the instructions or tools have changed again, every thought, without asking to be refused first. A
+thought that the provider still takes is never left out. (Claude could drop them by itself, by `thinking.block_binding`:
+only with a beta header, behind few gateways, and not beside `between_tools`; anthropic 2.14.0, 2026-11.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from everturn.models import Model
+from everturn.providers.base import Request
+from everturn.providers.catalog import row_of
+from everturn.providers.json_values import a_dict
+from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Thinking
+
+LEFT_OUT: Final = "thoughts_left_out"
+"""In a reply's details: how many thoughts the model was not shown, because its provider would have refused them."""
+
+_SEALED: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""The types of blocks and items that are thoughts."""
+_SEALS: Final = frozenset(
+    {"signature", "thoughtSignature", "thought_signature", "encrypted_content", "reasoning_details", "extra_content"}
+)
+"""Where providers put a thought's seal beside other parts."""
+_DIGEST_CHARS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRequest:
+    """A request as it is sent."""
+
+    request: Request
+    beginning: str = ""
+    """What its reply is to be marked with, if thoughts were left out that earlier requests had."""
+    left_out: int = 0
+
+
+def without_stale_thoughts(request: Request) -> BoundRequest:
+    """The request without the thoughts that its provider is known to refuse."""
+    marked = [place for place, message in enumerate(request.messages) if _is_marked(message, request.model)]
+    if not marked:
+        return BoundRequest(request)
+    beginning, latest = _beginning_of(request), marked[-1]
+    if request.messages[latest].bound_to == beginning:
+        return BoundRequest(_stripped(request, before=latest))
+    left_out = _count(request.messages[latest:], request.model)
+    return BoundRequest(_stripped(request, before=len(request.messages)), beginning, left_out)
+
+
+def without_thoughts(request: Request) -> BoundRequest | None:
+    """The same request without any thought; None if it has none, or if its sender wants to be refused."""
+    left_out = _count(request.messages, request.model)
+    binding = a_dict(a_dict(request.settings.extra.get("thinking")).get("block_binding"))
+    if not left_out or binding.get("prefix_mismatch_behavior") == "error":
+        return None
+    return BoundRequest(_stripped(request, before=len(request.messages)), _beginning_of(request), left_out)
+
+
+def marked_reply(reply: Reply, sent: BoundRequest) -> Reply:
+    """The reply, marked if thoughts were left out for it. Of a concluding reply, the thoughts lose their seal: they are
+    bound to the note that tells the model to conclude, which no later request has."""
+    message = _unsealed(reply.message) if sent.request.conclude else reply.message
+    if sent.beginning:
+        provider = sent.request.model.provider
+        message = message.model_copy(update={"bound_to": sent.beginning, "provider": provider})
+    details = reply.details | ({LEFT_OUT: sent.left_out} if sent.left_out else {})
+    if message is reply.message and details == reply.details:
+        return reply
+    return reply.model_copy(update={"message": message, "details": details})
+
+
+def _is_marked(message: Message, model: Model) -> bool:
+    return bool(message.bound_to) and message.provider == model.provider
+
+
+def _is_thought(part: Part) -> bool:
+    return isinstance(part, Thinking) or (isinstance(part, Opaque) and a_dict(part.data).get("type") in _SEALED)
+
+
+def _count(messages: Sequence[Message], model: Model) -> int:
+    """How many thoughts, or seals beside other parts, these have for the provider."""
+    own = [message for message in messages if message.role == "assistant" and message.provider == model.provider]
+    return sum(_is_thought(part) or _bare(part) is not part for message in own for part in message.parts)
+
+
+def _stripped(request: Request, *, before: int) -> Request:
+    stripped = [_without_thoughts(message, request.model) for message in request.messages[:before]]
+    return replace(request, messages=[*stripped, *request.messages[before:]])
+
+
+def _without_thoughts(message: Message, model: Model) -> Message:
+    if message.role != "assistant" or message.provider != model.provider:
+        return message
+    parts = tuple(_bare(part) for part in message.parts if not _is_thought(part))
+    if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
+        return message
+    # Of OpenAI's Responses, items that a reasoning led to are refused without it in their own form, and taken in words.
+    foreign = row_of(model.provider).protocol == "openai_responses"
+    return message.model_copy(update={"parts": parts, "provider": "" if foreign else message.provider})
+
+
+def _bare(part: Part) -> Part:
+    """The part without a thought's seal; the same object if it has none."""
+    if part.extra.keys() & _SEALS:
+        part = part.model_copy(update={"extra": {name: part.extra[name] for name in part.extra.keys() - _SEALS}})
+    if isinstance(part, ServerToolUse | Opaque) and isinstance(part.data, dict) and "thoughtSignature" in part.data:
+        data = {name: value for name, value in part.data.items() if name != "thoughtSignature"}
+        part = part.model_copy(update={"data": data})
+    return part
+
+
+def _unsealed(message: Message) -> Message:
+    """With thoughts that people may read, and no provider gets back. Only Claude binds them to what was before."""
+    if message.provider != "anthropic" or not any(map(_is_thought, message.parts)):
+        return message
+    parts = (part for part in message.parts if not isinstance(part, Opaque) or not _is_thought(part))
+    bare = (part.model_copy(update={"extra": {}}) if isinstance(part, Thinking) else part for part in parts)
+    return message.model_copy(update={"parts": tuple(bare)})
+
+
+def _beginning_of(request: Request) -> str:
+    """A digest of what stands before the messages. Only requests of one provider are compared."""
+    tools = [[tool.name, tool.description, tool.parameters, tool.options.model_dump()] for tool in request.tools]
+    served = [[type(tool).__name__, tool.model_dump(mode="json")] for tool in request.server_tools]
+    system = [message.text for message in request.messages if message.role == "system"]
+    beginning: list[Any] = [request.instructions, system, tools, served, [dict(tool) for tool in request.raw_tools]]
+    written = json.dumps(beginning, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(written).hexdigest()[:_DIGEST_CHARS]
