@@ -337,7 +337,7 @@ def _sort_tools(
             own_tool = isinstance(item, Mapping)
             one = client_tool(item, handlers, place=place) if own_tool else _function_tool(item, place=place)
             _add(made, one, place=place)
-    for one in tools_of(raw, handlers):
+    for one in tools_of(raw, handlers, own=tuple(made)):
         _add(made, one, place=f"One of the provider's own tools of Agent {agent!r}")
     for handoff in handoffs:
         _add(made, handoff.as_tool(), place=f"The handoff of Agent {agent!r} to {handoff.to!r}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from everturn.validation.spelling import nearest
 MCP_APPROVAL: Final = "mcp_approval_request"
 
 _ANTHROPIC = re.compile(r"(bash|text_editor|computer|memory)_\d{8}")
+_TOOLSET = re.compile(r"(computer|browser)_toolset_\d{8}")
 _DATED = re.compile(r"_\d{8}$")
 _OPENAI: Mapping[str, str] = {
     "shell": "shell",
@@ -33,6 +34,24 @@ _OPENAI: Mapping[str, str] = {
     "computer_use_preview": "computer",
 }
 """The name of the calls here, by the type of the definition."""
+
+_MOUSE_AND_KEYS: Final = (
+    *("key", "hold_key", "type", "mouse_move", "left_mouse_down", "left_mouse_up", "left_click", "left_click_drag"),
+    *("right_click", "middle_click", "double_click", "triple_click", "scroll", "wait", "screenshot", "zoom"),
+)
+_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "computer": (*_MOUSE_AND_KEYS, "cursor_position"),
+    "browser": (
+        *_MOUSE_AND_KEYS,
+        *("navigate", "list_tabs", "new_tab", "switch_tab", "close_tab", "read_page", "get_page_text", "read_console"),
+        *("read_network", "find", "form_input", "file_upload", "scroll_to", "hover", "javascript_exec"),
+    ),
+}
+"""The tools in Anthropic's toolsets of 2026-08-01 (anthropic 2.14.0, *_MEMBER_NAME_VALUES): a model calls each by its
+own name, with the toolset's beside it."""
+_OFF_UNLESS_ENABLED: Final = frozenset({"file_upload", "javascript_exec", "read_console", "read_network"})
+_CONFIRMED: Final = frozenset({"file_upload", "javascript_exec"})
+"""What Anthropic wants a person to confirm (anthropic 2.14.0, _data/browser_toolset_members.py)."""
 
 _IN_A_BROWSER: Final = (
     *("open_web_browser", "wait_5_seconds", "go_back", "go_forward", "search", "navigate", "click_at", "hover_at"),
@@ -65,6 +84,8 @@ def called_as(item: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(kind, str) and _ANTHROPIC.fullmatch(kind):
         name = item.get("name")
         return (name,) if isinstance(name, str) else ()
+    if toolset := toolset_of(item):
+        return _members(toolset, item.get("configs"))
     if isinstance(kind, str) and kind in _OPENAI:
         return (_OPENAI[kind],)
     browser = item.get("computerUse", item.get("computer_use"))
@@ -72,6 +93,43 @@ def called_as(item: Mapping[str, Any]) -> tuple[str, ...]:
         without = browser.get("excludedPredefinedFunctions") or browser.get("excluded_predefined_functions") or ()
         return tuple(name for name in _IN_A_BROWSER if name not in without)
     return ()
+
+
+def toolset_of(item: Mapping[str, Any]) -> str:
+    """Which of Anthropic's toolsets this definition is, 'computer' or 'browser'; empty for any other."""
+    found = _TOOLSET.fullmatch(str(item.get("type")))
+    return found[1] if found else ""
+
+
+def member_name(toolset: str, name: str, *, taken: Collection[str]) -> str:
+    """The name here of a tool of a toolset. It is the model's own, unless another tool has that: two toolsets share
+    most of theirs, and an agent may have its own `find`."""
+    return f"{toolset}_{name}" if name in taken else name
+
+
+def wire_name_of_member(toolset: str, name: str) -> str:
+    """The name that the model called it by."""
+    own = name.removeprefix(f"{toolset}_")
+    return own if own in _MEMBERS.get(toolset, ()) else name
+
+
+def names_beside(toolset: str, raw_tools: Sequence[Mapping[str, Any]], own: Iterable[str]) -> frozenset[str]:
+    """The names that a toolset's tools may not have: of the agent's own tools, and of what else is defined. If both
+    toolsets are there, the computer's keep their names, in whatever order they are."""
+    others = (item for item in raw_tools if toolset_of(item) in ({""} if toolset == "computer" else {"", "computer"}))
+    return frozenset({*own, *(name for item in others for name in called_as(item))})
+
+
+def _members(toolset: str, configs: object) -> tuple[str, ...]:
+    """The tools of the toolset that the model is offered."""
+    given = configs if isinstance(configs, Mapping) else {}
+
+    def enabled(name: str) -> bool:
+        config = given.get(name)
+        wanted = config.get("enabled") if isinstance(config, Mapping) else None
+        return bool(wanted) if wanted is not None else name not in _OFF_UNLESS_ENABLED
+
+    return tuple(filter(enabled, _MEMBERS[toolset]))
 
 
 def custom_names(raw_tools: Sequence[Mapping[str, Any]]) -> frozenset[str]:
@@ -84,10 +142,16 @@ def in_a_browser(name: str) -> bool:
     return name in _IN_A_BROWSER
 
 
-def tools_of(raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Handler]) -> Iterator[Tool]:
-    """The tools that serve the calls of these, one for each name. Raises InvalidTool."""
+def tools_of(
+    raw_tools: Sequence[Mapping[str, Any]], handlers: Mapping[str, Handler], *, own: Iterable[str] = ()
+) -> Iterator[Tool]:
+    """The tools that serve the calls of these, one for each name. `own`: the names of the agent's other tools. Raises
+    InvalidTool."""
     made: set[str] = set()
     for item in raw_tools:
+        if toolset := toolset_of(item):
+            yield from _toolset(toolset, item, handlers, taken=names_beside(toolset, raw_tools, own))
+            continue
         for name in called_as(item):
             if name not in made:
                 made.add(name)
@@ -99,6 +163,9 @@ def handler_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
     names = called_as(item)
     if not names:
         return ()
+    if toolset := toolset_of(item):
+        prefixed = (f"{toolset}_{name}" for name in names)
+        return (*names, *prefixed, toolset, str(item.get("type")), f"{toolset}_toolset")
     if "computerUse" in item or "computer_use" in item:
         return (*names, "computer_use")
     kind = str(item.get("type"))
@@ -136,6 +203,22 @@ def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None
         warnings.simplefilter("ignore", UntypedParameter)
         made: Tool = tool(handler, name="handler", parameters=parameters)
     return replace(made, name=name, provider_tool=True)
+
+
+def _toolset(
+    toolset: str, item: Mapping[str, Any], handlers: Mapping[str, Handler], *, taken: Collection[str]
+) -> Iterator[Tool]:
+    """A tool for each of the toolset's. Its own handler goes before the toolset's, which gets its name as `action`."""
+    for member in called_as(item):
+        name = member_name(toolset, member, taken=taken)
+        keys = (f"{toolset}_{member}", *((member,) if name == member else ()))
+        handler = next((handlers[key] for key in keys if key in handlers), None)
+        whole = (toolset, str(item.get("type")), f"{toolset}_toolset")
+        if handler is None and (handler := next((handlers[key] for key in whole if key in handlers), None)):
+            handler = handler if isinstance(handler, Tool) else partial(handler, action=member)
+        settled = _settled_by(name, item, handler)
+        unless_said = member in _CONFIRMED and settled.needs_approval is False
+        yield replace(settled, needs_approval=True) if unless_said and not isinstance(handler, Tool) else settled
 
 
 def _settled_by(name: str, item: Mapping[str, Any], handler: Handler | None) -> Tool:

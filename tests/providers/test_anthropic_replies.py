@@ -146,9 +146,7 @@ def test_a_reply_that_does_not_say_why_it_stopped_is_not_known_to_be_whole(block
     with pytest.raises(InvalidReply, match="why it stopped"):
         decode({"content": blocks, "stop_reason": None}, request())
     with pytest.raises(InvalidReply, match="why it stopped"):
-        streamed(
-            START, *(event for one in blocks for event in block(one)), {"type": "message_delta", "delta": {}}, STOP
-        )
+        streamed(START, *(event for one in blocks for event in block(one)), ended(None), STOP)
 
 
 @pytest.mark.parametrize(

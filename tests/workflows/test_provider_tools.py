@@ -284,3 +284,64 @@ def test_a_handler_that_no_tool_calls_is_refused_with_the_nearest_name() -> None
         Agent("clerk", model="anthropic:claude-sonnet-5", tools=[bash], handlers=[print])  # type: ignore[arg-type]
     with pytest.raises(InvalidTool, match="is called 'bash'"):
         Agent("clerk", model="anthropic:claude-sonnet-5", tools=[bash, tool(lambda: "", name="bash")])
+
+
+def use(name: str, toolset: str, call_id: str, **arguments: Any) -> Json:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments, "toolset_name": toolset}
+
+
+async def test_the_tools_of_a_toolset_are_called_by_their_own_names(client: Client) -> None:
+    called: list[Any] = []
+
+    def computer(**arguments: Any) -> str:
+        called.append(arguments)
+        return "Done."
+
+    def find(text: str) -> str:
+        return f"found {text}"
+
+    def navigate(url: str) -> str:
+        called.append(url)
+        return "Loaded."
+
+    toolsets = [{"type": "computer_toolset_20260801"}, {"type": "browser_toolset_20260801"}]
+    calls = [
+        use("left_click", "computer", "c1", coordinate=[1, 2]),
+        use("left_click", "browser", "b1", target={"ref": "7"}),
+        use("navigate", "browser", "b2", url="https://a.org"),
+        {"type": "tool_use", "id": "f1", "name": "find", "input": {"text": "lamp"}},  # the agent's own
+    ]
+    said = claude(*calls, stop="tool_use"), claude({"type": "text", "text": "Done."})
+    handlers = {"computer": computer, "browser_toolset": computer, "navigate": navigate}
+    with ProviderServer(in_order(*said)) as server:
+        agent = agent_of(server, "anthropic:claude-opus-5-5", [*toolsets, tool(find)], handlers=handlers)
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Go")
+            outcome = await conversation.outcome()
+            message = (await conversation.transcript())[1]
+        answered = server.bodies[1]["messages"]
+    assert outcome.text == "Done."
+    assert [call.name for call in message.tool_calls] == ["left_click", "browser_left_click", "navigate", "find"]
+    assert sorted(map(str, called)) == [
+        "https://a.org",
+        "{'action': 'left_click', 'coordinate': [1, 2]}",
+        "{'action': 'left_click', 'target': {'ref': '7'}}",
+    ]
+    sent = [{name: block[name] for name in block if name != "cache_control"} for block in answered[1]["content"]]
+    assert sent == calls
+    assert [block.get("is_error", False) for block in answered[2]["content"]] == [False] * 4
+
+
+def test_a_toolset_offers_what_is_turned_on_and_asks_a_person_where_anthropic_does() -> None:
+    def hand(action: str, **arguments: Any) -> str:
+        return action
+
+    configs = {"javascript_exec": {"enabled": True}, "zoom": {"enabled": False}, "wait": {}}
+    toolset = {"type": "browser_toolset_20260801", "configs": configs}
+    agent = Agent("hand", model="anthropic:claude-opus-5-5", tools=[toolset], handlers={"browser": hand})
+    by_name = {one.name: one for one in agent.tools}
+    assert {"javascript_exec", "wait", "navigate"} <= by_name.keys()
+    assert not by_name.keys() & {"zoom", "file_upload", "read_console"}
+    assert [name for name, one in by_name.items() if one.needs_approval] == ["javascript_exec"]
+    with pytest.raises(InvalidAgent, match="'browser'"):
+        Agent("hand", model="anthropic:claude-opus-5-5", tools=[toolset], handlers={"browsr": hand})

@@ -22,6 +22,7 @@ from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, object_o
 from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
+from everturn.tools.provider_defined import member_name, names_beside
 
 MAX_BLOCKS: Final = 4096
 
@@ -252,7 +253,10 @@ class Assembler:
         parts: list[Part] = []
         for block in blocks:
             cut_off = not block.over or (block is blocks[-1] and (stop == "length" or self._may_be_cut(block)))
-            parts += _tool_call(block, next(ids), cut_off=cut_off) if block.type == "tool_use" else _part(block, names)
+            if block.type == "tool_use":
+                parts += _tool_call(block, next(ids), request, cut_off=cut_off)
+            else:
+                parts += _part(block, names)
         if container := mended(a_dict(self._message.get("container"))):
             parts.append(Opaque(data={"container": container}))  # of no type, for it is no block
         return parts
@@ -281,8 +285,12 @@ def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
             yield Opaque(data=whole)
 
 
-def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> Iterator[Part]:
+def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, cut_off: bool) -> Iterator[Part]:
     whole = block.whole()
+    name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
+    if toolset := a_str(whole.get("toolset_name")):
+        taken = names_beside(toolset, request.raw_tools, (tool.name for tool in request.tools))
+        name = member_name(toolset, name, taken=taken)
     arguments, unparsed = block.arguments()
     said_nothing = not "".join(block.pieces.get("input", ())).strip()
     if cut_off and said_nothing and not arguments and unparsed is None:
@@ -290,7 +298,7 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], *, cut_off: bool) -> 
     yield ToolCall(
         call_id=ids[0],
         provider_id=ids[1],
-        name=a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS],
+        name=name,
         arguments=arguments,
         unparsed=unparsed,
         extra=_extra(whole, "id", "name", "input"),

@@ -29,6 +29,7 @@ from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
+from everturn.tools.provider_defined import wire_name_of_member
 
 PATH: Final = "/v1/messages"
 
@@ -184,7 +185,7 @@ def _as_input(block: _Block) -> _Block:
 
 def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
     arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
-    name = plain_name(call.name, most=128)
+    name = wire_name_of_member(a_str(extra.get("toolset_name")), plain_name(call.name, most=128))
     block = with_extra({"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": arguments}, extra)
     caller = a_dict(block.get("caller"))
     if "tool_id" in caller and caller["tool_id"] not in pairs:
