@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from everturn.errors import InvalidAgent, InvalidReply, ProviderError, RateLimited
 from everturn.hooks import AfterModel, AfterTool, BeforeModel, Hooks, ModelInput, StopWith
 from everturn.models import Model, ModelSettings, check_provider
-from everturn.prices import cost_usd
+from everturn.prices import cost_of_reply
 from everturn.providers import generate
 from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
 from everturn.tools.context import ToolContext, TurnContext
@@ -229,7 +229,7 @@ class Judge(_Guardrail):
                 reply = await generate(
                     self.model, _case(text), instructions=self._instructions(), settings=self.settings, output=Verdict
                 )
-                context.spend(reply.usage, cost_usd=cost_usd(self.model, reply.usage))
+                context.spend(reply.usage, cost_usd=cost_of_reply(self.model, reply))
                 return Verdict.model_validate(self._output.read(reply.text))
             except InvalidOutput as error:
                 if tried >= 2:

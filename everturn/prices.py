@@ -6,12 +6,12 @@ of one's own behind `base_url`, and of everything if the list is not installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from everturn.models import Model
-from everturn.records import Usage
+from everturn.models import Model, ModelSettings
+from everturn.records import Reply, Usage, cost_with
 
 _PRICED_AS = {
     "openai": "openai",
@@ -34,8 +34,23 @@ _ANYBODYS = frozenset({"openai-chat"})
 address is a proxy, with the provider's own prices."""
 
 
-def cost_usd(model: Model, usage: Usage) -> float | None:
-    """What `usage` cost, in US dollars at today's prices; None if the price is not known."""
+_TIERS: Mapping[tuple[str, str], float] = {("google", "flex"): 0.5, ("google", "priority"): 1.8}
+"""What a tier costs, times the price, for models of which the list has no price for it. Source: its prices of Gemini's
+speech models, and ai.google.dev/gemini-api/docs/pricing (2026-11)."""
+_ONLY_THERE = 1.1
+"""Times the price if Claude has to run in one country: `inference_geo` "us" (Anthropic, data residency, 2026)."""
+_EXTRAS = {
+    "cache_write_1h_tokens": "cache_write_1h_tokens",
+    "input_audio_tokens": "input_audio_tokens",
+    "output_audio_tokens": "output_audio_tokens",
+    "web_searches": "web_searches",
+}
+"""Counts of ours that the list prices for some models only, and its names for them."""
+
+
+def cost_usd(model: Model, usage: Usage, *, details: Mapping[str, Any] | None = None) -> float | None:
+    """What `usage` cost, in US dollars at today's prices; None if the price is not known. `details`: a reply's, which
+    say in which tier it was served."""
     listed, name = _PRICED_AS.get(model.provider), model.model
     if listed is None or (model.base_url and model.provider in _ANYBODYS):
         return None
@@ -45,7 +60,47 @@ def cost_usd(model: Model, usage: Usage) -> float | None:
             return None
         listed = f"huggingface_{server}"
     price = _price()
-    return price(name, listed, usage) if price else None
+    if price is None:
+        return None
+    details = details or {}
+    context = _context(details)
+    cost = price(name, listed, usage, context)
+    tier = context.get("service_tier", "")
+    if cost is not None and (listed, tier) in _TIERS and cost == price(name, listed, usage, {}):
+        cost *= _TIERS[listed, tier]
+    if cost is not None and listed == "anthropic" and details.get("inference_geo") == "us":
+        cost *= _ONLY_THERE
+    return cost
+
+
+def cost_of_reply(model: Model, reply: Reply) -> float | None:
+    """What a reply cost: in its tier, and with what other models used for it at their prices."""
+    total: float | None = 0.0
+    own = reply.usage
+    for part in reply.by_others:
+        own = own.since(part.usage)
+        other = model.model_copy(update={"name": f"{model.provider}:{part.model}"})
+        total = cost_with(total, cost_usd(other, part.usage, details=reply.details))
+    return cost_with(total, cost_usd(model, own, details=reply.details))
+
+
+def asked_tier(settings: ModelSettings) -> dict[str, Any]:
+    """The details that a reply with these settings will likely have: for one that was cut short, and says nothing."""
+    names = ("service_tier", "speed", "inference_geo")
+    return {name: settings.extra[name] for name in names if isinstance(settings.extra.get(name), str)}
+
+
+def _context(details: Mapping[str, Any]) -> dict[str, str]:
+    """The tier in the list's words."""
+    tier = str(details.get("service_tier") or "").lower()
+    # Gemini: ON_DEMAND_FLEX and the like.
+    tier = next((name for name in ("flex", "priority", "batch") if name in tier.replace("_", " ").split()), tier)
+    context = {"service_tier": tier} if tier else {}
+    if tier == "batch":
+        context["processing"] = "batch"
+    if details.get("speed") == "fast":
+        context["speed"] = "fast"
+    return context
 
 
 def unpriced(models: Iterable[Model]) -> list[str]:
@@ -55,13 +110,13 @@ def unpriced(models: Iterable[Model]) -> list[str]:
 
 
 @cache
-def _price() -> Callable[[str, str, Usage], float | None] | None:
+def _price() -> Callable[[str, str, Usage, Mapping[str, str]], float | None] | None:
     try:
         import genai_prices
     except ImportError:
         return None
 
-    def price(name: str, listed: str, usage: Usage) -> float | None:
+    def price(name: str, listed: str, usage: Usage, context: Mapping[str, str]) -> float | None:
         counted: dict[str, Any] = {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
@@ -69,10 +124,15 @@ def _price() -> Callable[[str, str, Usage], float | None] | None:
             **({"cache_read_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
             **({"cache_write_tokens": usage.cache_write_tokens} if usage.cache_write_tokens else {}),
         }
-        try:
-            found = genai_prices.calc_price(genai_prices.Usage(**counted), name, provider_id=listed)
-        except Exception:  # noqa: BLE001 - unknown models, and counts that contradict each other: no price fails a turn
-            return None
-        return float(found.total_price)
+        extras = {theirs: count for ours, theirs in _EXTRAS.items() if (count := getattr(usage, ours))}
+        for tried in (counted | extras, counted) if extras else (counted,):
+            try:
+                found = genai_prices.calc_price(
+                    genai_prices.Usage(**tried), name, provider_id=listed, price_context=context or None
+                )
+            except Exception:  # noqa: BLE001 - unknown models, and counts that contradict each other: no price fails a turn
+                continue
+            return float(found.total_price)
+        return None
 
     return price

@@ -314,8 +314,16 @@ class Usage(Record):
     """Of the input: read from the provider's cache."""
     cache_write_tokens: int = 0
     """Of the input: written to the provider's cache."""
+    cache_write_1h_tokens: int = 0
+    """Of those: to be kept for an hour, at a higher price."""
     reasoning_tokens: int = 0
     """Of the output."""
+    input_audio_tokens: int = 0
+    """Of the input: sound."""
+    output_audio_tokens: int = 0
+    """Of the output: sound."""
+    web_searches: int = 0
+    """Searches by the provider's own tool, which are paid by the piece, as far as it counts them."""
 
     @property
     def total_tokens(self) -> int:
@@ -353,6 +361,14 @@ CUT_OFF: Final[Mapping[Stop, str]] = {
 """Why a reply is not the whole answer that was asked for, by how the model stopped."""
 
 
+class PartOfUsage(Record):
+    """What another model used for a reply: one that advised, or that took over."""
+
+    model: str
+    """Its name, without a provider."""
+    usage: Usage
+
+
 class Reply(Record):
     """One model reply, as any provider gives it."""
 
@@ -361,6 +377,8 @@ class Reply(Record):
     """Why the model stopped: it was done (`end`), wants tools, ran out of tokens, a filter or it itself refused, or its
     provider made a pause."""
     usage: Usage = Usage()
+    by_others: tuple[PartOfUsage, ...] = ()
+    """Of the usage: what other models used, at their own prices."""
     model: str = ""
     """`provider:name`, as configured."""
     response_id: str | None = None

@@ -55,7 +55,7 @@ from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall
-from everturn.prices import cost_usd
+from everturn.prices import asked_tier, cost_of_reply, cost_usd
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolResult, Usage
@@ -117,7 +117,7 @@ class ModelTurns:
         reply = await self._ask(agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request))
         reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
         reply = signed(reply, request)
-        spent.add(reply.usage, _cost(agent, request, reply.usage))
+        spent.add(reply.usage, cost_of_reply(_model(agent, request), reply))
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = compaction.next_view(
@@ -212,7 +212,7 @@ class ModelTurns:
             return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
         hooks = HookRuns(agent, partial(self._contexts.of_turn, request), summary=True)
         reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)], hooks)
-        spent.add(reply.usage, _cost(agent, request, reply.usage))
+        spent.add(reply.usage, cost_of_reply(_model(agent, request), reply))
         summary = compaction.summary_of(reply.text)
         _log.info("transcript.summarised", **_line(reply), messages=len(old))
         return ModelReply(
@@ -372,7 +372,8 @@ def _model(agent: Agent, request: ModelRequest) -> Model:
 
 
 def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
-    return cost_usd(_model(agent, request), usage)
+    """Of a reply that is not whole yet, and has no details."""
+    return cost_usd(_model(agent, request), usage, details=asked_tier(agent.settings))
 
 
 def _line(reply: Reply) -> dict[str, object]:

@@ -12,14 +12,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import pytest
+from anthropic.types import ModelParam
+from openai.types.shared import ChatModel, ResponsesModel
 
 from everturn.models import Model
 from everturn.providers.abilities import TABLE, UNKNOWN, abilities_of
-
-pydantic_ai = pytest.importorskip("pydantic_ai")
-anthropic_types = pytest.importorskip("anthropic.types")
-openai_types = pytest.importorskip("openai.types.shared")
 
 
 def literals(kind: Any) -> Iterator[str]:
@@ -38,10 +35,8 @@ def known_names(provider: str) -> list[str]:
     return [name.partition(":")[2] for name in names if name.startswith(f"{provider}:")]
 
 
-CLAUDE = sorted({*literals(anthropic_types.ModelParam), *known_names("anthropic"), "claude-sonnet-5-5"})
-OPENAI = sorted(
-    {*literals(openai_types.ChatModel), *literals(openai_types.ResponsesModel), *known_names("openai"), "gpt-6-sol"}
-)
+CLAUDE = sorted({*literals(ModelParam), *known_names("anthropic"), "claude-sonnet-5-5"})
+OPENAI = sorted({*literals(ChatModel), *literals(ResponsesModel), *known_names("openai"), "gpt-6-sol"})
 GOOGLE = sorted({*known_names("google"), "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-4-carbon"})
 XAI = sorted({*known_names("xai"), "grok-4.5", "grok-4.6", "grok-4.7", "grok-latest", "grok-4-0709"})
 GROQ = sorted({*known_names("groq"), "qwen/qwen3-32b"})

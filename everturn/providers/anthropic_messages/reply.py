@@ -20,7 +20,7 @@ from everturn.providers.finish_reasons import is_stop_text, stop_of
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, object_in
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
 from everturn.providers.reply_details import details_of
-from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+from everturn.records import Opaque, Part, PartOfUsage, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import member_name, names_beside
 
@@ -154,6 +154,7 @@ class Assembler:
             message=assistant_message(parts, request=self.request),
             stop=stop,
             usage=_usage(self._usage),
+            by_others=_by_others(self._usage, self.request.model.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._message.get("id")),
             details=self._details(),
@@ -166,6 +167,8 @@ class Assembler:
             self.request.model,
             served_by=took_over or self._message.get("model"),
             tier=self._usage.get("service_tier"),
+            speed=speed if (speed := self._usage.get("speed")) != "standard" else None,
+            inference_geo=geo if (geo := self._usage.get("inference_geo")) not in {"global", "not_available"} else None,
             stop_details=self._message.get("stop_details"),
             stop_sequence=self._message.get("stop_sequence"),
         )
@@ -310,21 +313,48 @@ def _extra(block: dict[str, Any], *own: str) -> dict[str, Any]:
     return {name: value for name, value in block.items() if name not in {"type", *own} and value is not None}
 
 
+_APART: Final = frozenset({"compaction", "advisor_message"})
+"""Iterations that the counts of the message do not include: a summary, and what a second model advised."""
+
+
 def _usage(usage: dict[str, Any]) -> Usage:
-    """All tokens that are paid for. A compaction's are listed apart: the counts of the message do not include them."""
-    listed = map(a_dict, a_list(usage.get("iterations")))
-    compactions = [_counts(one) for one in listed if one.get("type") == "compaction"]
-    return sum(compactions, _counts(usage))
+    """All tokens that are paid for."""
+    apart = [_counts(item) for item in _iterations(usage) if item.get("type") in _APART]
+    return sum(apart, _counts(usage))
+
+
+def _by_others(usage: dict[str, Any], model: str) -> tuple[PartOfUsage, ...]:
+    """What other models used: an advisor, and one that took over. The counts of the message are told apart only if
+    they are the sum of their iterations."""
+    iterations = _iterations(usage)
+    inside = [item for item in iterations if item.get("type") not in _APART]
+    whole, summed = _counts(usage), sum(map(_counts, inside), Usage())
+    adds_up = (whole.input_tokens, whole.output_tokens) == (summed.input_tokens, summed.output_tokens)
+    told = iterations if adds_up else [item for item in iterations if item.get("type") in _APART]
+    return tuple(
+        PartOfUsage(model=name, usage=_counts(item))
+        for item in told
+        if (name := a_str(item.get("model"))) and not (name == model or name.startswith(f"{model}-20"))
+    )
+
+
+def _iterations(usage: dict[str, Any]) -> list[dict[str, Any]]:
+    return [a_dict(item) for item in a_list(usage.get("iterations"))]
 
 
 def _counts(usage: dict[str, Any]) -> Usage:
     fresh, read, written = (
         a_count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )
+    created = a_dict(usage.get("cache_creation"))
+    hour, minutes = (a_count(created.get(f"ephemeral_{ttl}_input_tokens")) for ttl in ("1h", "5m"))
+    written = max(written, hour + minutes)
     return Usage(
         input_tokens=fresh + read + written,
         output_tokens=a_count(usage.get("output_tokens")),
         cached_tokens=read,
         cache_write_tokens=written,
+        cache_write_1h_tokens=hour,
         reasoning_tokens=a_count(a_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
+        web_searches=a_count(a_dict(usage.get("server_tool_use")).get("web_search_requests")),
     )

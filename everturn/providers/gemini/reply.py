@@ -25,6 +25,7 @@ from everturn.providers.gemini.calls import PartialArguments, tool_names
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable, value_of
 from everturn.providers.reply_details import details_of
+from everturn.providers.token_counts import of_modality
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.server_tools import CodeExecution
@@ -355,5 +356,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
         input_tokens=a_count(usage.get("promptTokenCount")) + a_count(usage.get("toolUsePromptTokenCount")),
         output_tokens=a_count(usage.get("candidatesTokenCount")) + thoughts,
         cached_tokens=a_count(usage.get("cachedContentTokenCount")),
+        input_audio_tokens=of_modality(usage.get("promptTokensDetails"), "AUDIO"),
+        output_audio_tokens=of_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
         reasoning_tokens=thoughts,
     )

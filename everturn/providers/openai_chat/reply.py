@@ -24,6 +24,7 @@ from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN, UNKNOWN
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
 from everturn.providers.reply_details import details_of
+from everturn.providers.token_counts import counted
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import custom_names
@@ -425,18 +426,4 @@ def _joined(known: Any, value: Any) -> Any:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    prompt, completion = a_count(usage.get("prompt_tokens")), a_count(usage.get("completion_tokens"))
-    asked, answered = a_dict(usage.get("prompt_tokens_details")), a_dict(usage.get("completion_tokens_details"))
-    # In DeepSeek's, Moonshot's and Mistral's words after OpenAI's.
-    cached = (
-        asked.get("cached_tokens"),
-        *map(usage.get, ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")),
-    )
-    return Usage(
-        input_tokens=prompt,
-        # xAI's and Gemini's completion_tokens leave the reasoning out; their totals don't.
-        output_tokens=max(completion, a_count(usage.get("total_tokens")) - prompt),
-        cached_tokens=next(filter(None, map(a_count, cached)), 0),
-        cache_write_tokens=a_count(asked.get("cache_write_tokens")),
-        reasoning_tokens=a_count(answered.get("reasoning_tokens")),
-    )
+    return counted(usage, given="prompt_tokens", made="completion_tokens")

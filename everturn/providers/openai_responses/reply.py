@@ -17,11 +17,12 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str
+from everturn.providers.json_values import a_dict, a_list, a_str
 from everturn.providers.openai_responses.caller_run import Item, declared, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
 from everturn.providers.reply_details import details_of
+from everturn.providers.token_counts import counted
 from everturn.records import Part, Reply, Stop, Usage
 from everturn.text.utf8 import mend
 
@@ -308,12 +309,4 @@ _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    asked, answered = a_dict(usage.get("input_tokens_details")), a_dict(usage.get("output_tokens_details"))
-    given, made = a_count(usage.get("input_tokens")), a_count(usage.get("output_tokens"))
-    return Usage(
-        input_tokens=given,
-        output_tokens=max(made, a_count(usage.get("total_tokens")) - given),
-        cached_tokens=a_count(asked.get("cached_tokens")),
-        cache_write_tokens=a_count(asked.get("cache_write_tokens")),
-        reasoning_tokens=a_count(answered.get("reasoning_tokens")),
-    )
+    return counted(usage, given="input_tokens", made="output_tokens")
