@@ -70,7 +70,7 @@ def test_zeros_are_meant_where_the_input_is_counted_again() -> None:
     assembler = anthropic_messages.Assembler(asking("anthropic:m"))
     for data in (
         '{"type":"message_start","message":{"usage":{"input_tokens":100,"cache_read_input_tokens":55096}}}',
-        '{"type":"message_delta","delta":{},"usage":{"input_tokens":181,"cache_read_input_tokens":0,"output_tokens":8}}',
+        '{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":181,"cache_read_input_tokens":0,"output_tokens":8}}',
         '{"type":"message_stop"}',
     ):
         assembler.feed(Event(data))
