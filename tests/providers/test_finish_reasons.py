@@ -153,6 +153,14 @@ def test_an_incomplete_response_is_cut_short_whatever_the_reason_is_called() -> 
     assert (reply.stop, reply.details["incomplete_details"]) == ("length", {"reason": "something_new"})
 
 
+def test_a_completed_response_that_is_as_long_as_it_may_be_was_cut_short() -> None:
+    """llama.cpp's server (build 11549) says `completed` at the limit."""
+    body = responses(None) | {"status": "completed", "incomplete_details": None, "usage": {"output_tokens": 8}}
+    for most, stop in ((8, "length"), (9, "end"), (None, "end")):
+        request = asked("openresponses:m", settings=ModelSettings(max_output_tokens=most))
+        assert openai_responses.decode(body, request).stop == stop
+
+
 def test_a_status_that_nobody_knows_is_no_success() -> None:
     body = responses(None) | {"status": "requires_something"}
     assert "requires_something" in str(error_of("openai:gpt-6", openai_responses, body))

@@ -245,7 +245,12 @@ class Assembler:
 
     @property
     def _cut_short(self) -> bool:
-        return a_str(self._response.get("status")).lower() == "incomplete"
+        """Whether it ended before its end. llama.cpp (build 11549) calls a reply at its limit completed."""
+        if a_str(self._response.get("status")).lower() == "incomplete":
+            return True
+        most = self.request.settings.max_output_tokens
+        made = a_count(a_dict(self._response.get("usage")).get("output_tokens"))
+        return most is not None and self.request.model.provider == "openresponses" and made >= most
 
     def _parts(self, items: Sequence[Item]) -> list[Part]:
         """The parts, in the order of the items: a reasoning stays before what it led to."""
