@@ -106,10 +106,10 @@ class PendingCall:
         """A person's decision on it is checked before it counts. The result of a call that runs outside is none."""
         return isinstance(self.plan, GatedPlan) and self.plan.policy and not self.is_outside
 
-    @property
-    def hands_over(self) -> bool:
-        """Nothing but a decision is missing for another agent to take over."""
-        return isinstance(self.plan, RunHandoff) and not self.policy
+    def hands_over(self, decision: Decision) -> bool:
+        """With this decision, nothing is missing for another agent to take over: no check of whoever decided, and none
+        of their arguments."""
+        return isinstance(self.plan, RunHandoff) and not self.policy and self.is_as_hooks_saw(decision)
 
     def ruled(self, policy: Policy, *, agent: str = "", again: bool = False) -> Rule | None:
         """The rule that decides on it in people's place; None if a person has to. `agent`: the one that made the call.

@@ -90,7 +90,7 @@ class PendingApprovals:
         try:
             return await decided
         except asyncio.CancelledError:
-            if pending.hands_over and decided.done() and not decided.cancelled():
+            if decided.done() and not decided.cancelled() and pending.hands_over(decided.result().decision):
                 return decided.result()  # the decision came before the turn was cancelled, if only by a moment
             raise
         finally:
