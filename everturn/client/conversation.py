@@ -148,7 +148,7 @@ class Conversation(Forks):
         status = await self._own_status()
         if not (children and status.agents):
             return status
-        return with_agents(status, await agents_at_work(self._client_conversation, status.agents))
+        return with_agents(status, await agents_at_work(self._open, status.agents))
 
     async def _own_status(self) -> Status:
         described = await self._describe()
@@ -208,14 +208,14 @@ class Conversation(Forks):
         own = self._own_events(since, deltas=deltas, agents=children is None)
         if not children:
             return own
-        return with_children(own, self._client_conversation, self._temporal, self.id, since, deltas=deltas)
+        return with_children(own, self._open, self._temporal, self.id, since, deltas=deltas)
 
     async def _own_events(self, since: str | None, *, deltas: bool, agents: bool) -> AsyncGenerator[Event]:
         reader, cursor = EventReader(since), since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         live = LiveActivities(self._temporal, self.id, lane=self._client.live) if deltas else None
         silence = Silence(self._temporal, self.id)
-        below = FollowedAgents(self._client_conversation, self.id, live_only=True) if agents else None
+        below = FollowedAgents(self._open, self.id, live_only=True) if agents else None
         async with aclosing(interleaved(silence.hearing(steps), live, silence, below)) as told:
             async for run, step, between in told:
                 for event in between:
@@ -391,13 +391,13 @@ class Conversation(Forks):
             return here
         waiting = tuple(call for call in waiting if name != names.APPROVE or call.needs == "approval")
         ids = dict.fromkeys(call.path[-1].conversation_id if call.path else self.id for call in waiting)
-        return [(self._client_conversation(one), call_id) for one in ids] or here
+        return [(self._open(one), call_id) for one in ids] or here
 
     def where(self, call: WaitingCall) -> Conversation:
         """The conversation in which a call of `status().waiting` waits: this one, or a sub-agent's."""
-        return self._client_conversation(call.path[-1].conversation_id) if call.path else self
+        return self._open(call.path[-1].conversation_id) if call.path else self
 
-    def _client_conversation(self, conversation_id: str) -> Conversation:
+    def _open(self, conversation_id: str) -> Conversation:
         return Conversation(self._client, conversation_id)
 
     async def _decided_before(self, call_id: str) -> str:

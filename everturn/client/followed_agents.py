@@ -18,7 +18,7 @@ from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, 
 from everturn.history import steps
 from everturn.history.event_reader import EventReader
 from everturn.history.state_by_history import StateByHistory
-from everturn.payloads import AskedAgent, WaitingCall
+from everturn.payloads import AskedAgent, WaitingCall, address_of
 from everturn.temporal.any_status import is_over
 
 FIRST_LOOK_SECONDS: Final = 0.05
@@ -48,6 +48,8 @@ class _Agent:
     reader: EventReader = field(default_factory=EventReader)
     caught_up: bool = False
     """Its history was read as far as it went when it was opened."""
+    looked: bool = False
+    """It was read that far, or could not be."""
     over: bool = False
     ended: bool = False
     """Its parent has its result."""
@@ -74,7 +76,7 @@ class FollowedAgents:
     """The sub-agents of the conversation `parent`, and those below them. `conversation` opens one by its id.
 
     `live_only`: tells only of calls that wait now, or begin to. If not, it also tells of earlier ones and of results.
-    `ended_too`: calls of the parent whose agents are read though they have ended."""
+    `shown`: addresses of calls that somebody sees as open: their agents are read though they have ended."""
 
     def __init__(
         self,
@@ -82,12 +84,12 @@ class FollowedAgents:
         parent: str,
         *,
         live_only: bool = False,
-        ended_too: Collection[str] = (),
+        shown: Collection[str] = (),
     ) -> None:
         self._conversation = conversation
         self._parent = parent
         self._live_only = live_only
-        self._ended_too = ended_too
+        self._shown = shown
         self._agents: dict[str, _Agent] = {}
         """By the ids of their conversations."""
         self._news: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -98,8 +100,18 @@ class FollowedAgents:
 
     @property
     def caught_up(self) -> bool:
-        """All were read as far as they went when they were opened."""
-        return all(agent.caught_up or agent.over for agent in self._agents.values())
+        """All were read as far as they went when they were opened, or can't be read now; those that have ended were
+        read to their ends."""
+        agents = self._agents.values()
+        return all(agent.over or (agent.looked and not (agent.ended and agent.caught_up)) for agent in agents)
+
+    def works_on(self, address: str) -> bool:
+        """Whether an agent that may have this call is at work."""
+        return any(
+            address.startswith("".join(f"/{call_id}" for call_id in _call_ids(agent)) + "/")
+            for agent in self._agents.values()
+            if not (agent.ended or agent.over)
+        )
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
@@ -188,7 +200,7 @@ class FollowedAgents:
             if agent is None:
                 continue
             agent.ended = True
-            if agent.path[0].call_id in self._ended_too:
+            if any(address.startswith(f"{address_of((), agent.path[0].call_id)}/") for address in self._shown):
                 continue
             if agent.following:
                 agent.following.cancel()
@@ -206,6 +218,8 @@ class FollowedAgents:
             if agent.over:
                 self._news.put_nowait(None)
                 return
+            agent.looked = True
+            self._news.put_nowait(None)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
@@ -225,6 +239,7 @@ class FollowedAgents:
             if type(step) is not steps.Step:
                 self._take(step, agent.path)
                 self._tell(agent, agent.reader.read(step, run_id=run))
+            agent.looked |= agent.caught_up
             if agent.caught_up:
                 self._tell_waiting(agent)
                 self._news.put_nowait(None)

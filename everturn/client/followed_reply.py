@@ -6,22 +6,23 @@ read from the history, so it can be opened while it is written, opened again, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
 from temporalio.client import WorkflowExecutionDescription
 
+from everturn.client.followed_agents import FollowedAgents
 from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
 from everturn.client.streaming import LiveActivities, interleaved
-from everturn.events import Event, Replied
+from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, Replied, ToolFinished
 from everturn.history import steps
 from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
 from everturn.history.transcript import read_transcript
-from everturn.payloads import WaitingCall
+from everturn.payloads import WaitingCall, address_of
 from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
 from everturn.temporal.ids import known_id
 
@@ -50,6 +51,7 @@ class _Answering(Protocol):
     _runs: Any
 
     async def _describe(self) -> WorkflowExecutionDescription: ...
+    def _open(self, conversation_id: str) -> Any: ...
 
 
 class FollowedReply:
@@ -60,14 +62,26 @@ class FollowedReply:
             async for event in answer.more():
                 ...
 
+    The calls of sub-agents that wait for people are among the events and in `waiting`, with their addresses as their
+    ids: the same id may be that of another call.
+
     Raises NotFound and Unreachable, as `Conversation.events` does.
     """
 
-    def __init__(self, conversation: _Answering, *, message_id: str | None = None, decides: bool = True) -> None:
+    def __init__(
+        self,
+        conversation: _Answering,
+        *,
+        message_id: str | None = None,
+        decides: bool = True,
+        shown: Collection[str] = (),
+    ) -> None:
         """`message_id`: the message that it answers; the latest one if None or not found. `decides`: whether the caller
         decides on approvals. If so, the answer is at rest while calls wait for them; if not, it waits until somebody
-        else has decided."""
+        else has decided. `shown`: the calls that the caller shows as open."""
         self._conversation = conversation
+        self._shown = shown
+        self._agents = self._followed_agents()
         self._message_id = None if message_id is None else known_id(message_id)
         self._decides = decides
         self._reader = EventReader()
@@ -96,6 +110,7 @@ class FollowedReply:
         if not self._said:  # an earlier run began it: this one goes on with it
             await self._close()
             self._reader, self._caught_up, self.events = EventReader(), False, []
+            self._agents = self._followed_agents()
             await self._catch_up(self._conversation._runs.follow_all())
         return self
 
@@ -125,7 +140,13 @@ class FollowedReply:
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for people, also if other things are still going on."""
-        return tuple(one.shown() for one in self._reader.by_history.state.pending.values())
+        own = (pending.shown() for pending in self._reader.by_history.state.pending.values())
+        below = (call.model_copy(update={"call_id": call.address}) for call in self._agents.waiting)
+        return (*own, *below)
+
+    def is_below(self, call_id: str) -> bool:
+        """Whether it is a call of a sub-agent that is at work."""
+        return self._agents.works_on(call_id)
 
     @property
     def untaken(self) -> tuple[Message, ...]:
@@ -153,7 +174,7 @@ class FollowedReply:
         async for event in self._told:
             if event is not None:
                 self.events.append(event)
-            elif self._caught_up and self._has_message:
+            elif self._caught_up and self._has_message and self._agents.caught_up:
                 return
 
     async def _tell(self, source: AsyncIterator[tuple[str, steps.Step]]) -> AsyncGenerator[Event | None]:
@@ -161,11 +182,14 @@ class FollowedReply:
         temporal, client = self._conversation._temporal, self._conversation._client
         live = LiveActivities(temporal, self._conversation.id, lane=client.live)
         silence = Silence(temporal, self._conversation.id)
-        async with aclosing(interleaved(source, live, silence)) as told:
+        async with aclosing(interleaved(source, live, silence, self._agents)) as told:
             async for run, step, between in told:
                 for event in between:
-                    yield event
+                    yield _addressed(event) if event.path else event
                 if step is None:
+                    if self._agents.any and self._caught_up and self.rest is None:
+                        self.rest = self._rest(False)
+                    yield None
                     continue
                 final = final_reply(self._reader.by_history, step) is not None
                 self._note_message(step)
@@ -209,7 +233,7 @@ class FollowedReply:
         state, finished = by_history.state, by_history.finished
         if finished:
             return None if finished.next_run_id else _ended(finished, self._stop)
-        if by_history.signals.overlooked or not self._has_message:
+        if by_history.signals.overlooked or not self._has_message or not self._agents.caught_up:
             return None
         if state.answered or final:
             return WhyAtRest("answered", stop=self._stop)
@@ -217,10 +241,16 @@ class FollowedReply:
             return WhyAtRest("stalled", cause=state.stall.cause)
         if state.cancelled and not (state.inbox or state.answering):
             return WhyAtRest("cancelled", cause=state.cancelled)
-        theirs = [one for one in state.pending.values() if self._decides or one.needs == "answer"]
-        if theirs and all(call.call_id in state.pending for call, _ in by_history.calls.unsettled):
-            return WhyAtRest("waiting", waiting=self.waiting)
-        return None
+        match self._agents.rest(by_history, decides=self._decides):
+            case "waiting":
+                return WhyAtRest("waiting", waiting=self.waiting)
+            case "stalled":
+                return WhyAtRest("stalled", cause=self._agents.stall)
+            case "working":
+                return None
+
+    def _followed_agents(self) -> FollowedAgents:
+        return FollowedAgents(self._conversation._open, self._conversation.id, shown=self._shown)
 
     async def _close(self) -> None:
         if self._told is not None:
@@ -228,6 +258,21 @@ class FollowedReply:
 
 
 _OVER: Any = object()
+
+
+def _addressed(event: Event) -> Event:
+    """An event about a sub-agent's call, with its address in the place of its id."""
+    match event:
+        case ApprovalRequested(call=call) | AnswerRequested(call=call):
+            address = address_of(event.path, call.call_id)
+            return event.model_copy(update={"call": call.model_copy(update={"call_id": address})})
+        case ToolFinished(result=result):
+            address = address_of(event.path, result.call_id)
+            return event.model_copy(update={"result": result.model_copy(update={"call_id": address})})
+        case Decided(call_id=call_id):
+            return event.model_copy(update={"call_id": address_of(event.path, call_id)})
+        case _:
+            return event
 
 
 def _ended(finished: steps.RunClosed, stop: Stop) -> WhyAtRest:

@@ -80,7 +80,7 @@ class _AgUi:
             except Refused:
                 if said is asked.said[-1]:
                     raise  # else it was refused before, and is sent again with each run
-        answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None)
+        answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None, seen=asked.seen)
 
         narrates = Narrator(asked.seen, decides=chat.visitor.decides)
         show_causes = self._chats.show_causes

@@ -12,6 +12,7 @@ from everturn.records import Document, Image, Message, Part, Text, Thinking, Too
 from everturn.text.json_text import json_text
 from everturn.ui.ag_ui_request import ProtocolVersion
 from everturn.ui.answer_ids import reply_id, thinking_id, user_message_id
+from everturn.ui.narrator import Called, calls_below
 from everturn.ui.page_fields import message_fields, part_fields
 from everturn.ui.results import media_type_of, url_of
 
@@ -24,12 +25,14 @@ def ag_ui_messages(transcript: Sequence[Message], answer: FollowedReply, version
     results = results_in(transcript) | {
         event.result.call_id: event.result for event in answer.events if isinstance(event, events.ToolFinished)
     }
+    below = calls_below(answer.events)
     messages: list[AgUiMessage] = []
     for position, message in enumerate(transcript):
         if message.role == "assistant" and not message.summary:
             messages += _thoughts(message, position)
-            messages.append({"id": reply_id(position), "role": "assistant", "content": message.text, **_calls(message)})
-            known = [results.get(call.call_id) or answer.result_of(call) for call in message.tool_calls]
+            calls = _calls_of(message, below)
+            messages.append({"id": reply_id(position), "role": "assistant", "content": message.text, **_calls(calls)})
+            known = [results.get(call.call_id) or answer.result_of(call) for call in calls]
             messages += [_result(result, version) for result in known if result]
         elif message.role == "user" and not message.author:
             messages.append(_said(message, position))
@@ -77,12 +80,20 @@ def _result(result: ToolResult, version: ProtocolVersion) -> AgUiMessage:
     return {**about, "content": content_of(result, version)}
 
 
-def _calls(message: Message) -> dict[str, Any]:
-    calls = [
+def _calls_of(message: Message, below: dict[str, list[Called]]) -> list[ToolCall]:
+    """The message's calls, each with the calls of sub-agents that it led to."""
+    calls: list[ToolCall] = []
+    for call in message.tool_calls:
+        calls += [call, *(called.call for called in below.get(call.call_id, []))]
+    return calls
+
+
+def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
+    written = [
         {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
-        for call in message.tool_calls
+        for call in calls
     ]
-    return {"toolCalls": calls} if calls else {}
+    return {"toolCalls": written} if written else {}
 
 
 def _content(parts: Sequence[Part]) -> Any:

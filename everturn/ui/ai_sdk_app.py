@@ -91,7 +91,7 @@ class _AiSdk:
                 "message_id": what.message_id,
                 "repeats": not (taken or what.said),
             }
-            return await self._stream(chat, chat.answer(), **continued, refused=refused)
+            return await self._stream(chat, chat.answer(seen=what.seen), **continued, refused=refused)
         if isinstance(what, AskedAgain):
             again = await chat.ask_again(what.message, answer_id=what.answer_id)
             return await self._stream(chat, chat.answer(message_id=again))

@@ -11,9 +11,9 @@ from everturn.declared_tools import said_by_person
 from everturn.payloads import WaitingCall
 from everturn.records import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.answer_ids import reply_id, user_message_id
-from everturn.ui.narrator import question_id
+from everturn.ui.narrator import Called, calls_below, question_id
 from everturn.ui.page_fields import message_fields, part_fields, with_other_parts
-from everturn.ui.results import descriptor_of, media_type_of, output_of, url_of
+from everturn.ui.results import agents_of, descriptor_of, media_type_of, output_of, url_of, waits_below
 
 UIMessage = dict[str, Any]
 
@@ -48,9 +48,14 @@ class _Calls:
             event.result.call_id: event.result for event in answer.events if isinstance(event, events.ToolFinished)
         }
         self._waiting = {call.call_id: call for call in answer.waiting if call.needs == "approval"}
+        self._below = calls_below(answer.events)
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
         return self._results.get(call.call_id) or self._answer.result_of(call)
+
+    def below(self, call: ToolCall) -> list[Called]:
+        """The calls of sub-agents that it led to."""
+        return self._below.get(call.call_id, [])
 
     def waiting(self, call: ToolCall) -> WaitingCall | None:
         """The call, if it waits for an approval."""
@@ -92,10 +97,24 @@ def _parts(message: Message, calls: _Calls) -> list[dict[str, Any]]:
             case Image():
                 parts.append({"type": "file", "mediaType": media_type_of(part), "url": url_of(part)})
             case ToolCall():
-                parts.append(_tool(part, calls))
+                below = [(called, _tool(called.call, calls)) for called in calls.below(part)]
+                opened = [called.call for called, shown in below if shown["state"] not in _OVER]
+                parts.append(_with_open(_tool(part, calls), opened))
+                parts += [_of_agents(shown, called) for called, shown in below]
             case _:
                 pass
     return parts
+
+
+def _with_open(part: dict[str, Any], opened: Sequence[ToolCall]) -> dict[str, Any]:
+    """An agent's call, as in the stream: while calls below it are open, they are its output."""
+    if not opened or part["state"] in _OVER:
+        return part
+    return {**part, "state": "output-available", "output": waits_below(opened)}
+
+
+def _of_agents(part: dict[str, Any], called: Called) -> dict[str, Any]:
+    return {**part, "callProviderMetadata": {"everturn": agents_of(called.path)}}
 
 
 def _tool(call: ToolCall, calls: _Calls) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from everturn.text.base64_text import as_base64
 from everturn.ui.chats import OWN_ID, NewMessage, PageDecision, PageResult
 from everturn.ui.narrator import SeenByPage
 from everturn.ui.page_fields import with_page_fields
+from everturn.ui.results import is_waits_below
 
 
 class _UIMessage(BaseModel):
@@ -148,6 +149,11 @@ _OVER: Final = ("output-available", "output-error", "output-denied")
 """The states of a call's part that has its result."""
 
 
+def _is_result(part: dict[str, Any]) -> bool:
+    """Whether what it has is the call's result, and not how far the call is."""
+    return not (part.get("preliminary") or is_waits_below(part.get("output")))
+
+
 def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
     choices: list[PageDecision] = []
     outputs: list[PageResult] = []
@@ -156,7 +162,7 @@ def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
         match part.get("state"):
             case "approval-responded" if isinstance(question := _question_of(part), str) and isinstance(approval, dict):
                 choices.append(_choice(call_id, question, approval, part.get("input")))
-            case "output-available" if not part.get("preliminary"):
+            case "output-available" if _is_result(part):
                 outputs.append(PageResult(call_id, part.get("output")))
             case "output-error":
                 outputs.append(PageResult(call_id, str(part.get("errorText") or "It failed."), is_error=True))
@@ -165,9 +171,7 @@ def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
     parts = _calls_in([message])
     seen = SeenByPage(
         calls=frozenset(part["toolCallId"] for part in parts),
-        results=frozenset(
-            part["toolCallId"] for part in parts if part.get("state") in _OVER and not part.get("preliminary")
-        ),
+        results=frozenset(part["toolCallId"] for part in parts if part.get("state") in _OVER and _is_result(part)),
         questions=frozenset(question for part in parts if (question := _question_of(part)) is not None),
     )
     return DecidedOnPage(message.id, choices, outputs, seen, _said_after(posted))

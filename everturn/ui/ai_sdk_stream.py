@@ -10,11 +10,11 @@ from pydantic import JsonValue
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
-from everturn.records import CUT_OFF
+from everturn.records import CUT_OFF, ToolCall
 from everturn.ui import narrator
 from everturn.ui.answer_ids import reply_id, wordless_id
 from everturn.ui.narrator import Kind, Narrator
-from everturn.ui.results import descriptor_of, media_type_of, output_of, url_of
+from everturn.ui.results import agents_of, descriptor_of, media_type_of, output_of, url_of, waits_below
 from everturn.ui.usage import AnswerUsage
 
 Chunk = dict[str, Any]
@@ -122,12 +122,15 @@ class UIMessageStream:
                 yield {"type": "file", "mediaType": media_type_of(image), "url": url_of(image)}
             case narrator.TurnEnded():
                 yield from self._close_parts()
-            case narrator.Called(call=call):
+            case narrator.Called(call=call, path=path):
                 about = {"toolCallId": call.call_id, "toolName": call.name}
                 self._calls_in_step = True
                 self._inputs[call.call_id] = call.arguments
                 yield {"type": "tool-input-start", **about}
-                yield {"type": "tool-input-available", **about, "input": call.arguments}
+                more = {"providerMetadata": {"everturn": agents_of(path)}} if path else {}
+                yield {"type": "tool-input-available", **about, "input": call.arguments, **more}
+                if path:
+                    yield _waits(path[0].call_id, call)
             case narrator.ApprovalAsked():
                 yield from self._ask(told)
             case narrator.Progressed(call_id=call_id, progress=progress):
@@ -212,6 +215,13 @@ class UIMessageStream:
         if self._in_step:
             self._in_step = False
             yield {"type": "finish-step"}
+
+
+def _waits(call_id: str, below: ToolCall) -> Chunk:
+    """The agent's own call, as far as it is. Not as a preliminary output: to the SDK's rule for sending by itself, that
+    call is open, and the page would never send its decision (lastAssistantMessageIsCompleteWithApprovalResponses; `ai`
+    6.0.326)."""
+    return {"type": "tool-output-available", "toolCallId": call_id, "output": waits_below([below])}
 
 
 def _finished(told: narrator.Finished) -> Chunk:

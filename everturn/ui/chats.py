@@ -26,7 +26,7 @@ from everturn.records import Message, Part
 from everturn.sizes import shortened
 from everturn.text.browser_values import is_same_in_browser, with_exact_values
 from everturn.text.json_text import json_text
-from everturn.ui.narrator import question_id
+from everturn.ui.narrator import SeenByPage, question_id
 from everturn.ui.page_fields import renamed
 from everturn.ui.visitors import CHAT_ID, MAX_VISITOR_CHARS, Authorize, Visitor
 
@@ -187,8 +187,10 @@ class Chat:
         await self.say(replace(message, message_id=message_id, parts=renamed(message.parts, message_id)))
         return message_id
 
-    def answer(self, *, message_id: str | None = None) -> FollowedReply:
-        return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides)
+    def answer(self, *, message_id: str | None = None, seen: SeenByPage | None = None) -> FollowedReply:
+        """`seen`: what the page has of it."""
+        shown = seen.calls - seen.results if seen else ()
+        return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides, shown=shown)
 
     async def decide(self, choices: Sequence[PageDecision], outputs: Sequence[PageResult]) -> tuple[bool, list[str]]:
         """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,
@@ -208,7 +210,7 @@ class Chat:
         try:
             todo: list[tuple[str, Awaitable[str]]] = [
                 *[(choice.question_id, self._choose(choice, asked)) for choice in _each_once(open_choices)],
-                *[(output.call_id, self._give(output)) for output in _each_once(open_outputs)],
+                *[(output.call_id, self._give(output, asked)) for output in _each_once(open_outputs)],
             ]
         except Refused as error:
             return True, [f"{error.message} {error.cure}"]
@@ -230,18 +232,23 @@ class Chat:
         """The decision, to be awaited. It is about the call of the question, and about the arguments that this call
         has. Raises Refused for an edit that a browser may have changed."""
         conversation, call = self.conversation, asked.questions[choice.question_id]
+        below = bool(call.path)
         if not choice.approved:
-            return _unless_refused(lambda: conversation.deny(call.call_id, choice.reason))
+            return _unless_refused(lambda: conversation.deny(call.call_id, choice.reason, children=below))
         edited = choice.arguments
         if edited is not None:
             edited = _arguments_with_exact_values(call, edited)
         return _unless_refused(
-            lambda: conversation.approve(call.call_id, edited, note=choice.reason, expected=call.arguments)
+            lambda: conversation.approve(
+                call.call_id, edited, note=choice.reason, expected=call.arguments, children=below
+            )
         )
 
-    def _give(self, output: PageResult) -> Awaitable[str]:
-        conversation = self.conversation
-        return _unless_refused(lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error))
+    def _give(self, output: PageResult, asked: _Asked) -> Awaitable[str]:
+        conversation, below = self.conversation, bool(asked.answers[output.call_id].path)
+        return _unless_refused(
+            lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error, children=below)
+        )
 
     async def stop(self) -> None:
         """Cancels the answer in progress, if there is one. That denies the calls that wait in it, so who may not decide

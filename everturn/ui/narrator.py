@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from everturn import events
 from everturn.client.followed_reply import FollowedReply
 from everturn.events import Event
-from everturn.payloads import WaitingCall
+from everturn.payloads import AskedAgent, WaitingCall
 from everturn.records import Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.shown_text import ShownText
 
@@ -72,6 +72,8 @@ class TurnEnded:
 class Called:
     turn: int
     call: ToolCall
+    path: tuple[AskedAgent, ...] = ()
+    """The agents that led to it, if it is a sub-agent's: the page shows those of these calls that wait for a person."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,16 @@ def question_id(waiting: WaitingCall) -> str:
     return f"{waiting.call_id}.{digest[:16]}"
 
 
+def calls_below(so_far: Iterable[Event]) -> dict[str, list[Called]]:
+    """The calls of sub-agents that wait or have waited, by the conversation's own call that led to them."""
+    calls: dict[str, dict[str, Called]] = {}
+    for event in so_far:
+        if event.path and isinstance(event, events.ApprovalRequested | events.AnswerRequested):
+            of_agent = calls.setdefault(event.path[0].call_id, {})
+            of_agent[event.call.call_id] = Called(event.turn, event.call, event.path)
+    return {call_id: [*of_agent.values()] for call_id, of_agent in calls.items()}
+
+
 @dataclass
 class Narrator:
     """`tell` takes the events of one answer from its beginning; `ask` takes the calls that wait once it is at rest."""
@@ -125,6 +137,8 @@ class Narrator:
     """Where the replies of the turns are in the transcript."""
     _calls: dict[str, None] = field(default_factory=dict)
     """The calls that the page knows, in their order."""
+    _turns: dict[str, int] = field(default_factory=dict)
+    """The turns of the conversation's own calls."""
     _results: set[str] = field(default_factory=set)
     _questions: set[str] = field(default_factory=set)
 
@@ -146,6 +160,8 @@ class Narrator:
                 self._quiet_turn = max(self._quiet_turn, event.turn)
 
     def tell(self, event: Event) -> Iterator[PageStep]:
+        if isinstance(event, events.ToolCalled):
+            self._turns[event.call.call_id] = event.turn
         match event:
             case events.TurnStarted(turn=turn, position=position):
                 if position is not None and turn not in self._began:
@@ -162,6 +178,8 @@ class Narrator:
             case events.ToolCalled(turn=turn, call=call) if turn > self._quiet_turn:
                 self._calls[call.call_id] = None
                 yield Called(turn, call)
+            case events.ApprovalRequested(call=call) | events.AnswerRequested(call=call) if event.path:
+                yield from self._call_below(call, event.path)
             case events.ToolProgress(call_id=call_id, progress=progress) if call_id in self._calls:
                 yield Progressed(call_id, progress)
             case events.ToolFinished(result=result):
@@ -177,11 +195,21 @@ class Narrator:
             case _:
                 pass
 
+    def _call_below(self, call: ToolCall, path: tuple[AskedAgent, ...]) -> Iterator[Called]:
+        """A call of a sub-agent that waits, or has waited."""
+        if call.call_id not in self._calls:
+            self._calls[call.call_id] = None
+            yield Called(self._turns.get(path[0].call_id, 0), call, path)
+
     async def finish_all(self, answer: FollowedReply) -> list[Finished]:
         """The results of calls that the page still shows as open, though they have ended: cut short with their answer,
         or while this page did not look."""
         waiting = {call.call_id for call in answer.waiting}
-        open_ids = [call_id for call_id in self._calls if call_id not in self._results and call_id not in waiting]
+        open_ids = [
+            call_id
+            for call_id in self._calls
+            if call_id not in self._results and call_id not in waiting and not answer.is_below(call_id)
+        ]
         if not open_ids:
             return []
         transcript = await answer.transcript()

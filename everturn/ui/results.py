@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
-from everturn.payloads import WaitingCall
-from everturn.records import Document, Image, Text, ToolResult
+from everturn.payloads import AskedAgent, WaitingCall
+from everturn.records import Document, Image, Text, ToolCall, ToolResult
 from everturn.text.browser_values import survives_browser
 from everturn.text.json_text import json_text
+
+WAITS_FOR: Final = "everturnWaitsFor"
 
 
 def output_of(result: ToolResult) -> Any:
@@ -35,7 +38,22 @@ def descriptor_of(waiting: WaitingCall) -> dict[str, Any]:
     about: dict[str, Any] = {"why": waiting.why, "reason": waiting.reason, "expiresAt": waiting.expires_at}
     if not survives_browser(waiting.arguments):
         about["exactArguments"] = json_text(waiting.arguments)
-    return about
+    return {**about, **agents_of(waiting.path)}
+
+
+def agents_of(path: Iterable[AskedAgent]) -> dict[str, Any]:
+    """The agents that led to a sub-agent's call. Empty for a call of the conversation's own."""
+    agents = [asked.agent for asked in path]
+    return {"agents": agents} if agents else {}
+
+
+def waits_below(calls: Iterable[ToolCall]) -> dict[str, Any]:
+    """What a page shows as the output of an agent's call, until it has one: the calls below it that wait."""
+    return {WAITS_FOR: [{"toolCallId": call.call_id, "tool": call.name} for call in calls]}
+
+
+def is_waits_below(output: Any) -> bool:
+    return isinstance(output, dict) and output.keys() == {WAITS_FOR}
 
 
 def url_of(part: Image | Document) -> str:

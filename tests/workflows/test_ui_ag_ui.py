@@ -258,3 +258,33 @@ async def test_it_is_stopped_and_what_goes_wrong_is_an_error(client: Client, scr
             assert state["error"] == "This needs help from somebody. It goes on once that has come."
     finally:
         never.set()
+
+
+async def test_a_call_of_a_sub_agent_is_an_interrupt_of_the_run(
+    client: Client, scripted: Scripted, thread: str
+) -> None:
+    """Also after the client has come back."""
+    helper = agent_on(
+        scripted([[REFUND, call("look", {"screen": 1}, id="l")], "I am done."]), name="helper", tools=[refund, LOOK]
+    )
+    agent = agent_on(scripted([call("helper", {"message": "Go"}, id="h"), "Done."]), tools=[helper])
+    async with hosting(client, agent), talking(client, thread) as shown:
+        shown.do("send", message={"id": "m1", "content": "Refund order 81"})
+        state = await shown.shows(ended(1), what="it asks")
+        [interrupt] = state["interrupts"]
+        assert interrupt["metadata"]["everturn"]["agents"] == ["helper"]
+        calls = {
+            one["id"]: one["function"]["name"] for message in state["messages"] for one in message.get("toolCalls", ())
+        }
+        assert calls[interrupt["toolCallId"]] == "refund"
+        [look] = [call_id for call_id, name in calls.items() if name == "look"]
+        shown.do(
+            "resume", resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+        )
+        state = await shown.shows(ended(2), what="it still waits")
+        assert state["events"][-1]["outcome"] == {"type": "success", "pendingToolCallIds": [look]}
+        shown.do("output", id="o1", toolCallId=look, content='{"animal": "cat"}')
+        state = await shown.shows(ended(3), what="it goes on")
+        assert words(state)[-1] == ("assistant", "Done.")
+        results = {one["toolCallId"]: one["content"] for one in state["messages"] if one["role"] == "tool"}
+    assert results == {interrupt["toolCallId"]: "500 back for 81", look: '{"animal": "cat"}', "h": "I am done."}

@@ -268,3 +268,91 @@ async def test_regenerate_goes_on_with_what_runs_and_asks_once_more_what_was_ans
             state = await shown.shows(lambda now, answer=answer: is_ready(now) and text(now) == answer, what=answer)
             assert len(state["messages"]) == 2
         assert [one.text for one in await told(client, chat)] == ["Count", TEXT, "Count", "Two.", "Count", "Three."]
+
+
+def asked_of_a_helper(scripted: Scripted, *calls: Any, own: tuple[Any, ...] = (), tools: Any = (refund,)) -> Any:
+    """An agent that asks another, which asks a helper, which makes these calls."""
+    helper = agent_on(scripted([[*calls], "I am done."]), name="helper", tools=tools)
+    middle = agent_on(
+        scripted([call("helper", {"message": "Go"}, id="h"), "Done below."]), name="middle", tools=[helper]
+    )
+    asks = [call("middle", {"message": "Go"}, id="m"), *own]
+    return agent_on(scripted([asks, "Done."]), tools=[middle, refund])
+
+
+@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("loaded", [False, True])
+async def test_a_call_of_a_sub_agent_is_decided_on_the_page(
+    client: Client, scripted: Scripted, chat: str, approved: bool, loaded: bool
+) -> None:
+    agent = asked_of_a_helper(scripted, REFUND)
+    app = ui.ai_sdk(client, agent=agent, authorize=by_header)
+
+    def asks(now: State) -> bool:
+        return bool(is_ready(now) and any(part.get("approval") for part in parts(now, "tool-refund")))
+
+    async with hosting(client, agent), serving(app) as address:
+        async with anns_page(address, chat) as shown:
+            shown.do("send", message={"text": "Refund order 81"})
+            state = await shown.shows(asks, what="it asks")
+            if not loaded:
+                await _decided_below(shown, state, approved)
+        if loaded:
+            async with anns_page(address, chat) as shown:
+                shown.do("load")
+                again = await shown.shows(
+                    lambda now: now["messages"] and parts(now, "tool-refund"), what="it is loaded"
+                )
+                assert parts(again, "tool-") == parts(state, "tool-")
+                await _decided_below(shown, again, approved)
+    child = client.conversation(f"clerk:ann:{chat}.m.h")
+    [result] = [one for message in await child.transcript() for one in message.tool_results]
+    assert result.decision
+    assert (result.decision.by, result.decision.verdict) == ("ann", "approve" if approved else "deny")
+
+
+async def _decided_below(shown: Page, state: State, approved: bool) -> None:
+    [asking, below] = parts(state, "tool-")
+    assert (asking["type"], asking["output"]["everturnWaitsFor"][0]["toolCallId"]) == (
+        "tool-middle",
+        below["toolCallId"],
+    )
+    assert (below["input"], below["state"]) == ({"order_id": "81", "cents": 500}, "approval-requested")
+    assert below["callProviderMetadata"]["everturn"]["agents"] == ["middle", "helper"]
+    shown.do("approve", id=below["approval"]["id"], approved=approved, reason="as agreed")
+    state = await shown.shows(lambda now: is_ready(now) and "Done." in text(now), what="it goes on")
+    [asking, below] = parts(state, "tool-")
+    assert (asking["state"], asking["output"]) == ("output-available", "Done below.")
+    assert below["state"] == ("output-available" if approved else "output-denied")
+
+
+async def test_equal_calls_of_an_agent_and_its_sub_agent_are_told_apart_on_the_page(
+    client: Client, scripted: Scripted, chat: str
+) -> None:
+    agent = asked_of_a_helper(scripted, REFUND, own=(call("refund", {"order_id": "7", "cents": 1}, id="r"),))
+
+    def ask(now: State) -> bool:
+        asked = [part["input"]["order_id"] for part in parts(now, "tool-refund") if part.get("approval")]
+        return bool(is_ready(now) and sorted(asked) == ["7", "81"])
+
+    async with hosting(client, agent), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "Refund both"})
+        state = await shown.shows(ask, what="both ask")
+        for part in parts(state, "tool-refund"):
+            shown.do("approve", id=part["approval"]["id"], approved=part["input"]["order_id"] == "81")
+        state = await shown.shows(lambda now: is_ready(now) and "Done." in text(now), what="it goes on")
+        states = {part["input"]["order_id"]: part["state"] for part in parts(state, "tool-refund")}
+    assert states == {"7": "output-denied", "81": "output-available"}
+
+
+async def test_a_tool_of_the_page_is_run_for_a_sub_agent(client: Client, scripted: Scripted, chat: str) -> None:
+    agent = asked_of_a_helper(scripted, call("look", {"screen": 1}, id="l"), tools=[LOOK])
+    async with hosting(client, agent), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "What is there?"})
+        state = await shown.shows(lambda now: is_ready(now) and parts(now, "tool-look"), what="it asks")
+        [part] = parts(state, "tool-look")
+        shown.do("output", tool="look", toolCallId=part["toolCallId"], output={"animal": "cat"})
+        await shown.shows(lambda now: is_ready(now) and text(now) == "Done.", what="it goes on")
+    child = client.conversation(f"clerk:ann:{chat}.m.h")
+    [result] = [one for message in await child.transcript() for one in message.tool_results]
+    assert result.text == '{"animal": "cat"}'
