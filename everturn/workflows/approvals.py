@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from everturn import names
 from everturn.calls.decisions import already_decided
 from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
 from everturn.carryover import OpenReply, QuestionToPerson
-from everturn.payloads import PersonsAnswer
+from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text
 from everturn.state import State
@@ -50,6 +50,10 @@ class AppliedDecision:
         return PersonsAnswer(action="cancel" if self.is_error else "accept", text=text, by=by, left=left)
 
 
+MOST_NAMED_AGENTS = 10
+"""How many of the sub-agents at work a refusal names."""
+
+
 class PendingApprovals:
     """The state holds the waiting calls. This holds the decisions that they wait for, and the latest decisions."""
 
@@ -70,6 +74,8 @@ class PendingApprovals:
         self._early = EarlyDecisions()
         self.expects: Callable[[str], bool] = lambda _: True
         """Whether a call (by its id) may start to wait for its first decision later."""
+        self.agents_at_work: Callable[[], Iterable[AskedAgent]] = tuple
+        """The sub-agents, whose calls wait in their own conversations."""
 
     async def ask(self, pending: PendingCall) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
@@ -176,7 +182,9 @@ class PendingApprovals:
     def objection(self, call_id: str, verdict: str) -> str | None:
         """Why a decision on this call can't be accepted; None if it can."""
         if call_id == names.EVERY_CALL:
-            return None if any(self._addressed(call_id, verdict)) else self._none_waits(verdict)
+            if any(self._addressed(call_id, verdict)):
+                return None
+            return f"{self._none_waits(verdict)}{self._where_else()}"
         pending = self.undecided.get(call_id)
         if pending is None:
             if earlier := self._decisions.get(call_id):
@@ -184,7 +192,7 @@ class PendingApprovals:
                     by = f" by {earlier.by}" if earlier.by else ""
                     return f"Call {call_id!r}: the decision{by} is being checked. Decide again in a moment."
                 return already_decided(call_id, earlier)
-            return f"No call {call_id!r} waits{self._who_waits(verdict)}"
+            return f"No call {call_id!r} waits{self._who_waits(verdict)}{self._where_else()}"
         if not pending.refuses(verdict):
             return None
         named = f"Call {call_id!r} ({pending.call.name})"
@@ -223,6 +231,14 @@ class PendingApprovals:
     def _who_waits(self, verdict: str) -> str:
         waiting = self.undecided
         return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits(verdict)}"
+
+    def _where_else(self) -> str:
+        """Where somebody may have meant to send a decision. It is not passed on: another call there may have the same
+        id, and nobody could be told whether it was taken."""
+        ids = [asked.conversation_id for asked in self.agents_at_work()]
+        more = f" and {len(ids) - MOST_NAMED_AGENTS} more" if len(ids) > MOST_NAMED_AGENTS else ""
+        named = ", ".join(map(repr, ids[:MOST_NAMED_AGENTS]))
+        return f" A call of a sub-agent waits in its own conversation; at work are {named}{more}." if ids else ""
 
 
 def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:

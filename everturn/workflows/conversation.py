@@ -74,6 +74,7 @@ class ConversationWorkflow:
         self._commands = Commands(self._state, self._approvals, self._tracing, on_change=self._show)
         self._results = ActivityResults()
         self._agents = SubAgents(self._state, self._results, self._tracing, on_change=self._show)
+        self._approvals.agents_at_work = self._agents.running.values
         self._awaited_worker = AwaitedWorker(on_change=self._show)
         self._calls = OpenCalls(
             self._state,

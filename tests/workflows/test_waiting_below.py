@@ -4,6 +4,7 @@ there by its own id: whatever it waits for, and however deep it is."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,12 +14,15 @@ import pytest
 from mcp import types
 
 from everturn import Client, Conversation, ask_user, tool
+from everturn.cli.follow import Follower
+from everturn.cli.terminal import Screen
 from everturn.errors import OutcomeUnknown, Refused
-from everturn.events import Event
+from everturn.events import Event, Replied
 from everturn.mcp_server.server import AgentServer
 from everturn.payloads import WaitingCall
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
+from tests.support.shell import Shell
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually
 
@@ -137,12 +141,13 @@ async def test_a_call_of_a_sub_agent_is_shown_and_decided_at_its_parent(
 
 
 async def test_the_status_without_sub_agents_is_the_conversations_own(client: Client, scripted: Scripted) -> None:
-    async with asking(client, scripted, REFUND) as (conversation, _):
+    async with asking(client, scripted, REFUND) as (conversation, child):
         status = await conversation.status()
         own = await conversation.status(children=False)
         assert (status.state, len(status.waiting), own.waiting) == ("running", 1, ())
         assert status.as_json()["waiting"][0]["path"] == [status.agents[0].model_dump()]
-        with pytest.raises(Refused, match="No call 'x' waits"):
+        # So do the Temporal CLI and the Web UI decide: an update to the parent is refused, and says where to send it.
+        with pytest.raises(Refused, match=rf"No call 'x' waits.*at work are {re.escape(repr(child.id))}\.$"):
             await conversation.approve("x", children=False)
         await conversation.close()
 
@@ -295,3 +300,40 @@ async def test_an_mcp_client_is_asked_about_what_waits_below(client: Client, scr
         'clerk: refund needs approval: refund({"cents": 7})',
     ]
     assert sorted(paid) == [5, 7]
+
+
+async def test_commands_show_what_waits_below_and_decide_there(
+    client: Client, scripted: Scripted, shell: Shell
+) -> None:
+    calls = [call("refund", {"cents": cents}, id=f"x{cents}") for cents in (1, 2)]
+
+    def run(*words: str) -> Any:
+        return asyncio.to_thread(shell.run, *words)
+
+    async with asking(client, scripted, *calls, deep=True) as (conversation, child):
+        page = (await run("show", conversation.id)).stdout
+        assert "middle › helper › refund (x1) waits: refund needs approval" in page
+        assert f"everturn approve {conversation.id} x1" in page
+        assert (await run("deny", conversation.id, "x1", "--reason", "no")).stdout == "denied: x1\n"
+        assert (await run("approve", conversation.id)).stdout == "approved: x2\n"
+        assert await conversation.reply() == "Done."
+        assert paid == [2]
+        assert len(await helpers_results(child)) == 2
+
+
+async def test_whoever_follows_in_the_terminal_is_asked_about_what_waits_below(
+    client: Client, scripted: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `everturn chat` and `everturn run`."""
+
+    class Ada(Screen):
+        async def ask(self, *_: Any, **__: Any) -> str:
+            return "y"
+
+    screen = Ada()
+    screen.can_ask = True
+    async with asking(client, scripted, REFUND, deep=True) as (conversation, _):
+        follower = Follower(conversation, screen=screen, temporal=client.temporal)
+        assert isinstance(await follower.next_stop(), Replied)
+    assert paid == [5]
+    assert "◆ middle › helper › refund(cents=5) waits: refund needs approval" in capsys.readouterr().err
