@@ -104,6 +104,7 @@ GROUPS = (
     later_moments.LIMITED,
     worded.WORDED,
     ruled_outside.RULED_OUTSIDE,
+    features.BELOW,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -212,6 +213,9 @@ class Draw:
 
     large: bool = False
     """What people say and tools return is about as much as may be, or more."""
+
+    below: bool = False
+    """Calls of agents that are asked are decided at the conversation that asks."""
 
     @classmethod
     def of(cls, seed: int) -> Draw:
@@ -362,6 +366,7 @@ class World:
         self.server.may_leave = bool(draw.outages)
         self.people.earlier, self.people.large = draw.earlier, draw.large
         self.people.notified = draw.notified
+        self.people.below = self.checks.below = draw.below
         self.people.labelled, self.people.expects_answers = draw.labelled, draw.seed >= NEWER
         self.machine = Machine(self.server) if draw.machine else None
         self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes, draw.mcp_ponders)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.client.agents_at_work import shortest_name
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.limits import Limits
@@ -128,6 +129,8 @@ class Person:
         """They start conversations for a tenant, and with metadata."""
         self.notified = False
         """They start conversations that tell another workflow of calls that wait."""
+        self.below = False
+        """They decide on the calls of agents that were asked at the conversation that asked, and nowhere else."""
         self.expects_answers = False
         """Before they close a conversation that idles, they look whether everybody has their answer."""
 
@@ -214,7 +217,7 @@ class Person:
             try:
                 if status is None or status.agents or at != self.server.moment(conversation.id):
                     at = self.server.moment(conversation.id)
-                    status = await conversation.status()
+                    status = await conversation.status(children=self.below)
             except (Unreachable, NotFound):
                 status = None
                 patience += 1
@@ -225,6 +228,10 @@ class Person:
                 return
             for asked in status.agents:
                 await self._help(self.client.conversation(asked.conversation_id), asked.agent)
+            for waiting in status.waiting:
+                if waiting.path:
+                    await self._decide_below(conversation, waiting, status.waiting)
+            status = status.model_copy(update={"waiting": tuple(one for one in status.waiting if not one.path)})
             now = (status.state, status.turn, len(status.waiting), bool(status.agents))
             seconds = min(2 * seconds, LONGEST_LOOK) if now == before else self.character.seconds
             before = now
@@ -233,11 +240,27 @@ class Person:
     async def _help(self, conversation: Conversation, agent: str) -> None:
         """Sees to what an agent's conversation waits for that was asked by another."""
         try:
-            status = await conversation.status()
+            status = await conversation.status(children=False)
         except (Unreachable, NotFound):
             return
-        if status.state in ("awaiting_approval", "awaiting_answer", "stalled"):
+        if status.state == "stalled" or (status.state in ("awaiting_approval", "awaiting_answer") and not self.below):
             await self._act(conversation, status, agent, None)
+
+    async def _decide_below(
+        self, conversation: Conversation, waiting: WaitingCall, among: Sequence[WaitingCall]
+    ) -> None:
+        """Decides on a call of an agent that was asked, at the conversation that asked it."""
+        call_id, there = waiting.call_id, self.of(conversation.where(waiting).id)
+        name = self.chance.choice((call_id, shortest_name(waiting, among)))
+        match verdict := self.chance.choice(("approve", "approve", "deny", "answer")):
+            case "deny":
+                taken = await self._try(conversation, lambda: conversation.deny(name, reason="no"))
+            case "answer":
+                taken = await self._try(conversation, lambda: conversation.answer(name, f"A{call_id}"))
+            case _:
+                taken = await self._try(conversation, lambda: conversation.approve(name))
+        self.server.note(f"somebody's {verdict} of {name} at {conversation.id} was taken for {taken or 'no call'}")
+        there.decided += [(verdict, call_id, {})] if taken else []
 
     async def _act(self, conversation: Conversation, status: Status, agent: str, keep_open: timedelta | None) -> None:
         if self.chance.random() < self.character.impatience:

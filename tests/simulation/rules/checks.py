@@ -125,6 +125,8 @@ class Checks:
         self.sealed = False
         self.mcp_calls: list[Called] = []
         """What is in histories is encrypted."""
+        self.below = False
+        """Who watches is told of the calls of agents that were asked, too."""
         self.number = 0
         """The world's: which runs are replayed at the end depends on it."""
         self.deploys = deploys
@@ -268,7 +270,8 @@ class Checks:
             since = next((one.cursor for one in reversed(seen) if not _is_live(one)), None)
             broke, before = False, len(seen)
             try:
-                async with aclosing(conversation.events(since=since, deltas=deltas)) as events:
+                below = None if self.below else False
+                async with aclosing(conversation.events(since=since, deltas=deltas, children=below)) as events:
                     async for event in events:
                         seen.append(event)
                         if broke := chance.random() < breaks:
@@ -276,7 +279,8 @@ class Checks:
             except Unreachable:  # they come back
                 broke = True
                 await asyncio.sleep(1.0)
-            for what in () if self.was_reset else what_was_told_live_is_replied(seen[before:]):
+            own = [event for event in seen[before:] if not event.child]
+            for what in () if self.was_reset else what_was_told_live_is_replied(own):
                 self.server.wrong(f"{conversation.id}: {what}")
 
     async def read(self, conversation: Conversation, chance: random.Random) -> None:
@@ -465,7 +469,8 @@ def _last_start(run: Run) -> int:
 
 
 def _is_live(event: Event) -> bool:
-    return event.kind in ("text_delta", "thinking_delta", "tool_progress", "turn_retried", "turn_limited")
+    live = ("text_delta", "thinking_delta", "tool_progress", "turn_retried", "turn_limited")
+    return event.kind in live or bool(event.child)
 
 
 def _kinds(events: list[Event]) -> str:

@@ -96,3 +96,20 @@ CLOCKS: dict[str, Situation] = {
     ),
 }
 """Workers are on machines whose clocks are minutes or a day off, each in its own way."""
+
+BELOW: dict[str, Situation] = {
+    "decided at the parent": Situation(
+        {
+            **CALM,
+            "below": (True,),
+            "ids": ("of the turn", "few", ""),
+            "agent": ("boss",),
+            "kills": (0.0, 0.0, 2.0),
+            "bounds": ((), *SHORT),
+            "watched": (1.0, 0.4),
+        },
+        tools=("helper", "helper", "refund", "look"),
+        failures=("unavailable",),
+    ),
+}
+"""People know of the conversation that they began, and not of those that its agent asks."""

@@ -185,6 +185,8 @@ class SimulatedService(ServiceClient):
             )
         for activity in run.activities.values():
             self._pending(activity, answer.pending_activities.add())
+        for child in run.children.values():
+            answer.pending_children.add(run_id=child, workflow_type_name=names.CONVERSATION)
         return answer
 
     async def _describe_task_queue(self, req: Any) -> Any:
