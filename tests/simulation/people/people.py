@@ -21,7 +21,7 @@ from everturn.client.agents_at_work import shortest_name
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.limits import Limits
-from everturn.payloads import Status, WaitingCall
+from everturn.payloads import AskedAgent, Status, WaitingCall
 from tests.simulation.people import moves
 from tests.simulation.situations.situation import USUAL, Habits
 from tests.simulation.temporal.dispatch import QUEUE
@@ -231,6 +231,8 @@ class Person:
             for waiting in status.waiting:
                 if waiting.path:
                     await self._decide_below(conversation, waiting, status.waiting)
+            if self.below and status.agents:
+                await self._see_what_waits_below(conversation, status.agents[0])
             status = status.model_copy(update={"waiting": tuple(one for one in status.waiting if not one.path)})
             now = (status.state, status.turn, len(status.waiting), bool(status.agents))
             seconds = min(2 * seconds, LONGEST_LOOK) if now == before else self.character.seconds
@@ -245,6 +247,20 @@ class Person:
             return
         if status.state == "stalled" or (status.state in ("awaiting_approval", "awaiting_answer") and not self.below):
             await self._act(conversation, status, agent, None)
+
+    async def _see_what_waits_below(self, conversation: Conversation, asked: AskedAgent) -> None:
+        """What waits in its conversation before and after somebody looks at the one that asked is seen there."""
+        below = self.client.conversation(asked.conversation_id)
+        try:
+            before = await below.status(children=False)
+            seen = await conversation.status()
+            after = await below.status(children=False)
+        except (Unreachable, NotFound):
+            return
+        shown = {call.call_id for call in seen.waiting if call.path and call.path[-1] == asked}
+        left_out = {call.call_id for call in before.waiting} & {call.call_id for call in after.waiting} - shown
+        if left_out and asked in seen.agents:
+            self.server.wrong(f"{conversation.id}: its status has not that {sorted(left_out)} of {asked.agent} wait")
 
     async def _decide_below(
         self, conversation: Conversation, waiting: WaitingCall, among: Sequence[WaitingCall]
