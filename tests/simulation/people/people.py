@@ -276,7 +276,13 @@ class Person:
             case _:
                 taken = await self._try(conversation, lambda: conversation.approve(name))
         self.server.note(f"somebody's {verdict} of {name} at {conversation.id} was taken for {taken or 'no call'}")
-        there.decided += [(verdict, call_id, {})] if taken else []
+        if not taken:
+            return
+        there.decided.append((verdict, call_id, {}))
+        below = conversation.where(waiting)
+        after = await self._try(below, lambda: below.status(children=False))
+        if after and any(call == waiting.model_copy(update={"path": ()}) for call in after.waiting):
+            self.server.wrong(f"{below.id}: {call_id} was decided on at {conversation.id}, and waits as before")
 
     async def _act(self, conversation: Conversation, status: Status, agent: str, keep_open: timedelta | None) -> None:
         if self.chance.random() < self.character.impatience:
