@@ -311,6 +311,11 @@ class SimulatedService(ServiceClient):
 
     # ------------------------------------------------------------ the namespace
 
+    async def _get_system_info(self, _: Any) -> Any:
+        answer = api.GetSystemInfoResponse()
+        answer.capabilities.activity_failure_include_heartbeat = True
+        return answer
+
     async def _describe_namespace(self, _: Any) -> Any:
         answer = api.DescribeNamespaceResponse()
         answer.config.workflow_execution_retention_ttl.FromTimedelta(timedelta(seconds=self._server.retention))
