@@ -321,6 +321,12 @@ class SimulatedService(ServiceClient):
         answer.config.workflow_execution_retention_ttl.FromTimedelta(timedelta(seconds=self._server.retention))
         return answer
 
+    async def _get_system_info(self, _: Any) -> Any:
+        """It answers long polls: see everturn/history/long_poll.py."""
+        answer = api.GetSystemInfoResponse()
+        answer.capabilities.activity_failure_include_heartbeat = True
+        return answer
+
     async def _list_workflow_executions(self, req: Any) -> Any:
         found = self._server.index.find(req.query) if self._server.index else []
         return api.ListWorkflowExecutionsResponse(executions=found)
