@@ -6,7 +6,7 @@ a default, and defaults are not written (each costs history bytes). Light to imp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from uuid import uuid4
@@ -52,6 +52,17 @@ class Record(BaseModel):
             if ((value := values[name]) is default or value == default) and name in written:
                 del written[name]
         return written
+
+
+def on_lines(texts: Sequence[str]) -> str:
+    """Texts of their own as one text: "12" and "34" don't become 1234."""
+    pieces: list[str] = []
+    for text in texts:
+        if pieces and text and not (pieces[-1].endswith("\n") or text.startswith("\n")):
+            pieces.append("\n")
+        if text:
+            pieces.append(text)
+    return "".join(pieces)
 
 
 class PartRecord(Record):
@@ -223,8 +234,8 @@ class ToolResult(PartRecord):
 
     @property
     def text(self) -> str:
-        """The text parts, joined."""
-        return "".join([part.text for part in self.content if part.kind == "text"])
+        """The text parts, each on a line of its own."""
+        return on_lines([part.text for part in self.content if part.kind == "text"])
 
     @classmethod
     def cut_short(cls, call: ToolCall, why: str, *, running: bool = False) -> Self:
@@ -284,8 +295,10 @@ class Message(Record):
 
     @property
     def text(self) -> str:
-        """The text parts, joined."""
-        return "".join([part.text for part in self.parts if part.kind == "text"])
+        """The text parts: of an assistant's message joined, since its provider may have cut them anywhere; of any
+        other message each on a line of its own."""
+        texts = [part.text for part in self.parts if part.kind == "text"]
+        return "".join(texts) if self.role == "assistant" else on_lines(texts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -44,6 +44,7 @@ from everturn.tools import raised
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
+from everturn.tools.other_libraries import RanTooLong
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import safe_error_text, safe_text, shown_by
 from everturn.tools.tool import Tool
@@ -247,7 +248,7 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             if questions.open:
                 raise _asking(tool, request, questions.open) from None
-            if tool.effect == "once" and raised.find(error, OutcomeUnknown):
+            if tool.effect == "once" and raised.find(error, (OutcomeUnknown, RanTooLong)):
                 why = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
                 raise ApplicationError(why, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
             if asks := raised.find(error, NeedsApproval):

@@ -12,7 +12,7 @@ from everturn.client.agents_at_work import ambiguous, called
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
 from everturn.payloads import Status, WaitingCall
-from everturn.records import ResultPart, Text, ToolCall, ToolResult
+from everturn.records import ResultPart, Text, ToolCall, ToolResult, on_lines
 from everturn.sizes import MAX_ANSWER_BYTES, MAX_INPUT_PARTS, MAX_RESULT_CHARS
 from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
@@ -102,7 +102,7 @@ async def _run(made: Tool, call: WaitingCall, context: ToolContext) -> tuple[tup
 
 def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
     """All texts joined into one, and the first MAX_SHOWN images and documents."""
-    texts = "".join(part.text for part in content if isinstance(part, Text))
+    texts = on_lines([part.text for part in content if isinstance(part, Text)])
     others = [part for part in content if not isinstance(part, Text)]
     left_out = f"\n[Left out: {len(others) - MAX_SHOWN} images or documents.]" if len(others) > MAX_SHOWN else ""
     return (Text(text=texts + left_out), *others[:MAX_SHOWN])

@@ -10,6 +10,7 @@ on image, document, audio and video understanding; Mistral's on document Q&A.
 from __future__ import annotations
 
 import binascii
+import codecs
 import mimetypes
 import re
 from base64 import b64decode, b64encode
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from everturn.providers.base import placeholder
+from everturn.providers.media_signatures import true_type
 from everturn.records import Document, Image
 from everturn.text.base64_text import as_base64
 
@@ -86,9 +88,14 @@ _TEXTUAL = re.compile(
     r"text/(?!rtf).*|application/(?:[\w.-]+\+)?(?:json|xml|yaml)"
     r"|application/(?:x-yaml|toml|x-toml|sql|x-sql|x-ndjson|jsonl|javascript|typescript|x-sh|graphql)"
 )
+_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([\w.:+-]+)\"|([\w.:+-]+))", re.I)
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)((?:;[\w.+-]+=[^;,]*)*)(;base64)?", re.I)
 SCHEMES: Final = ("http://", "https://")
 """Schemes of addresses that every provider can fetch: never a file of this machine."""
+
+
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+"""Byte order marks, which say by themselves how a text is written."""
 
 
 class Medium(NamedTuple):
@@ -101,14 +108,38 @@ class Medium(NamedTuple):
 
 
 def medium_of(part: Image | Document) -> Medium:
-    """The part's content. A `data:` URL is decoded; of another URL, the path may show the type."""
-    media_type, data = part.media_type or "", part.data
+    """The part's content. A `data:` URL is decoded; of another URL, the path may show the type. What the bytes are goes
+    before what was said; a text is in UTF-8, whatever `charset` it came in."""
+    written, data = part.media_type or "", part.data
     if part.url and (inline := _inline(part.url)):
-        media_type, data = inline
-    elif part.url and not media_type:
-        media_type = mimetypes.guess_type(_path(part.url))[0] or ""
-    media_type = media_type.partition(";")[0].strip().lower()
-    return Medium(_SAME.get(media_type, media_type), data if data is None else as_base64(data))
+        written, data = inline
+    elif part.url and not written:
+        written = mimetypes.guess_type(_path(part.url))[0] or ""
+    media_type = bare_type(written)
+    if data is None:
+        return Medium(media_type, None)
+    data = as_base64(data)
+    media_type = true_type(media_type, data)
+    charset = _CHARSET.search(written)
+    if charset and _TEXTUAL.fullmatch(media_type):
+        data = _in_utf8(data, charset[1] or charset[2])
+    return Medium(media_type, data)
+
+
+def bare_type(written: str) -> str:
+    """A media type by its most common name, without parameters such as `; charset=utf-8`."""
+    media_type = written.partition(";")[0].strip().lower()
+    return _SAME.get(media_type, media_type)
+
+
+def _in_utf8(data: str, charset: str) -> str:
+    """Base64 of a text, in UTF-8; unchanged if it is not in that charset."""
+    try:
+        if codecs.lookup(charset).name in ("utf-8", "ascii"):
+            return data
+        return b64encode(b64decode(data).decode(charset).encode()).decode()
+    except (LookupError, binascii.Error, ValueError):
+        return data
 
 
 def _inline(url: str) -> tuple[str, str] | None:
@@ -117,7 +148,7 @@ def _inline(url: str) -> tuple[str, str] | None:
     found = _DATA_URL.fullmatch(head) if comma else None
     if found is None:
         return None
-    return found[1], data if found[3] else b64encode(unquote_to_bytes(data)).decode()
+    return found[1] + found[2], data if found[3] else b64encode(unquote_to_bytes(data)).decode()
 
 
 def url_of(part: Image | Document) -> str:
@@ -161,7 +192,9 @@ def is_textual(part: Image | Document) -> bool:
 def decoded(data: str) -> str | None:
     """The text in base64; None if it is not a text."""
     try:
-        return b64decode(data).decode()
+        content = b64decode(data)
+        with_mark = next((charset for mark, charset in _MARKS if content.startswith(mark)), "utf-8")
+        return content.decode(with_mark)
     except (binascii.Error, ValueError):
         return None
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 
 _LARGEST_DOUBLE: Final = 1.7976931348623157e308
+
+_DEEPEST: Final = 1_000
 
 _CONSTANTS: Final = re.compile("NaN|Infinity")
 """What `json.dumps` writes for such numbers. They may also be words within a text."""
@@ -46,19 +48,24 @@ def place_of_odd_number(value: Any) -> str | None:
 
 
 def _first_odd_number(value: Any) -> tuple[str, float] | None:
-    """Its place within the value, and the number."""
-    if isinstance(value, Mapping):
-        named = ((f".{name}", item) for name, item in value.items() if isinstance(item, float | Mapping | list | tuple))
-    elif isinstance(value, list | tuple):
-        named = ((f"[{at}]", item) for at, item in enumerate(value) if isinstance(item, float | Mapping | list | tuple))
-    else:
-        return None
-    for place, item in named:
-        if isinstance(item, float):
-            if not isfinite(item):
-                return place, item
-        elif (found := _first_odd_number(item)) is not None:
-            return f"{place}{found[0]}", found[1]
+    """Its place within the value, and the number. Without recursion: what comes in may be nested very deeply."""
+    open_values = [("", value, 0)]
+    while open_values:
+        place, inside, depth = open_values.pop()
+        if depth > _DEEPEST:  # it contains itself, or is refused for its depth
+            continue
+        steps: Iterable[tuple[str, Any]] = ()
+        if isinstance(inside, Mapping):
+            steps = ((f".{name}", item) for name, item in inside.items())
+        elif isinstance(inside, list | tuple):
+            steps = ((f"[{index}]", item) for index, item in enumerate(inside))
+        deeper = []
+        for step, item in steps:
+            if isinstance(item, float) and not isfinite(item):
+                return f"{place}{step}", item
+            if isinstance(item, Mapping | list | tuple):
+                deeper.append((f"{place}{step}", item, depth + 1))
+        open_values += reversed(deeper)
     return None
 
 

@@ -5,18 +5,21 @@ They are recognised by their attributes: none of these libraries is imported her
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, get_origin, get_type_hints
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final, Literal, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
-from everturn.errors import InvalidTool, ToolFailed
+from everturn.errors import InvalidTool, NeedsApproval, ToolFailed
 from everturn.tools.arguments import InvalidArguments, SchemaArguments
 from everturn.tools.json_schema import problems_in
+from everturn.tools.options import ToolOptions
+from everturn.tools.unwritten_results import after_effect
 
 CONTEXT = "everturn_context"
 """The parameter that passes the call's context to these tools. No argument has this name."""
@@ -34,6 +37,8 @@ class Adopted:
     arguments: SchemaArguments
     function: Callable[..., Any]
     needs_approval: Any = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Those of `ToolOptions` that it has."""
 
 
 def adopted(given: Any, *, deps: Any = None) -> Adopted | None:
@@ -75,13 +80,111 @@ class _Checked(SchemaArguments):
     keywords = as_json = validate
 
 
-def _refuse_if_it_decides(theirs: Any, library: str, option: str) -> None:
-    """Refuses a tool whose library decides when to offer it: everturn would always offer it to the model."""
-    raise InvalidTool(
-        f"The {library} tool {theirs.name!r} has {option}=, which only agents of that library use.",
-        cure="Leave the tool out, or remove the option and decide in "
-        "Agent(prepare_tools=...) when the tool is offered.",
-    )
+class RanTooLong(ToolFailed):
+    """It ran for longer than its library lets it. It may have taken effect."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What everturn does with an option of another library's tool."""
+
+    does: Literal["obeyed", "refused", "not needed"]
+    how: str
+    """In a few words. Of a refused one: what to do instead."""
+    unset: tuple[Any, ...] = ()
+    """Of a refused one: the values that ask for nothing."""
+
+
+_DECIDES = "Leave the tool out, or remove the option and decide in Agent(prepare_tools=...) when the tool is offered."
+_USED = Option("obeyed", "the tool itself")
+_THEIRS = Option("obeyed", "by the library, in its own call")
+_WHEN_MADE = Option("not needed", "used by the library when the tool was made")
+_FOR_ITS_RUNS = Option("not needed", "for records of the library's own runs")
+
+OPENAI: Final[Mapping[str, Option]] = {
+    **dict.fromkeys(("name", "description", "params_json_schema", "on_invoke_tool"), _USED),
+    "is_enabled": Option("refused", _DECIDES, (True,)),
+    "tool_input_guardrails": Option("obeyed", "asked before the function runs; they get no agent"),
+    "tool_output_guardrails": Option("obeyed", "asked about what it returned; they get no agent"),
+    "needs_approval": Option("obeyed", "as tool(needs_approval=)"),
+    "timeout_seconds": Option("obeyed", "the model is told; with effect='once', a person decides"),
+    "timeout_behavior": Option("obeyed", "'raise_exception' tells the model, too: nothing ends a conversation"),
+    "timeout_error_function": Option("obeyed", "its text is what the model reads"),
+    "defer_loading": Option("obeyed", "as ToolOptions(defer_loading=)"),
+    "allowed_callers": Option("obeyed", "as ToolOptions(allowed_callers=)"),
+    "strict_json_schema": Option("not needed", "the arguments are checked; ToolOptions(strict=True) asks for more"),
+    "custom_data_extractor": _FOR_ITS_RUNS,
+    "output_json_schema": Option("not needed", "tells programs of the model what the tool returns"),
+}
+"""The public fields of FunctionTool, openai-agents 0.24.0."""
+
+PYDANTIC_AI: Final[Mapping[str, Option]] = {
+    **dict.fromkeys(("function", "takes_ctx", "name", "description", "function_schema"), _USED),
+    **dict.fromkeys(("docstring_format", "require_parameter_descriptions", "schema_generator"), _WHEN_MADE),
+    "prepare": Option("refused", _DECIDES, (None,)),
+    "args_validator": Option("obeyed", "asked before the function runs"),
+    "requires_approval": Option("obeyed", "as tool(needs_approval=True)"),
+    "timeout": Option("obeyed", "the model is told; with effect='once', a person decides"),
+    "sequential": Option(
+        "refused", "Remove it, and set Limits(max_parallel_calls=1), which lets no two calls overlap.", (False, None)
+    ),
+    "tool_kind": Option("refused", "Remove it: only agents of that library run tools of this kind.", (None,)),
+    "defer_loading": Option("obeyed", "as ToolOptions(defer_loading=)"),
+    "max_retries": Option("not needed", "each ModelRetry is told to the model; Limits bound the conversation"),
+    "strict": Option("not needed", "the arguments are checked; ToolOptions(strict=True) asks for more"),
+    "metadata": Option("not needed", "for filters of the library's toolsets"),
+    "include_return_schema": Option("not needed", "tells the model what the tool returns"),
+}
+"""What Tool takes, pydantic-ai 2.68.0."""
+
+LANGCHAIN: Final[Mapping[str, Option]] = {
+    **dict.fromkeys(("name", "description", "args_schema", "func", "coroutine"), _USED),
+    **dict.fromkeys(("callbacks", "verbose", "tags", "metadata"), _THEIRS),
+    "handle_tool_error": _THEIRS,
+    "handle_validation_error": Option("not needed", "arguments that don't fit never reach the tool: the model is told"),
+    "response_format": Option("obeyed", "the model reads the content; the artifact is for LangChain's own graphs"),
+    "return_direct": Option(
+        "refused", "Remove it, and end the turn in a hook: after_tool may return StopWith(text).", (False,)
+    ),
+    "extras": Option("obeyed", "its fields that ToolOptions has, too"),
+}
+"""The fields of StructuredTool and Tool, langchain-core 1.8.3."""
+
+
+def _refuse_options(theirs: Any, library: str, options: Mapping[str, Option]) -> None:
+    """Raises InvalidTool for an option that is set and can't be obeyed."""
+    for name, option in options.items():
+        if option.does != "refused" or not hasattr(theirs, name):
+            continue
+        if not any(getattr(theirs, name) is value for value in option.unset):
+            raise InvalidTool(
+                f"The {library} tool {theirs.name!r} has {name}=, which only agents of that library use.",
+                cure=option.how,
+            )
+
+
+class _Late(Exception): ...
+
+
+async def _within(seconds: float | None, running: Coroutine[Any, Any, Any]) -> Any:
+    """The result. Raises _Late after the seconds that its library gives it; a TimeoutError is the tool's own."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await running
+    except TimeoutError as error:
+        if limit.expired():
+            raise _Late from error
+        raise
+
+
+def _too_long(theirs: Any, seconds: float | None) -> str:
+    assert seconds is not None
+    return f"{theirs.name} did not finish within {seconds:g} s."
+
+
+def _tool_options(theirs: Any, *names: str) -> dict[str, Any]:
+    given = {name: getattr(theirs, name, None) for name in names}
+    return {name: value for name, value in given.items() if value}
 
 
 # ---------------------------------------------------------------- LangChain
@@ -90,6 +193,7 @@ ONE_TEXT = {"type": "object", "properties": {"tool_input": {"type": "string"}}, 
 
 
 def _of_langchain(theirs: Any) -> Adopted:
+    _refuse_options(theirs, "LangChain", LANGCHAIN)
     # `Tool(name=, func=, description=)` has no schema: it takes one text, whatever its function calls that.
     takes_one_text = getattr(theirs, "args_schema", None) is None and "tool_input" in getattr(theirs, "args", ())
     wanted: Any = ONE_TEXT if takes_one_text else theirs.tool_call_schema
@@ -111,7 +215,9 @@ def _of_langchain(theirs: Any) -> Adopted:
         return _message(theirs.invoke(_tool_call(theirs, given, context)))
 
     function = run_async if _is_async(theirs) else run
-    return Adopted(theirs.name, theirs.description, _Checked(schema, check), function)
+    extras = getattr(theirs, "extras", None) or {}
+    options = {name: value for name, value in extras.items() if name in ToolOptions.model_fields}
+    return Adopted(theirs.name, theirs.description, _Checked(schema, check), function, options=options)
 
 
 def _tool_call(theirs: Any, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
@@ -140,14 +246,22 @@ def _message(returned: Any) -> Any:
 
 
 def _of_openai(theirs: Any, deps: Any) -> Adopted:
-    if getattr(theirs, "is_enabled", True) is not True:
-        _refuse_if_it_decides(theirs, "OpenAI Agents", "is_enabled")
+    _refuse_options(theirs, "OpenAI Agents", OPENAI)
+    seconds = getattr(theirs, "timeout_seconds", None)
 
     async def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         written = json.dumps(given, ensure_ascii=False)
         made = _openai_context(theirs.name, context.call_id, written, deps)
-        return _output(await theirs.on_invoke_tool(made, written))
+        if (refusal := await _openai_refusal(theirs, "tool_input_guardrails", made)) is not None:
+            raise ToolFailed(refusal)
+        try:
+            returned = await _within(seconds, theirs.on_invoke_tool(made, written))
+        except _Late as error:
+            raise RanTooLong(await _openai_timeout_text(theirs, made, float(seconds or 0))) from error
+        with after_effect():
+            refusal = await _openai_refusal(theirs, "tool_output_guardrails", made, output=returned)
+            return _output(returned) if refusal is None else refusal
 
     asks: Any = getattr(theirs, "needs_approval", False)
 
@@ -156,10 +270,42 @@ def _of_openai(theirs: Any, deps: Any) -> Adopted:
         asked = asks(made, arguments, "")
         return bool(await asked if inspect.isawaitable(asked) else asked)
 
-    arguments = _Checked(theirs.params_json_schema, dict)
     return Adopted(
-        theirs.name, theirs.description or "", arguments, run, needs_approval if callable(asks) else bool(asks)
+        theirs.name,
+        theirs.description or "",
+        _Checked(theirs.params_json_schema, dict),
+        run,
+        needs_approval if callable(asks) else bool(asks),
+        _tool_options(theirs, "defer_loading", "allowed_callers"),
     )
+
+
+async def _openai_refusal(theirs: Any, option: str, context: Any, **more: Any) -> str | None:
+    """What the model reads in place of the result, if a guardrail does not let the call run or its output pass. A
+    guardrail that fails lets nothing pass."""
+    for guardrail in getattr(theirs, option, None) or ():
+        module = sys.modules["agents.tool_guardrails"]
+        kind = module.ToolOutputGuardrailData if more else module.ToolInputGuardrailData
+        said = await guardrail.run(kind(context=context, agent=None, **more))
+        behavior = said.behavior
+        match behavior["type"]:
+            case "allow":
+                continue
+            case "reject_content":
+                return str(behavior["message"])
+            case _:
+                halted = f"The guardrail {guardrail.get_name()} stopped this call"
+                return f"{halted} after it ran: its result is withheld." if more else f"{halted}: it did not run."
+    return None
+
+
+async def _openai_timeout_text(theirs: Any, context: Any, seconds: float) -> str:
+    write = getattr(theirs, "timeout_error_function", None)
+    if write is None:
+        return _too_long(theirs, seconds)
+    error = sys.modules["agents.exceptions"].ToolTimeoutError(tool_name=theirs.name, timeout_seconds=seconds)
+    text = write(context, error)
+    return str(await text if inspect.isawaitable(text) else text)
 
 
 def _openai_context(tool: str, call_id: str, arguments: str, deps: Any) -> Any:
@@ -191,15 +337,22 @@ def _output(returned: Any) -> Any:
 
 
 def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
-    if getattr(theirs, "prepare", None) is not None:
-        _refuse_if_it_decides(theirs, "pydantic-ai", "prepare")
-    schema = theirs.function_schema
+    _refuse_options(theirs, "pydantic-ai", PYDANTIC_AI)
+    schema, seconds = theirs.function_schema, getattr(theirs, "timeout", None)
+    validate = getattr(theirs, "args_validator", None)
 
     async def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         values = schema.validator.validate_python(given)
+        run_context = _run_context(theirs, context, deps)
         try:
-            returned = await schema.call(values, _run_context(theirs, context, deps))
+            if validate is not None:
+                verdict = validate(run_context, **values)
+                if inspect.isawaitable(verdict):
+                    await verdict
+            returned = await _within(seconds, schema.call(values, run_context))
+        except _Late as error:
+            raise RanTooLong(_too_long(theirs, seconds)) from error
         except Exception as error:
             raise _failure(error) from error
         # A ToolReturn, whose value is for the model.
@@ -207,7 +360,8 @@ def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
 
     arguments = _Checked(schema.json_schema, schema.validator.validate_python)
     asks = bool(getattr(theirs, "requires_approval", False))
-    return Adopted(theirs.name, theirs.description or "", arguments, run, asks)
+    options = _tool_options(theirs, "defer_loading")
+    return Adopted(theirs.name, theirs.description or "", arguments, run, asks, options)
 
 
 def _run_context(theirs: Any, context: Any, deps: Any) -> Any:
@@ -219,7 +373,7 @@ def _run_context(theirs: Any, context: Any, deps: Any) -> Any:
         "tool_call_id": context.call_id,
         "retry": context.attempt - 1,
         "run_step": context.turn,
-        "tool_call_approved": bool(getattr(theirs, "requires_approval", False)),
+        "tool_call_approved": context.approved or bool(getattr(theirs, "requires_approval", False)),
     }
     own = {one.name: one for one in fields(kind) if one.init}
     needed = {name: None for name, one in own.items() if one.default is MISSING and one.default_factory is MISSING}
@@ -233,7 +387,9 @@ def _failure(error: Exception) -> Exception:
     match type(error).__name__:
         case "ModelRetry" | "ToolFailed":
             return ToolFailed(str(getattr(error, "message", error)))
-        case "ApprovalRequired" | "CallDeferred" as kind:
+        case "ApprovalRequired":
+            return NeedsApproval("")
+        case "CallDeferred" as kind:
             return ToolFailed(f"It raised {kind}, which works only in agents of pydantic-ai.")
         case _:
             return error

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from everturn.errors import ToolFailed
-from everturn.records import Text
+from everturn.records import on_lines
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool, tool
@@ -60,9 +60,7 @@ def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
             f"No result of {call_id!r} is kept. Only results that were cut are kept, "
             "each under the call_id in its notice."
         )
-    return "".join(part.text for part in result.content if isinstance(part, Text)) or "".join(
-        map(described, result.content)
-    )
+    return result.text or on_lines([*map(described, result.content)])
 
 
 def _page(text: str, call_id: str, offset: int, limit: int) -> str:

@@ -20,6 +20,7 @@ from everturn.system.json_numbers import compact_json
 from everturn.text.base64_text import as_base64
 from everturn.text.utf8 import mend
 from everturn.tools import raised, user_code
+from everturn.tools.unwritten_results import Unwritten
 from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, parts_in, read_block, says_error
 
 ERROR_SECONDS = 2.0
@@ -108,6 +109,8 @@ def error_text(error: BaseException) -> str:
 
     All but ToolFailed's is cut to MAX_ERROR_BYTES. Never a traceback.
     """
+    if isinstance(error, Unwritten):
+        return _after_effect(error)
     if not isinstance(error, BaseExceptionGroup):
         return _text_of_one(error)
     errors = [*islice(raised.errors_in(error), MAX_ERRORS + 1)]
@@ -116,6 +119,16 @@ def error_text(error: BaseException) -> str:
     texts = [f"- {_text_of_one(inside)}" for inside in errors[:MAX_ERRORS]]
     more = ["- …"] if len(errors) > MAX_ERRORS else []
     said = "\n".join([_named(error), *texts, *more])
+    return shortened(said, max_bytes=MAX_ERROR_BYTES)
+
+
+def _after_effect(error: Unwritten) -> str:
+    """For a tool that ran. A TypeError of ours says itself what is wrong with the value."""
+    said = "The tool ran, and what it did stands: do not call it again to get its result, which can't be shown."
+    if isinstance(error.__cause__, TypeError):
+        said = f"{said} {_words(error.__cause__)}"
+    elif error.__cause__ is not None:
+        said = f"{said} {error_text(error.__cause__)}"
     return shortened(said, max_bytes=MAX_ERROR_BYTES)
 
 

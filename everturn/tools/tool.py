@@ -17,6 +17,7 @@ from typing_extensions import ParamSpec, TypeVar
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
+from everturn.sizes import size_of
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
@@ -35,6 +36,7 @@ from everturn.tools.tool_option_checks import (
     own_name,
     refuse_unbound,
 )
+from everturn.tools.unwritten_results import Unwritten, after_effect
 from everturn.tools.user_activity import NexusOperation, UserActivity
 from everturn.tools.with_context import with_context
 from everturn.validation.spelling import options_of, refuse_unknown
@@ -208,7 +210,7 @@ class Tool(Generic[P, R]):
         """Run the function and give its result as parts.
 
         A sync function runs in a thread of `executor` (None: one that is shared), with the caller's context variables;
-        cancelling does not stop it. Raises InvalidArguments, TypeError for a result that can't be sent to a model,
+        cancelling does not stop it. Raises InvalidArguments, Unwritten for a result that can't be sent to a model,
         TookTooLong after the tool's `timeout`, NoThread, and whatever the function raises.
         """
         function = cast("Callable[..., Any]", self._callable)
@@ -223,9 +225,24 @@ class Tool(Generic[P, R]):
             begun = partial(function, **await user_code.call(keywords, seconds=seconds, threads=executor))
         else:
             begun = partial(_with_keywords, function, keywords)
-        parts: tuple[Text | Image | Document, ...] = await user_code.call(
-            begun, seconds=seconds, finish=to_parts, threads=executor, name=self.name
-        )
+        returned = False
+
+        def finish(value: Any) -> tuple[Text | Image | Document, ...]:
+            nonlocal returned
+            returned = True
+            with after_effect():
+                parts = to_parts(value)
+                size_of(parts)  # a picture's address or name may hold what can't be written
+                return parts
+
+        try:
+            parts: tuple[Text | Image | Document, ...] = await user_code.call(
+                begun, seconds=seconds, finish=finish, threads=executor, name=self.name
+            )
+        except user_code.TookTooLong as error:
+            if not returned:
+                raise
+            raise Unwritten from error
         return parts
 
     @property
@@ -329,6 +346,7 @@ def _make(
         function, signature = theirs.function, Signature(theirs.arguments, (CONTEXT,), theirs.description)
         name = theirs.name if name is None else name
         more.setdefault("needs_approval", theirs.needs_approval)
+        options = options or dict(theirs.options)
     else:
         _check_function(function)
         name = own_name(function) if name is None else name

@@ -8,7 +8,7 @@ from typing import Any
 from everturn import events
 from everturn.client.followed_reply import FollowedReply
 from everturn.declared_tools import said_by_person
-from everturn.records import Document, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, results_in
+from everturn.records import Document, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, on_lines, results_in
 from everturn.text.json_text import json_text
 from everturn.ui.ag_ui_request import ProtocolVersion
 from everturn.ui.answer_ids import reply_id, thinking_id, user_message_id
@@ -99,7 +99,7 @@ def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
 def _content(parts: Sequence[Part]) -> Any:
     """One text if all parts are texts, and have nothing else; else a list."""
     if all(isinstance(part, Text) and not part_fields("ag-ui", part) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, Text))
+        return on_lines([part.text for part in parts if isinstance(part, Text)])
     return [_part(part) for part in parts if isinstance(part, Text | Image | Document)]
 
 

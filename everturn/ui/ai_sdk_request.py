@@ -128,8 +128,11 @@ def file_part(url: str, media_type: Any, name: Any) -> Part:
         if not comma:
             raise HTTPException(400, "The file's data URL has no data.")
         kind, *options = head.split(";")
+        parameters = [option for option in options if option.lower() != "base64"]  # such as a text's charset
         media_type = media_type or kind or "text/plain"
-        whole = as_base64(data) if "base64" in options else b64encode(unquote_to_bytes(data)).decode()
+        if ";" not in media_type:
+            media_type = ";".join([media_type, *parameters])
+        whole = as_base64(data) if len(parameters) < len(options) else b64encode(unquote_to_bytes(data)).decode()
         if not whole:
             raise HTTPException(400, "The file's data URL is empty, or no base64.")
         held: dict[str, Any] = {"data": whole}
@@ -137,7 +140,7 @@ def file_part(url: str, media_type: Any, name: Any) -> Part:
         held = {"url": url}
     else:
         raise HTTPException(400, "A file is a data: URL, or one of http: or https:.")
-    if media_type and media_type.startswith("image/"):
+    if media_type and media_type.lower().startswith("image/"):
         return Image(**held, media_type=media_type)
     return Document(**held, media_type=media_type, name=name[:255] if isinstance(name, str) else "")
 

@@ -108,7 +108,7 @@ def _flat(block: Json, kind: str) -> Image | Document | None:
     media_type = _text(block, "mimeType", "mime_type", "media_type")
     if data and media_type:
         named = {"name": name} if kind != "image" and (name := _text(block, "name", "filename")) else {}
-        return media(media_type, data=data, **({} if media_type.startswith("image/") else named))
+        return media(media_type, data=data, **({} if media_type.lower().startswith("image/") else named))
     if url and kind == "image" and block.keys() <= _BESIDE_URL:
         return Image(url=url, media_type=media_type)
     return None
@@ -122,7 +122,7 @@ def _resource(resource: Any) -> Text | Image | Document | None:
         return Text(text=resource["text"])
     media_type = _text(resource, "mimeType") or "application/octet-stream"
     name = PurePosixPath(urlsplit(str(resource.get("uri"))).path).name
-    named = {} if media_type.startswith("image/") else {"name": name}
+    named = {} if media_type.lower().startswith("image/") else {"name": name}
     return media(media_type, data=_text(resource, "blob"), **named)
 
 

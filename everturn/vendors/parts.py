@@ -76,7 +76,7 @@ def beside(part: Json, *names: str) -> Json:
 
 
 def media(media_type: str, **source: Any) -> Image | Document:
-    kind = Image if media_type.startswith("image/") else Document
+    kind = Image if media_type.lower().startswith("image/") else Document
     return kind(media_type=media_type or None, **source)
 
 
@@ -85,4 +85,4 @@ def _data_url(url: str) -> tuple[str | None, str | None]:
     header, comma, data = url.partition(",")
     if not (comma and header.startswith("data:") and header.endswith(";base64")):
         return None, None
-    return header[5:].partition(";")[0] or "application/octet-stream", data
+    return header[5:].removesuffix(";base64") or "application/octet-stream", data

@@ -12,7 +12,7 @@ from temporalio import activity
 from everturn.agent import Agent
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.providers.base import ToolSpec, specs_of
-from everturn.records import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from everturn.records import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, on_lines
 from everturn.sizes import shortened
 from everturn.tracing import AnswerSpan, WaitSpan
 
@@ -233,7 +233,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _result(result: ToolResult) -> Any:
-    return "".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in result.content)
+    return on_lines([part.text if isinstance(part, Text) else f"[{part.kind}]" for part in result.content])
 
 
 def _json(value: Any) -> str:

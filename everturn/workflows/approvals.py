@@ -15,7 +15,7 @@ from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
-from everturn.records import Decision, ResultPart, Text
+from everturn.records import Decision, ResultPart, Text, on_lines
 from everturn.state import State
 from everturn.truncation import shortened_reason
 from everturn.workflows.early_decisions import EarlyDecisions
@@ -46,7 +46,7 @@ class AppliedDecision:
         by, left = shortened_reason(self.decision.by), asked.left or {}
         if self.decision.verdict != "answer":
             return PersonsAnswer(action="decline", by=by, left=left)
-        text = "".join(part.text for part in self.content if isinstance(part, Text))
+        text = on_lines([part.text for part in self.content if isinstance(part, Text)])
         return PersonsAnswer(action="cancel" if self.is_error else "accept", text=text, by=by, left=left)
 
 

@@ -116,7 +116,7 @@ def test_every_call_has_a_result_and_no_result_is_without_its_call() -> None:
     [
         (result("c1"), {"content": ""}),
         (result("c1", " \n"), {"content": ""}),
-        (result("c1", "a", "b"), {"content": "ab"}),
+        (result("c1", "a", "b"), {"content": "a\nb"}),
         (result("c1", "no", is_error=True), {"content": "no", "is_error": True}),
         (result("c1", "", is_error=True), {"content": "Error: no reason given.", "is_error": True}),
         (result("c1", "map:", "", PICTURE), {"content": [text("map:"), SHOWN]}),

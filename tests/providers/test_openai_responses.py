@@ -100,7 +100,7 @@ def test_every_call_has_a_result_and_no_result_is_without_its_call() -> None:
         ([], True, "Error: "),
         (["Errors are fine"], False, "Errors are fine"),
         ([], False, ""),
-        (["a", "b"], False, "ab"),
+        (["a", "b"], False, "a\nb"),
         (
             ["map:", PICTURE],
             False,

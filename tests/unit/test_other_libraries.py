@@ -198,14 +198,14 @@ class TestPydanticAi:
         assert await ran(agent.tools[1], order_id="81") == "81"
 
     async def test_what_they_raise_and_return_for_the_model(self) -> None:
-        from pydantic_ai import ApprovalRequired, ModelRetry, ToolReturn
+        from pydantic_ai import CallDeferred, ModelRetry, ToolReturn
         from pydantic_ai import Tool as Theirs
 
         def retry() -> str:
             raise ModelRetry("Ask for another.")
 
         def later() -> str:
-            raise ApprovalRequired
+            raise CallDeferred
 
         def told() -> ToolReturn:
             return ToolReturn(return_value={"a": 1}, metadata={"secret": 1})

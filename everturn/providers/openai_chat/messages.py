@@ -16,7 +16,7 @@ from everturn.providers.openai_chat.blocks import blocks_of
 from everturn.providers.openai_chat.calls import LEGACY
 from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictures
 from everturn.providers.pairing import Pairing
-from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, on_lines
 
 NOT_OURS = "Error: this tool is not run here."
 """What the model reads for a call of a custom tool that nobody declared."""
@@ -203,7 +203,7 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
         f"[{part.kind}: in the next message]" if any(part is one for one in apart) else _words(part)
         for part in result.content
     ]
-    text = ("" if all(isinstance(part, Text) for part in result.content) else "\n").join(pieces)
+    text = on_lines(pieces)
     return error_prefix(result, text) + text
 
 
@@ -238,7 +238,7 @@ def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
 
 def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
     if all(isinstance(part, Text) and not (own and part.extra) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, Text))
+        return on_lines([part.text for part in parts if isinstance(part, Text)])
     return [_shown(part, dialect, own=own) for part in parts]
 
 

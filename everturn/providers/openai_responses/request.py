@@ -33,7 +33,7 @@ from everturn.providers.openai_responses.items import others_items, own_items
 from everturn.providers.openai_responses.tools import choice, includes, tools
 from everturn.providers.pairing import Pairing, calls_in
 from everturn.providers.schema_strict import fits_strict
-from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult
+from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, on_lines
 
 PATH = "/responses"
 
@@ -230,7 +230,7 @@ def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, A
     content = [*_content(parts, own=own)]
     words_only = not any(isinstance(part, Image | Document) for part in parts)
     if words_only and all(block.keys() == {"type", "text"} for block in content):
-        return "".join(block["text"] for block in content)
+        return on_lines([block["text"] for block in content])
     return content
 
 

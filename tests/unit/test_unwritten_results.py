@@ -1,0 +1,91 @@
+"""A tool that ran, and whose result can't be shown, says that it ran."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, field_serializer
+
+from everturn import Document, Image, Text, ToolContext, ToolFailed, tool
+from everturn.tools.results import error_text
+from everturn.tools.unwritten_results import Unwritten
+
+CONTEXT = ToolContext(call_id="c1")
+
+
+class Receipt:
+    """Of the user's own: pydantic does not know it."""
+
+
+class Broken(BaseModel):
+    number: int = 81
+
+    @field_serializer("number")
+    def _number(self, number: int) -> int:
+        raise LookupError(f"no words for {number}")
+
+
+def lines() -> Iterator[int]:
+    yield 1
+    raise ConnectionError("the line broke")
+
+
+def slow() -> Iterator[int]:
+    time.sleep(2)
+    yield 1
+
+
+def holds_itself() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+RESULTS: dict[str, tuple[Any, str]] = {
+    "a class of the user's own": (Receipt, "a Receipt, which can't be written as JSON"),
+    "within a list": (lambda: [{"receipt": Receipt()}], "can't be written as JSON"),
+    "bytes": (lambda: b"\x00", "Return a str"),
+    "a picture that is no base64": (lambda: Image(data="%%%", media_type="image/png"), "not base64"),
+    "a picture whose address can't be written": (lambda: Image(url="https://x/\ud83d"), ""),
+    "a document with such a name": (lambda: Document(url="https://x/", name="\ud83d"), ""),
+    "parts and something else": (lambda: [Text(text="a"), Receipt()], "its item 1 is a Receipt"),
+    "an iterator that raises": (lines, "the line broke"),
+    "an iterator in an object": (lambda: {"lines": lines()}, "the line broke"),
+    "an iterator that takes too long": (slow, "The tool ran"),
+    "a model that raises": (Broken, "no words for 81"),
+    "a list that holds itself": (holds_itself, "can't be written as JSON"),
+}
+
+
+@pytest.mark.parametrize(("make", "reason"), RESULTS.values(), ids=RESULTS)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_result_that_can_not_be_shown_says_that_the_tool_ran(make: Any, reason: str, kind: str) -> None:
+    def pay() -> Any:
+        return make()
+
+    async def pay_later() -> Any:
+        return make()
+
+    function = pay if kind == "sync" else pay_later
+    timeout = timedelta(seconds=0.2 if make is slow else 60)
+    with pytest.raises(Unwritten) as failure:
+        await tool(function, name="pay", timeout=timeout).run({}, CONTEXT)
+    text = error_text(failure.value)
+    assert text.startswith("The tool ran, and what it did stands: do not call it again")
+    assert reason in text
+
+
+async def test_what_an_iterator_says_outright_is_the_tools_own_word() -> None:
+    def pages() -> Iterator[int]:
+        raise ToolFailed("Sold out.")
+        yield 1
+
+    def book() -> Any:
+        return pages()
+
+    with pytest.raises(ToolFailed, match=r"^Sold out\.$"):
+        await tool(book).run({}, CONTEXT)
