@@ -34,6 +34,7 @@ async def ask(
     prepare()
     from everturn.providers import background, http
     from everturn.providers.openai_responses.request import in_background
+    from everturn.providers.tool_schemas import fitted, with_own_names
 
     async def once(request: Request) -> Reply:
         if in_background(request):
@@ -42,7 +43,7 @@ async def ask(
 
     if request.settings.background and not in_background(request):
         warn_unsupported(request.model, "background=True", "The turn waits for the whole answer instead.")
-    sent = without_stale_thoughts(request)
+    sent = without_stale_thoughts(fitted(request))
     try:
         reply = await once(sent.request)
     except ProviderError as error:
@@ -52,4 +53,4 @@ async def ask(
         _log.info("thoughts.left_out", model=request.model.name, thoughts=again.left_out)
         reply = await once(again.request)
         sent = again
-    return marked_reply(reply, sent)
+    return with_own_names(marked_reply(reply, sent), request)

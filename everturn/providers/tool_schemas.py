@@ -1,0 +1,290 @@
+"""Tools' JSON schemas as providers take them. A schema that one refuses is a 400 for every turn of each conversation
+that has the tool; so it is rewritten where its meaning stays, and its arguments are read back by their own names. A
+tool whose schema can't be rewritten is left out, with a warning.
+
+What is refused, by the providers' own error texts:
+- OpenAI, Chat and Responses: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the
+  top level" (langchainjs#9804, 2026-01); "array schema missing items".
+- Anthropic: "input_schema does not support oneOf, allOf, or anyOf at the top level" (opencode#37916, 2026-07); names of
+  properties outside of letters, digits, "_", "." and "-", 1 to 64 of them (its page on self-hosted sandboxes, 2026-09).
+Servers that speak like these have the same checks, or fewer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from everturn.providers.base import Request, ToolSpec, warn_unsupported
+from everturn.providers.catalog import row_of
+from everturn.records import Reply, ToolCall
+from everturn.sizes import shortened
+from everturn.system.json_numbers import compact_json
+
+Schema = dict[str, Any]
+
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
+
+_CHOICES: Final = ("anyOf", "oneOf")
+_AT_THE_TOP: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
+"""Keywords that the top of a schema may not have."""
+
+_SCHEMAS_BY_NAME: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_SCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SCHEMA: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+
+_MAX_RULE_BYTES: Final = 2_000
+_MOST_REFERENCES: Final = 20
+
+
+class Unwritable(Exception):
+    """The schema has no form that providers take. The message says why."""
+
+
+def fitted(request: Request) -> Request:
+    """The request with schemas that its provider takes; the same if it takes all. Warns of each tool that is left
+    out."""
+    renames = row_of(request.model.provider).protocol == "anthropic_messages"
+    tools: list[ToolSpec] = []
+    for tool in request.tools:
+        try:
+            tools.append(_fitted_tool(tool, renames=renames))
+        except Unwritable as error:
+            warn_unsupported(
+                request.model, f"the schema of the tool {tool.name!r} ({error})", "The tool is left out of the request."
+            )
+    output = request.output_schema and with_items(request.output_schema)
+    same = len(tools) == len(request.tools) and all(map(_is, tools, request.tools))
+    if same and output is request.output_schema:
+        return request
+    return replace(request, tools=tuple(tools), output_schema=output)
+
+
+def with_own_names(reply: Reply, request: Request) -> Reply:
+    """The reply with the arguments by their own names. `request`: as it was before `fitted`."""
+    schemas = {tool.name: tool.parameters for tool in request.tools}
+    parts = [
+        _renamed_back(part, schemas[part.name]) if isinstance(part, ToolCall) and part.name in schemas else part
+        for part in reply.message.parts
+    ]
+    if all(map(_is, parts, reply.message.parts)):
+        return reply
+    return reply.model_copy(update={"message": reply.message.model_copy(update={"parts": tuple(parts)})})
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _fitted_tool(tool: ToolSpec, *, renames: bool) -> ToolSpec:
+    schema, rules = top_level_object(tool.parameters)
+    schema = with_items(schema)
+    if renames:
+        schema = _with_plain_names(schema)
+    if schema is tool.parameters:
+        return tool
+    described = "\n\n".join(filter(None, [tool.description, *rules]))
+    return replace(tool, description=described, parameters=schema)
+
+
+# ---------------------------------------------------------------- the top
+
+
+def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """The schema as one object, without choices at its top, and the rules that it lost by that, in words. Raises
+    Unwritable."""
+    if given.get("type") == "object" and not given.keys() & {*_AT_THE_TOP, "$ref"}:
+        return given, []
+    definitions = {**(given.get("definitions") or {}), **(given.get("$defs") or {})}
+    schema = _flat(_resolved(given, definitions), definitions)
+    rules = []
+    left = {name: schema.pop(name) for name in _AT_THE_TOP if name in schema}
+    for word in _CHOICES:
+        if branches := left.pop(word, None):
+            _add_choice(schema, [_flat(_resolved(branch, definitions), definitions) for branch in branches])
+            rules.append(f"The arguments have to fit {_ONE_OF[word]}: {_written(branches)}")
+    if left:
+        rules.append(f"The arguments have to fit this JSON schema, too: {_written(left)}")
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise Unwritable(f"its arguments are no object, but {kind!r}")
+    schema["type"] = "object"
+    schema.setdefault("properties", {})
+    return schema, rules
+
+
+_ONE_OF: Final = {"anyOf": "at least one of these JSON schemas", "oneOf": "exactly one of these JSON schemas"}
+
+
+def _written(value: Any) -> str:
+    return shortened(compact_json(value), max_bytes=_MAX_RULE_BYTES)
+
+
+def _resolved(schema: Any, definitions: Mapping[str, Any]) -> Schema:
+    """The schema that a reference leads to, with what is beside it. Raises Unwritable."""
+    if not isinstance(schema, Mapping):
+        return {}
+    made = dict(schema)
+    for _ in range(_MOST_REFERENCES):
+        reference = made.pop("$ref", None)
+        if reference is None:
+            return made
+        name = str(reference).removeprefix("#/$defs/").removeprefix("#/definitions/")
+        target = definitions.get(name)
+        if not isinstance(target, Mapping):
+            raise Unwritable(f"its $ref {str(reference)[:100]!r} leads nowhere")
+        made = {**target, **made}
+    raise Unwritable("its $ref leads to itself")
+
+
+def _flat(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
+    """The schema with what `allOf` says in it, as far as that describes properties."""
+    branches = schema.pop("allOf", None) or ()
+    for branch in branches:
+        inside = _flat(_resolved(branch, definitions), definitions)
+        _add_properties(schema, inside.pop("properties", None) or {})
+        if required := inside.pop("required", None):
+            schema["required"] = [*dict.fromkeys([*schema.get("required", ()), *required])]
+        for word in _CHOICES:
+            if word in inside and word in schema:
+                schema.setdefault("allOf", []).append({word: inside.pop(word)})
+        for name, value in inside.items():
+            schema.setdefault(name, value)
+    return schema
+
+
+def _add_choice(schema: Schema, branches: Sequence[Schema]) -> None:
+    """Adds the properties of all branches; what all of them require is required."""
+    objects = [branch for branch in branches if branch.get("type", "object") == "object"]
+    if not objects:
+        raise Unwritable("none of its choices is an object")
+    for branch in objects:
+        _add_properties(schema, branch.get("properties") or {})
+    needed = set.intersection(*(set(branch.get("required") or ()) for branch in objects))
+    required = [*schema.get("required", ()), *(name for name in (objects[0].get("required") or ()) if name in needed)]
+    if required:
+        schema["required"] = [*dict.fromkeys(required)]
+    if any(branch.get("additionalProperties", True) is not False for branch in objects) and "properties" not in schema:
+        schema.setdefault("additionalProperties", True)
+
+
+def _add_properties(schema: Schema, more: Mapping[str, Any]) -> None:
+    known = dict(schema.get("properties") or {})
+    for name, value in more.items():
+        if name not in known or known[name] in (True, {}):
+            known[name] = value
+        elif known[name] != value and value not in (True, {}):
+            before = known[name]
+            listed = before["anyOf"] if isinstance(before, Mapping) and before.keys() == {"anyOf"} else [before]
+            known[name] = {"anyOf": [*listed, *([] if value in listed else [value])]}
+    if known:
+        schema["properties"] = known
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def with_items(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema with `items` as one schema in each of its arrays; the same if they have it."""
+    made: Mapping[str, Any] = _each_schema(schema, with_items)
+    kind = made.get("type")
+    is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
+    if not is_array or (isinstance(made.get("items"), Mapping) and "prefixItems" not in made):
+        return made
+    items, prefix = made.get("items"), made.get("prefixItems")
+    if prefix is None and isinstance(items, list):  # as JSON Schema wrote it before 2020
+        prefix, items = items, made.get("additionalItems")
+    array = {name: value for name, value in made.items() if name not in ("prefixItems", "additionalItems")}
+    if not prefix:
+        return {**array, "items": items if isinstance(items, Mapping) else {}}
+    further = [items] if isinstance(items, Mapping) else []
+    kinds = [with_items(one) if isinstance(one, Mapping) else {} for one in [*prefix, *further]]
+    different = [one for place, one in enumerate(kinds) if one not in kinds[:place]]
+    array["items"] = different[0] if len(different) == 1 else {"anyOf": different}
+    if not further:
+        array.setdefault("maxItems", len(prefix))
+    if len(different) > 1:
+        order = f"In this order: {_written(list(prefix))}"
+        array["description"] = f"{array['description']} {order}" if array.get("description") else order
+    return array
+
+
+def _each_schema(schema: Mapping[str, Any], change: Any) -> Mapping[str, Any]:
+    """The schema with `change` made to each schema that it holds; the same if nothing changed."""
+    made = dict(schema)
+    for name in _SCHEMAS_BY_NAME:
+        if isinstance(inside := schema.get(name), Mapping):
+            made[name] = {key: change(one) if isinstance(one, Mapping) else one for key, one in inside.items()}
+    for name in _SCHEMAS:
+        if isinstance(listed := schema.get(name), list):
+            made[name] = [change(one) if isinstance(one, Mapping) else one for one in listed]
+    for name in _SCHEMA:
+        if isinstance(one := schema.get(name), Mapping):
+            made[name] = change(one)
+    return schema if made == schema else made
+
+
+# ---------------------------------------------------------------- names
+
+
+def plain_property(name: str) -> str:
+    """A property's name in Anthropic's alphabet: unchanged if possible, else one that no other name turns into."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    marked = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{_NOT_IN_NAMES.sub('_', name)[:50].strip('_') or 'name'}_{marked}"
+
+
+def _with_plain_names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    made = dict(_each_schema(schema, _with_plain_names))
+    properties = made.get("properties")
+    if isinstance(properties, Mapping) and any(plain_property(name) != name for name in properties):
+        made["properties"] = {plain_property(name): _told(name, one) for name, one in properties.items()}
+        if isinstance(required := made.get("required"), list):
+            made["required"] = [plain_property(name) for name in required]
+    return schema if made == schema else made
+
+
+def _told(name: str, schema: Any) -> Any:
+    """The schema of a property that has another name now: its description says which."""
+    if plain_property(name) == name or not isinstance(schema, Mapping):
+        return schema
+    described = f"{schema['description']} " if schema.get("description") else ""
+    return {**schema, "description": f"{described}(Named {name[:200]!r}.)"}
+
+
+def _renamed_back(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
+    definitions = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
+    arguments = _own_names(call.arguments, schema, definitions)
+    return call if arguments == call.arguments else call.model_copy(update={"arguments": arguments})
+
+
+def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
+    schemas = [*_meant(schema, definitions, left=_MOST_REFERENCES)]
+    if isinstance(value, dict):
+        known = {name: one for inside in schemas for name, one in (inside.get("properties") or {}).items()}
+        by_wire = {plain_property(name): name for name in known if name not in value}
+        others = next((one for inside in schemas if (one := inside.get("additionalProperties"))), None)
+        own = {name: by_wire.get(name, name) for name in value}
+        return {own[name]: _own_names(item, known.get(own[name], others), definitions) for name, item in value.items()}
+    if isinstance(value, list):
+        items = [inside.get("items") for inside in schemas if isinstance(inside.get("items"), Mapping)]
+        return [_own_names(item, {"anyOf": items}, definitions) for item in value] if items else value
+    return value
+
+
+def _meant(schema: Any, definitions: Mapping[str, Any], *, left: int) -> Iterator[Mapping[str, Any]]:
+    """The schema, and those that it refers to or chooses from, for the same value."""
+    if not isinstance(schema, Mapping) or not left:
+        return
+    yield schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield from _meant(definitions.get(reference.rpartition("/")[2]), definitions, left=left - 1)
+    for word in ("anyOf", "oneOf", "allOf"):
+        for one in schema.get(word) or ():
+            yield from _meant(one, definitions, left=left - 1)
