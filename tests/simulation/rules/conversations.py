@@ -216,7 +216,10 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
         return
     said = [message.model_dump_json() for message in with_notes(one.transcript)]
     for asked in one.asked:
-        shown = [message.model_dump_json() for message in asked.messages]
+        messages = [*asked.messages]
+        if messages and messages[-1].author == "everturn" and "conclude now" in messages[-1].text:
+            messages.pop()  # beside the transcript, for this turn only
+        shown = [message.model_dump_json() for message in messages]
         if shown != said[: len(shown)]:
             place = next((n for n, both in enumerate(zip(shown, said, strict=False)) if both[0] != both[1]), len(said))
             yield (
