@@ -18,6 +18,7 @@ BROUGHT = {
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "benchmarks/RESULTS.md": "RESULTS.md",
+    "findings/README.md": "findings.md",
     **{f"benchmarks/plots/{path.name}": f"plots/{path.name}" for path in (ROOT / "benchmarks/plots").glob("*.png")},
 }
 """Where a file stands in the repository: where it stands in the site."""

@@ -19,7 +19,7 @@ from everturn.text.json_text import json_text
 
 APPLICATION_ID = 0x45565254
 """`EVRT`: the application id, by which `file` and everturn recognise such a database."""
-VERSION = 3
+VERSION = 4
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
@@ -43,7 +43,9 @@ CREATE TABLE IF NOT EXISTS tool_results (
 CREATE TABLE IF NOT EXISTS usage (
   conversation TEXT REFERENCES conversations (id) ON DELETE CASCADE, turn INTEGER, kind TEXT, model TEXT,
   started_at TEXT, finished_at TEXT, stop TEXT, input_tokens INTEGER, output_tokens INTEGER, cached_tokens INTEGER,
-  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT, PRIMARY KEY (conversation, turn)
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT,
+  cache_write_1h_tokens INTEGER, input_audio_tokens INTEGER, output_audio_tokens INTEGER, web_searches INTEGER,
+  PRIMARY KEY (conversation, turn)
 );
 CREATE INDEX IF NOT EXISTS tool_calls_by_name ON tool_calls (name);
 """
@@ -58,6 +60,12 @@ ADDED = {
         "usage ADD agent TEXT",
     ),
     2: ("tool_calls ADD state TEXT",),
+    3: (
+        "usage ADD cache_write_1h_tokens INTEGER",
+        "usage ADD input_audio_tokens INTEGER",
+        "usage ADD output_audio_tokens INTEGER",
+        "usage ADD web_searches INTEGER",
+    ),
 }
 """The columns that a database of an older version lacks. Rows that are in it have no value there until they are
 exported again."""
