@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Callable
@@ -274,7 +275,7 @@ def test_a_database_of_before_gets_the_columns_that_it_lacks(tmp_path: Path) -> 
     old = tmp_path / "old.db"
     write_sqlite(old, [Exported("first")])
     with closing(sqlite3.connect(old)) as database:
-        for change in (*sqlite.ADDED[1], *sqlite.ADDED[2]):
+        for change in itertools.chain.from_iterable(sqlite.ADDED.values()):
             database.execute("ALTER TABLE {} DROP {}".format(*change.split()[::2]))
         database.execute("PRAGMA user_version = 1")
     cut = Message(role="assistant", parts=(Text(text="Once"),), cut_short=True)
