@@ -23,7 +23,7 @@ from typing import Any, Final
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
-from everturn.providers.json_values import a_dict
+from everturn.providers.json_values import a_dict, a_str
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Thinking
 
 LEFT_OUT: Final = "thoughts_left_out"
@@ -87,7 +87,7 @@ def _is_marked(message: Message, model: Model) -> bool:
 
 
 def _is_thought(part: Part) -> bool:
-    return isinstance(part, Thinking) or (isinstance(part, Opaque) and a_dict(part.data).get("type") in _SEALED)
+    return isinstance(part, Thinking) or (isinstance(part, Opaque) and a_str(a_dict(part.data).get("type")) in _SEALED)
 
 
 def _count(messages: Sequence[Message], model: Model) -> int:

@@ -35,9 +35,20 @@ _USES = [
     {"type": "server_tool_use", "id": "st", "name": "web_search", "input": {"query": "x"}},
     {"type": "web_search_tool_result", "tool_use_id": "st", "content": [{"type": "web_search_result", "url": "u"}]},
     {"type": "text", "text": "Hi.", "citations": [{"type": "x", "url": "u"}]},
+    {"type": "fallback", "from": {"model": "c"}, "to": {"model": "b"}},
     {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Paris"}},
 ]
-_CLAUDE = {"id": "m", "model": "c", "usage": {"input_tokens": 1, "iterations": [{"type": "compaction"}]}}
+_CLAUDE_USAGE = {
+    "input_tokens": 1,
+    "cache_creation": {"ephemeral_1h_input_tokens": 1},
+    "output_tokens_details": {"thinking_tokens": 1},
+    "server_tool_use": {"web_search_requests": 1},
+    "iterations": [{"type": "advisor_message", "model": "b", "input_tokens": 1}],
+    "service_tier": "standard",
+    "speed": "fast",
+    "inference_geo": "us",
+}
+_CLAUDE = {"id": "m", "model": "c", "usage": _CLAUDE_USAGE}
 _CLAUDE_END = {"stop_reason": "tool_use", "stop_details": {"a": 1}, "container": {"id": "c", "expires_at": "x"}}
 _ITEMS = [
     {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "e"},
@@ -94,6 +105,7 @@ STREAMED: dict[str, list[Chunk]] = {
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi."}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"url": "u"}}},
+        {"type": "content_block_stop", "index": 0},
         {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t", "name": "w"}},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
         {"type": "message_delta", "delta": _CLAUDE_END, "usage": {"output_tokens": 2}},

@@ -26,6 +26,7 @@ HARMLESS = {
     "everturn:_sandboxed": "asks who imports everturn",
     "everturn.system.gc_pauses:paused": "only by _loaded, and what is collected changes nothing",
     "everturn.logs:workflow_log": "is silent in a replay, and nothing depends on it",
+    "everturn.records:Outcome.__getattr__": "pydantic's own, for what is not there; only the error's words are ours",
     "everturn.records:Record.__pydantic_init_subclass__": "sets up a class as that is made, before there is any record",
     "everturn.records:Record._without_defaults": "looks at the record's own fields only",
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",

@@ -119,7 +119,8 @@ class Assembler:
             case "content_block_start":
                 found = self._start_block(data.get("index"), a_dict(data.get("content_block")))
             case "content_block_stop":
-                if block := self._blocks.get(data.get("index", -1)):
+                index = data.get("index")
+                if isinstance(index, int) and (block := self._blocks.get(index)):
                     block.over = True
                 return []
             case "content_block_delta":
@@ -162,13 +163,14 @@ class Assembler:
 
     def _details(self) -> dict[str, Any]:
         fallbacks = [block.start for block in self._blocks.values() if block.type == "fallback"]
+        geo = a_str(self._usage.get("inference_geo"))
         took_over = a_dict(fallbacks[-1].get("to")).get("model") if fallbacks else None
         return details_of(
             self.request.model,
             served_by=took_over or self._message.get("model"),
             tier=self._usage.get("service_tier"),
             speed=speed if (speed := self._usage.get("speed")) != "standard" else None,
-            inference_geo=geo if (geo := self._usage.get("inference_geo")) not in {"global", "not_available"} else None,
+            inference_geo=None if geo in {"global", "not_available"} else geo,
             stop_details=self._message.get("stop_details"),
             stop_sequence=self._message.get("stop_sequence"),
         )
@@ -319,7 +321,7 @@ _APART: Final = frozenset({"compaction", "advisor_message"})
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """All tokens that are paid for."""
-    apart = [_counts(item) for item in _iterations(usage) if item.get("type") in _APART]
+    apart = [_counts(item) for item in _iterations(usage) if a_str(item.get("type")) in _APART]
     return sum(apart, _counts(usage))
 
 
@@ -327,10 +329,10 @@ def _by_others(usage: dict[str, Any], model: str) -> tuple[PartOfUsage, ...]:
     """What other models used: an advisor, and one that took over. The counts of the message are told apart only if
     they are the sum of their iterations."""
     iterations = _iterations(usage)
-    inside = [item for item in iterations if item.get("type") not in _APART]
+    inside = [item for item in iterations if a_str(item.get("type")) not in _APART]
     whole, summed = _counts(usage), sum(map(_counts, inside), Usage())
     adds_up = (whole.input_tokens, whole.output_tokens) == (summed.input_tokens, summed.output_tokens)
-    told = iterations if adds_up else [item for item in iterations if item.get("type") in _APART]
+    told = iterations if adds_up else [item for item in iterations if a_str(item.get("type")) in _APART]
     return tuple(
         PartOfUsage(model=name, usage=_counts(item))
         for item in told

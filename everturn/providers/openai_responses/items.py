@@ -122,7 +122,8 @@ def own_call(call: ToolCall, *, wire_id: str) -> Item:
     if caller_run.kind_of(call):
         return caller_run.item_of(call, wire_id=wire_id)
     # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
-    extra = {} if call.extra.get("type") in caller_run.NAMES else _without(call.extra, "id", "status", "arguments")
+    theirs = a_str(call.extra.get("type")) in caller_run.NAMES
+    extra = {} if theirs else _without(call.extra, "id", "status", "arguments")
     item: Item = {"type": "function_call", **extra, "call_id": wire_id}
     item["name"] = plain_name(call.name)
     if item["type"] == "custom_tool_call":
