@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -259,14 +260,19 @@ class Agent(Generic[OutputT_co]):
         return made
 
     def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Self:
-        """The same agent with other instructions, or with these tools in place of its own. Tools that the provider
-        runs are added to those that it has. Raises InvalidTool."""
+        """The same agent with other instructions, or with these tools in place of its own, in an order that does not
+        depend on theirs: providers cache what stands before the messages, and Claude binds its thoughts to it. Tools
+        that the provider runs are added to those that it has. Raises InvalidTool."""
         made = copy(self)
         if instructions is not None:
             vars(made).update(instructions=instructions)
         if tools is not None:
-            own, served, raw = _sort_tools(self.name, tools, {})
+            given, served, raw = _sort_tools(self.name, tools, {})
+            places = {item.name: place for place, item in enumerate(self.tools)}
+            own = tuple(sorted(given, key=lambda item: (places.get(item.name, len(places)), item.name)))
+            served = tuple(sorted(served, key=lambda item: type(item).__name__))
             others = {type(one): one for one in (*self.server_tools, *served)}
+            raw = tuple(sorted(raw, key=lambda item: json.dumps(item, sort_keys=True, default=str)))
             more = {"server_tools": tuple(others.values()), "raw_tools": (*self.raw_tools, *raw)}
             vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
         return made

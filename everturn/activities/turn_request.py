@@ -11,7 +11,6 @@ from everturn.agent import Agent
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
-from everturn.providers.json_values import write
 from everturn.records import Message, Text
 
 CUT_SHORT = "\n[Cut short: the turn was cancelled before this reply was finished.]"
@@ -28,11 +27,9 @@ def turn_request_of(
         messages=[*shown, *_told_to_conclude(request, shown)],
         hidden_ids=_call_ids(messages) - _call_ids(shown) if request.view else frozenset(),
         instructions=agent.instructions if isinstance(agent.instructions, str) else "",
-        # In an order of their own, so that one that changes (a server lists its tools in another order, a function
-        # returns them so) changes nothing: what stands before the messages is cached, and Claude binds thoughts to it.
-        tools=sorted(tools, key=lambda spec: spec.name),
-        server_tools=sorted(agent.server_tools, key=lambda tool: type(tool).__name__),
-        raw_tools=sorted(agent.raw_tools, key=write),
+        tools=tools,
+        server_tools=agent.server_tools,
+        raw_tools=agent.raw_tools,
         settings=settings_for(agent.settings, messages),
         conversation_id=activity.info().workflow_id,
         output_schema=None if request.summarise else agent.output_schema,

@@ -50,6 +50,18 @@ def clerk(**options: Any) -> Agent:
     return Agent("clerk", **{"model": "scripted:demo", **options})
 
 
+def test_a_turns_tools_have_the_order_of_the_agents_own_and_then_that_of_their_names() -> None:
+    pay_back, first, more = tool(refund, name="pay_back"), tool(refund, name="first"), {"name": "add", "parameters": {}}
+    made = clerk(tools=[first, pay, XSearch()])
+    for tools in ([pay_back, pay, more, first], [first, more, pay_back, pay]):
+        assert [item.name for item in made.for_turn(tools=tools).tools] == ["first", "pay", "add", "pay_back"]
+    for tools in ([WebSearch(), CodeExecution()], [CodeExecution(), WebSearch()]):
+        served = made.for_turn(tools=tools).server_tools
+        assert [type(item) for item in served] == [XSearch, CodeExecution, WebSearch]
+    raw = {"type": "one", "a": 1}, {"type": "two", "b": 2}
+    assert made.for_turn(tools=raw).raw_tools == made.for_turn(tools=raw[::-1]).raw_tools
+
+
 def test_an_agent_keeps_what_it_was_given() -> None:
     made = Agent(
         "clerk",

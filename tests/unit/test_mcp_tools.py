@@ -112,6 +112,11 @@ def test_a_changed_name_takes_nobodys_place(own: list[str], known: list[str]) ->
         assert all(fnmatch(made[name], pattern) for name, pattern in zip(own, known, strict=True)), made
 
 
+def test_another_order_of_a_servers_list_is_none_of_its_tools() -> None:
+    made = [tools_of(server(), listed(*names), _never) for names in (("b", "c", "a"), ("c", "a", "b"))]
+    assert [[tool.name for tool in tools] for tools in made] == [["a", "b", "c"]] * 2
+
+
 def _described(names: list[str]) -> list[types.Tool]:
     return [types.Tool(name=name, description=name, input_schema=NAMED) for name in names]
 

@@ -105,7 +105,7 @@ async def _finds(client: Client, scripted: Scripted, shop: Shop, server: McpServ
     assert found.text == "one lamp"
     assert counted.text.replace(" ", "").replace("\n", "") == '{"lamps":3}'
     assert [type(part) for part in shown.content] == [Text, Image, Text, Text]
-    assert shown.text == "Here:A red lamp.[resource blue (text/plain) at shop://lamps/2]"
+    assert shown.text == "Here:\nA red lamp.\n[resource blue (text/plain) at shop://lamps/2]"
     assert failed.is_error
     assert [type(part) for part in failed.content] == [Text, Image]
     assert "no such lamp" in failed.text
@@ -128,7 +128,7 @@ async def test_annotations_say_what_a_tool_means_and_overrides_say_otherwise(
     async with hosting(client, agent):
         conversation = await client.start(agent, "Clear the shelf")
         await waiting(conversation, calls=2)
-        assert [one["function"]["name"] for one in model.requests[0]["tools"]] == ["at_wipe", "at_charge"]
+        assert [one["function"]["name"] for one in model.requests[0]["tools"]] == ["at_charge", "at_wipe"]
         await conversation.deny((await waiting(conversation, calls=2))[0], "Leave it")
         await conversation.approve((await waiting(conversation))[0])
         assert (await conversation.outcome()).text == "Done."

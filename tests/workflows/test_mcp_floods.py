@@ -205,7 +205,8 @@ async def test_a_list_that_is_cut_says_so_in_the_log(
         finally:
             await connection.close()
     assert "the limit is 1,000 tools, 4,194,304 bytes, 100 pages. Name those you need: allow=[...]" in found.cut
-    assert tools_of(server, found.tools, _never)[-1].name == last
+    assert found.tools[-1].name == last
+    assert last in [one.name for one in tools_of(server, found.tools, _never)]
     assert "mcp.list_cut" in caplog.text
 
 

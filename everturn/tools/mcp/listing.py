@@ -92,9 +92,10 @@ def _size(one: types.Tool) -> int:
 
 
 def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: tasks.Made = "never") -> tuple[Tool, ...]:
-    """The tools that the agent gets. An unusable one is left out, with a line in the log. `makes`: whether
-    the server makes tasks of calls."""
-    wanted = [listed_tool for listed_tool in found if _allowed(server, listed_tool.name)]
+    """The tools that the agent gets, by their names: a server may list them in another order each time. An unusable one
+    is left out, with a line in the log. `makes`: whether the server makes tasks of calls."""
+    listed_tools = sorted(found, key=lambda listed_tool: listed_tool.name)
+    wanted = [listed_tool for listed_tool in listed_tools if _allowed(server, listed_tool.name)]
     _warn_of_unknown(server, {listed_tool.name for listed_tool in found})
     known_names = names_of(server, [listed_tool.name for listed_tool in wanted])
     tools: dict[str, Tool] = {}

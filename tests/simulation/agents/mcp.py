@@ -45,5 +45,8 @@ _ERRORS = (
     r"^The outcome of this call is unknown: (stand|press) (may have run the call|lost its connection)",
     r"can't be done|^There is no tool|^The tool \w+ is no longer available",
 )
-MCP_ERRORS = dict.fromkeys(MCP_TOOLS, "|".join(_ERRORS))
+_NOT_MCP = r"^(stand|press) has run the call, but its answer is not MCP"
+"""Of `read`, which answers so now and then: another tool's answer would be read wrongly."""
+
+MCP_ERRORS = {name: "|".join((*_ERRORS, _NOT_MCP) if name.endswith("_read") else _ERRORS) for name in MCP_TOOLS}
 """What a model may be told in place of a result: whoever it was, and why."""

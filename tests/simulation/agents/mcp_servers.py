@@ -378,7 +378,7 @@ class SimulatedMcp:
         if not asks:
             self._effect(params, None)
         state = self._state(task)
-        return {"resultType": "task", **state} if self.modern else {"task": state}
+        return {**state, "resultType": "task"} if self.modern else {"task": state}
 
     def _look(self, task: McpTask) -> None:
         run = self.world.temporal.runs[task.call["_meta"]["about"]["activity"][0]]
