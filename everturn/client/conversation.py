@@ -349,6 +349,7 @@ class Conversation(Forks):
     async def _decide(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
         if not children:
             return await self._decide_here(name, call_id=call_id, **payload)
+        check_input(name, _given({"call_id": call_id, **payload}))  # before anything is asked
         places = await self._places(name, call_id, edited=bool({"arguments", "expected"} & _given(payload).keys()))
         if len(places) == 1:
             conversation, own_id = places[0]

@@ -18,9 +18,14 @@ MOST_EXACT: Final = 2**53 - 1
 """JavaScript's Number.MAX_SAFE_INTEGER."""
 
 
-def is_same_in_browser(ours: JsonValue, theirs: JsonValue) -> bool:
-    """Whether a browser that was sent our value sends this one back."""
-    return bool(_in_browser(ours) == _in_browser(theirs))
+def is_same_in_browser(ours: JsonValue, theirs: JsonValue, *, exact: bool = False) -> bool:
+    """Whether a browser that was sent our value sends this one back.
+
+    `exact`: it is known not to round, as newer browsers can. What comes with a number that nothing with doubles writes
+    is taken to be exact, too: other clients of a page's protocol keep all digits.
+    """
+    exact = exact or _has_exact_number(theirs)
+    return bool(_in_browser(ours, exact) == _in_browser(theirs, exact))
 
 
 def survives_browser(value: JsonValue) -> bool:
@@ -43,50 +48,77 @@ def with_exact_values(ours: JsonValue, edited: JsonValue) -> JsonValue:
 
     Raises Refused if a whole number may not be the one that the person meant.
     """
-    if is_same_in_browser(ours, edited):
+    return _merged(ours, edited, exact=_has_exact_number(edited))
+
+
+def _merged(ours: JsonValue, edited: JsonValue, *, exact: bool) -> JsonValue:
+    if is_same_in_browser(ours, edited, exact=exact):
         return ours
     match ours, edited:
         case dict(), dict():
             return {
-                name: with_exact_values(ours[name], value) if name in ours else _typed(value)
+                name: _merged(ours[name], value, exact=exact) if name in ours else _typed(value, exact)
                 for name, value in edited.items()
             }
         case list(), list():
-            return _list_with_exact_values(ours, edited)
+            return _merged_list(ours, edited, exact=exact)
         case _:
-            return _typed(edited)
+            return _typed(edited, exact)
 
 
-def _list_with_exact_values(ours: Sequence[JsonValue], edited: Sequence[JsonValue]) -> list[JsonValue]:
+def _merged_list(ours: Sequence[JsonValue], edited: Sequence[JsonValue], *, exact: bool) -> list[JsonValue]:
     in_place = len(ours) == len(edited)
-    exact: list[JsonValue] = []
+    merged: list[JsonValue] = []
     for position, value in enumerate(edited):
-        if in_place and is_same_in_browser(ours[position], value):
-            exact.append(ours[position])
+        if in_place and is_same_in_browser(ours[position], value, exact=exact):
+            merged.append(ours[position])
             continue
-        alike = [member for member in ours if is_same_in_browser(member, value)]
+        alike = [member for member in ours if is_same_in_browser(member, value, exact=exact)]
         if alike and all(member == alike[0] for member in alike):
-            exact.append(alike[0])
+            merged.append(alike[0])
         elif alike:
             raise _refused(alike)
         elif in_place:
-            exact.append(with_exact_values(ours[position], value))
+            merged.append(_merged(ours[position], value, exact=exact))
         else:
-            exact.append(_typed(value))
-    return exact
+            merged.append(_typed(value, exact))
+    return merged
 
 
-def _typed(value: JsonValue) -> JsonValue:
+def _typed(value: JsonValue, exact: bool) -> JsonValue:
     """A value that the person wrote. Raises Refused if the browser may have rounded it."""
     match value:
         case dict():
-            return {name: _typed(member) for name, member in value.items()}
+            return {name: _typed(member, exact) for name, member in value.items()}
         case list():
-            return [_typed(member) for member in value]
-        case int() if not isinstance(value, bool) and _may_be_rounded(value):
+            return [_typed(member, exact) for member in value]
+        case int() if not isinstance(value, bool) and not exact and _may_be_rounded(value):
             raise _refused(value)
         case _:
             return value
+
+
+def _has_exact_number(value: JsonValue) -> bool:
+    """Whether a whole number is in it that nothing with doubles writes: neither with the fewest digits, as browsers do,
+    nor with all (protobuf's JSON of a Struct)."""
+    match value:
+        case bool():
+            return False
+        case int():
+            return abs(value) > MOST_EXACT and not _may_be_rounded(value) and not _is_double(value)
+        case dict():
+            return any(_has_exact_number(member) for member in value.values())
+        case list():
+            return any(_has_exact_number(member) for member in value)
+        case _:
+            return False
+
+
+def _is_double(number: int) -> bool:
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def _may_be_rounded(number: int) -> bool:
@@ -107,13 +139,15 @@ def _refused(value: Any) -> Refused:
     )
 
 
-def _in_browser(value: JsonValue) -> Any:
-    """What a browser makes of it and sends back, with numbers told apart from true and false."""
+def _in_browser(value: JsonValue, exact: bool) -> Any:
+    """What a browser makes of it and sends back, with numbers (`exact`: as they are) told apart from true and false."""
     match value:
         case bool() | None:
             return value
         case float() if not math.isfinite(value):
             return named_number(value)  # as json_text writes it
+        case int() | float() if exact:
+            return "number", value
         case int() | float():
             try:
                 return "number", float(value)
@@ -122,6 +156,6 @@ def _in_browser(value: JsonValue) -> Any:
         case str():
             return value.encode(errors="replace").decode()
         case Mapping():
-            return {_in_browser(name): _in_browser(member) for name, member in value.items()}
+            return {_in_browser(name, exact): _in_browser(member, exact) for name, member in value.items()}
         case _:
-            return [_in_browser(member) for member in value]
+            return [_in_browser(member, exact) for member in value]

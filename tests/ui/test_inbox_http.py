@@ -414,12 +414,12 @@ LONG = 2512292042121000001
 async def test_a_long_number_that_an_older_browser_rounded_is_the_calls_own(
     client: Client, scripted: Scripted, web: httpx.AsyncClient
 ) -> None:
-    calls = [call("refund", {"order_id": "81", "cents": LONG}, id=call_id) for call_id in ("a", "b", "c")]
+    calls = [call("refund", {"order_id": "81", "cents": LONG}, id=call_id) for call_id in ("a", "b", "c", "d")]
     shown = {"order_id": "81", "cents": 2512292042121000000}
     agent = agent_on(scripted([calls, "Done."]), tools=[refund])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Refund order 81")
-        assert await waiting(conversation) == ("a", "b", "c")
+        assert await waiting(conversation) == ("a", "b", "c", "d")
         about = {"conversation": conversation.id, "by": "ann"}
         wrong = {**about, "call_id": "a", "expected": shown, "arguments": {**shown, "cents": 2512292042121001000}}
         refused = await web.post("/api/approve", json=wrong)
@@ -428,9 +428,19 @@ async def test_a_long_number_that_an_older_browser_rounded_is_the_calls_own(
         for body in ({"call_id": "a", "expected": shown}, {"call_id": "b", "expected": shown, "arguments": edited}):
             answer = await web.post("/api/approve", json={**about, **body})
             assert answer.status_code == 200, answer.text
+        exactly = {**about, "call_id": "d", "exact_numbers": True, "arguments": shown}
+        stale = await web.post("/api/approve", json={**exactly, "expected": shown})
+        assert (stale.status_code, "different arguments" in stale.text) == (409, True), stale.text
+        answer = await web.post("/api/approve", json={**exactly, "expected": {**shown, "cents": LONG}})
+        assert answer.status_code == 200, answer.text
         many = [{"conversation": conversation.id, "call_id": "c", "expected": shown}]
         answer = await web.post("/api/decide_many", json={"by": "ann", "verdict": "approve", "calls": many})
         assert answer.json()["calls"][0]["refused"] == ""
         await conversation.outcome()
     results = [result.text for one in await conversation.transcript() for result in one.tool_results]
-    assert [text.split("\n")[-1] for text in results] == [f"{LONG} back for {order}" for order in ("81", "82", "81")]
+    assert [text.split("\n")[-1] for text in results] == [
+        f"{LONG} back for 81",
+        f"{LONG} back for 82",
+        f"{LONG} back for 81",
+        "2512292042121000000 back for 81",
+    ]

@@ -34,6 +34,12 @@ ROUNDED = 2512292042121000000
         ({"id": LONG}, {}, False),
         ([1, 2], [2, 1], False),
         (None, 0, False),
+        (LONG, LONG, True),
+        (LONG, 2512292042120999936, True),  # the same double with all its digits, as protobuf's JSON of a Struct has it
+        (LONG, LONG - 2, False),  # nothing that rounds writes this: a newer browser, or another client, changed it
+        ({"id": LONG, "n": LONG}, {"id": LONG + 2, "n": ROUNDED}, False),
+        ({"id": LONG, "x": 1.0}, {"id": LONG, "x": 1}, True),
+        ([LONG, 10**400], [LONG, 10**400], True),
     ],
 )
 def test_a_value_is_the_same_if_a_browser_sends_it_back_for_ours(ours: Any, theirs: Any, same: bool) -> None:
@@ -56,6 +62,14 @@ TWINS = [{"id": LONG, "n": 1}, {"id": LONG + 1, "n": 2}]
         ({"id": LONG}, {"id": "2512292042121000009"}, {"id": "2512292042121000009"}),
         ({"id": 1}, {"id": LONG}, {"id": LONG}),  # no browser writes this one: a program did
         ({"x": 1.5}, {"x": 1e300}, {"x": 1e300}),
+        ({"id": LONG}, {"id": LONG - 2}, {"id": LONG - 2}),  # the same double
+        ({"ids": [LONG, 1]}, {"ids": [LONG - 2, 1]}, {"ids": [LONG - 2, 1]}),
+        (
+            {"a": LONG, "b": LONG, "x": 1},
+            {"a": LONG, "b": ROUNDED},
+            {"a": LONG, "b": ROUNDED},
+        ),  # it keeps all digits
+        ({"a": LONG}, {"a": LONG, "b": ROUNDED}, {"a": LONG, "b": ROUNDED}),
     ],
 )
 def test_an_edit_keeps_the_exact_values_of_what_was_left_as_it_was(ours: Any, edited: Any, exact: Any) -> None:

@@ -1,6 +1,6 @@
 // The connection to `everturn web`: what is asked, what is posted, and the stream that comes back by itself.
 
-import { parsed } from "./text.js";
+import { EXACT_NUMBERS, parsed } from "./text.js";
 
 const SILENT_MS = 40_000; // the server beats every 15 s
 const RETRY_MS = 1_500;
@@ -13,7 +13,8 @@ export async function ask(path, query) {
 
 export async function post(verb, body) {
   const headers = { "Content-Type": "application/json" };
-  return answered(await reached(fetch(`/api/${verb}`, { method: "POST", headers, body: JSON.stringify(body) })));
+  const json = JSON.stringify({ exact_numbers: EXACT_NUMBERS, ...body });
+  return answered(await reached(fetch(`/api/${verb}`, { method: "POST", headers, body: json })));
 }
 
 async function reached(request) {
