@@ -145,8 +145,8 @@ class Hooks:
         return None
 
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> Given[AfterTool]:  # noqa: ARG002 - for those who override it
-        """Runs after a tool on a worker, before the result is recorded. May change the result, or return a text to
-        replace it."""
+        """Runs when a call has a result, whoever gave it, before it is recorded. May change the result, or return a
+        text to replace it."""
         return None
 
 

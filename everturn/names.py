@@ -62,6 +62,10 @@ CHECK_CALL: Final = "check_call"
 """The activity that runs before a user's own activity. It checks the arguments that a person put in, and looks for
 what a reset undid."""
 
+CHECK_RESULT: Final = "check_result"
+"""The activity in which an agent's `after_tool` hooks see a result that no tool on a worker gave: a client's, a
+sub-agent's, a person's, or that of a user's own activity."""
+
 CALL_HEADER: Final = "everturn-call"
 """The header of a user's own activity, or of a Nexus operation, that says which call it serves. Activities of ours say
 so in their input."""
@@ -251,7 +255,10 @@ SEARCHABLE: Final = {EVERTURN_METADATA: "KeywordList"}
 """For conversations whose metadata can be searched for: everything else goes without it."""
 
 RESERVED_TOOL_NAMES: Final = frozenset(
-    {CALL_MODEL, CHECK_CALL, CHECK_DECISION, KEEP_TRANSCRIPT, EXTEND_PREFIX, EXPORT_SPANS, JOIN_CONVERSATION}
+    (
+        *(CALL_MODEL, CHECK_CALL, CHECK_DECISION, CHECK_RESULT, KEEP_TRANSCRIPT),
+        *(EXTEND_PREFIX, EXPORT_SPANS, JOIN_CONVERSATION),
+    )
 )
 
 

@@ -18,7 +18,7 @@ from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
-from everturn.records import Decision, HookAction, Message, Outcome, Part, Record, Stop, ToolCall, Usage
+from everturn.records import Decision, HookAction, Message, Outcome, Part, Record, Stop, ToolCall, ToolResult, Usage
 from everturn.size_estimates import fits
 from everturn.sizes import (
     MAX_ID_BYTES,
@@ -438,6 +438,8 @@ class ToolRequest(Labelled):
     """The tool's name, for `check_call`, and for a tool's activity that has another name."""
     endpoint: str = ""
     """The Nexus endpoint, for `check_call`: it has to exist before an operation is scheduled."""
+    result: ToolResult | None = None
+    """The result that hooks are to see, for `check_result`."""
 
 
 class DecisionCheck(Labelled):

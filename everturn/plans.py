@@ -47,7 +47,7 @@ class Expiry(Record):
 
 
 class GatedPlan(Record):
-    """What stands before a call, whoever settles it: a worker, a client, another agent or a person."""
+    """What stands before a call and after it, whoever settles it: a worker, a client, another agent or a person."""
 
     call_id: str
     approval: str | None = None
@@ -59,6 +59,9 @@ class GatedPlan(Record):
     """Only a person may approve it, and no rule or expiry: what was to check it failed."""
     changed_by: str = ""
     """The hooks that changed its arguments, for its summary."""
+    hooks_after: float = 0.0
+    """Seconds that the agent's `after_tool` hooks may take with a result that no tool on a worker gave; 0: it has
+    none."""
 
 
 class RunPlan(GatedPlan):

@@ -104,6 +104,10 @@ async def _look(
             if not is_left:
                 continue
             match await reader.read(event):
+                case (
+                    ToolScheduled(request=request) | ToolCompleted(request=request) | ToolRunFailed(request=request)
+                ) if request.result is not None:
+                    pass  # hooks saw what it had brought
                 case TurnScheduled(request=request) if event.event_id >= since:
                     undone.last_turn = max(undone.last_turn, request.turn)
                 case ToolScheduled(request=request) as step if step.tool == tool:

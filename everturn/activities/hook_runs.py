@@ -297,6 +297,11 @@ def seconds_at(agent: Agent, tool: str) -> float:
     return sum(hook.timeout.total_seconds() for point in points for hook in hooks_at(agent, point, tool=tool))
 
 
+def seconds_after(agent: Agent, tool: str) -> float:
+    """How long the hooks that see the tool's result may take together; 0 if there are none."""
+    return sum(hook.timeout.total_seconds() for hook in hooks_at(agent, "after_tool", tool=tool))
+
+
 def stopped(reply: Reply, text: str) -> Reply:
     """A reply of that text alone, with the usage of the reply that it replaces."""
     message = Message(role="assistant", parts=(Text(text=text),))

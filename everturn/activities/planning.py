@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, plan_handover
-from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_at
+from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_after, seconds_at
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
@@ -215,6 +215,7 @@ async def _gate(
         "policy": agent.approvers is not None,
         "only_person": verdict.failed or careful,
         "changed_by": ", ".join(verdict.changed_by),
+        "hooks_after": seconds_after(agent, tool.name),
     }
 
 
@@ -246,6 +247,7 @@ async def _plan_manual(
         policy=agent.approvers is not None,
         only_person=verdict.failed,
         changed_by=", ".join(verdict.changed_by),
+        hooks_after=seconds_after(agent, call.name),
     )
 
 

@@ -169,9 +169,11 @@ class _Reader:
                 self._take_delta(request, step.at)
             case steps.TurnCompleted():
                 self._take_turn(step)
-            case steps.ToolScheduled(request=call):
+            case steps.ToolScheduled(request=call) if call.result is None:  # else hooks see what it brought
                 it.calls[call.call_id] = CallTimes(step.at)
-            case steps.ToolCompleted(result=result) | steps.ActivityEnded(result=result):
+            case (
+                steps.ToolCompleted(request=call, result=result) | steps.ActivityEnded(request=call, result=result)
+            ) if call.result is None:
                 started = it.calls.get(result.call_id)
                 it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
             case _:

@@ -48,6 +48,10 @@ class CallsByHistory:
     def result(self, call_id: str) -> ToolResult | None:
         return self._results.get(call_id)
 
+    def plan_of(self, call_id: str) -> PlannedCall | None:
+        """None if it is none of these calls."""
+        return self.planned[call_id][1] if call_id in self.planned else None
+
     def begins_late(self, call_id: str) -> bool:
         """Whether the history says when the call begins."""
         return _begins_late(self.planned[call_id][1])

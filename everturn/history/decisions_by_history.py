@@ -32,15 +32,18 @@ class DecisionsByHistory:
         left: OpenReply | None = None,
         *,
         settle: Callable[[ToolResult], None],
+        answered: Callable[[ToolCall], None],
         hand_over: Callable[[ToolCall, RunHandoff], None],
         on_held: Callable[[steps.CommandSent], None],
         clock: Callable[[], float],
     ) -> None:
-        """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run.
-        `hand_over` takes one that puts another agent in charge. `on_held` takes a decision that was held and counts
-        now. `clock`: the conversation's, in seconds since 1970."""
+        """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run;
+        `answered` takes a call of which somebody gave the result. `hand_over` takes one that puts another agent in
+        charge. `on_held` takes a decision that was held and counts now. `clock`: the conversation's, in seconds since
+        1970."""
         self._state = state
         self._settle = settle
+        self._answered = answered
         self._hand_over = hand_over
         self._on_held = on_held
         self._clock = clock
@@ -157,7 +160,11 @@ class DecisionsByHistory:
             self.edited[call.call_id] = (pending, decision)  # a worker looks at the arguments
         elif approved:
             self._let_out(pending, decision)
-        elif self._state.closing or not pending.tool_asks:
+        elif pending.tool_asks and not self._state.closing:
+            pass  # it runs again, with the answer
+        elif decision.verdict == "answer":
+            self._answered(call)
+        else:
             self._settle(unwritten(call))
 
     def _let_out(self, pending: PendingCall, approval: Decision) -> None:

@@ -127,6 +127,10 @@ class EventReader:
             case steps.CommandSent(name=name, accepted=True) if _is_on_every_call(step):
                 self._ask_again(name)
                 return [*untold, *followed, *self._asks(at)]
+            case steps.ToolScheduled(request=call) if call.result is not None:
+                return [*untold, *followed]  # hooks begin to see it
+            case steps.ToolCompleted() | steps.ActivityEnded() if self.by_history.hooks_see(step):
+                return [*untold, *followed]  # it is told as hooks leave it
         return [*untold, *followed, *_events(step, at)]
 
     def _is_new(self, sent: steps.MessageSent) -> bool:
@@ -184,7 +188,8 @@ class EventReader:
         found in what comes next: the next turn's delta, the next run's start, or the outcome."""
         match step:
             case steps.ToolCompleted(result=result) | steps.ActivityEnded(result=result):
-                self._open.pop(result.call_id, None)
+                if not self.by_history.hooks_see(step):
+                    self._open.pop(result.call_id, None)
                 return []
             case steps.RunStarted(start=start) if carry := start.carry:
                 # Not by what was open: who comes back here has not read the run before.

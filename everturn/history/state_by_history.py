@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from everturn import agent_in_charge, names
 from everturn.calls import pending_calls
 from everturn.calls.decisions import InheritPolicy, policy_after
+from everturn.calls.result_checks import check_of_answer, check_of_event, withheld
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
@@ -150,6 +151,7 @@ class StateByHistory:
             self.state,
             left,
             settle=self._take_result,
+            answered=self._take_answered,
             hand_over=self._hand_over,
             on_held=self._follow_held,
             clock=lambda: self._clock,
@@ -210,15 +212,17 @@ class StateByHistory:
             case steps.TranscriptKept(messages=messages):
                 self.state.take_earlier(messages)
             case steps.ToolCompleted(result=result, outcome=outcome):
-                approved = outcome is not None and result.call_id in self.decisions.approvals
-                # The transcript's result of an agent that somebody approved also holds that approval.
-                (self.calls.from_outputs if approved else self.calls.recorded).add(result.call_id)
                 if outcome is not None:
                     self.state.spend(outcome.usage, outcome.cost_usd)
-                self._take_result(result)
+                if not self.hooks_see(step):
+                    approved = outcome is not None and result.call_id in self.decisions.approvals
+                    # The transcript's result of an agent that somebody approved also holds that approval.
+                    (self.calls.from_outputs if approved else self.calls.recorded).add(result.call_id)
+                    self._take_result(result)
             case steps.ActivityEnded(result=result):
-                self.calls.from_outputs.add(result.call_id)
-                self._take_result(result)
+                if not self.hooks_see(step):
+                    self.calls.from_outputs.add(result.call_id)
+                    self._take_result(result)
             case steps.ToolRunFailed(awaited=awaited, again=False) if self.state.closing or not awaited:
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
@@ -268,6 +272,17 @@ class StateByHistory:
             self.state.begin_fallbacks_anew()
             self._stall(failed)
 
+    def hooks_see(self, step: steps.ToolCompleted | steps.ActivityEnded) -> bool:
+        """Whether the conversation has hooks see the result before it takes it."""
+        return step.request.result is None and check_of_event(self.calls.plan_of(step.result.call_id)) is not None
+
+    def _take_answered(self, call: ToolCall) -> None:
+        """Somebody gave its result. Hooks may have to see that first."""
+        if check_of_answer(self.calls.plan_of(call.call_id)) is None:
+            self._take_result(unwritten(call))
+        else:
+            self.calls.running.add(call.call_id)
+
     def _take_result(self, result: ToolResult) -> None:
         """The model is told once all calls of the reply have their results."""
         self.state.pending.pop(result.call_id, None)
@@ -291,6 +306,9 @@ class StateByHistory:
             return
         if lost.stalled and not self.state.closing:
             self._stall(lost)
+            return
+        if result := lost.request.result:
+            self._take_result(withheld(call, lost.cause, result.decision))
             return
         self.decisions.edited.pop(call.call_id, None)
         self.decisions.refused_edits += lost.kind == names.INVALID_EDIT

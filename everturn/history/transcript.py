@@ -8,6 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.calls.result_checks import check_of_event
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
 from everturn.compressed_messages import unpack
 from everturn.errors import ConversationError, NotFound
@@ -29,6 +30,7 @@ from everturn.history.steps import (
     TurnScheduled,
 )
 from everturn.payloads import Control, ModelRequest
+from everturn.plans import PlannedCall
 from everturn.records import Message, ToolCall, ToolResult, results_in
 from everturn.validation.explaining import explain
 
@@ -46,6 +48,8 @@ class Transcript:
         self._seen = 0
         """How many messages the model has seen or said, counted through all runs."""
         self._results: dict[str, ToolResult] = {}
+        self._plans: dict[str, PlannedCall] = {}
+        """Of the calls of the last reply."""
         self._open: tuple[ToolCall, ...] = ()
         """The calls of the last reply, until the message with their results follows it."""
         self._asked: ModelRequest | None = None
@@ -65,11 +69,16 @@ class Transcript:
                 self._seen = carry.length
                 left = carry.open or OpenReply()
                 self._results = results_in(carry.unseen) | {one.call_id: one for one in left.results}
+                self._plans = {call_id: plan for call_id, (_, plan) in left.planned.items()}
                 self._open, self._begun = left.calls, {one.call_id for one in left.waits if one.doubtful}
             case TranscriptKept():
                 self.earlier = step.messages
             case ToolScheduled(request=call):
                 self._begun.add(call.call_id)
+            case ToolCompleted() | ActivityEnded() if step.request.result is None and check_of_event(
+                self._plans.get(step.result.call_id)
+            ):
+                pass  # it is a result once hooks have seen it
             case ToolCompleted() | ActivityEnded():
                 self._results[step.result.call_id] = step.result
             case TurnScheduled():
@@ -92,6 +101,8 @@ class Transcript:
                 still_open = self._open if step.request.summarise else step.reply.message.tool_calls
                 self._put(step.request.position + len(step.request.delta), [step.reply.message])
                 self._seen, self._open, self._asked = self.base + len(self.messages), still_open, None
+                if not step.request.summarise:
+                    self._plans = {plan.call_id: plan for plan in step.reply.plan}
             case RunClosed(outcome=None, next_run_id="") if self._open:
                 # It was terminated, say: nobody wrote down what its last calls brought.
                 known = self.results([call.call_id for call in self._open])

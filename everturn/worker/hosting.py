@@ -35,6 +35,7 @@ from everturn.activities.model_turns import ModelTurns
 from everturn.activities.poison_calls import LostTries
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
+from everturn.activities.result_checks import ResultChecks
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts, MakeDeps
@@ -194,6 +195,7 @@ class Hosting(Interceptor):
             turns.call_model,
             turns.extend_prefix,
             Approvers(agents, heartbeats=heartbeats, contexts=self._contexts).check_decision,
+            ResultChecks(agents, heartbeats=heartbeats, contexts=self._contexts).check_result,
             KeepTranscript(heartbeats).keep_transcript,
             JoinConversation(heartbeats).join_conversation,
             export_spans,

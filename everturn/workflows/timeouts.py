@@ -72,6 +72,11 @@ def check_options() -> dict[str, Any]:
     }
 
 
+def result_check_options(seconds: float) -> dict[str, Any]:
+    """`seconds`: what the hooks may take together."""
+    return check_options() | {"start_to_close_timeout": countable(seconds) + timedelta(seconds=30)}
+
+
 def sub_agent_options() -> dict[str, Any]:
     return {
         "task_timeout": TASK_TIMEOUT,

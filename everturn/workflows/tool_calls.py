@@ -20,12 +20,23 @@ from temporalio.exceptions import (
 
 from everturn import agent_in_charge, names
 from everturn.calls.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
+from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld
 from everturn.calls.subagent_results import result_of
 from everturn.carryover import OpenReply
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
-from everturn.plans import AwaitAnswer, PlannedCall, RefuseCall, RunAgent, RunElsewhere, RunHandoff, RunPlan, RunTool
+from everturn.plans import (
+    AwaitAnswer,
+    GatedPlan,
+    PlannedCall,
+    RefuseCall,
+    RunAgent,
+    RunElsewhere,
+    RunHandoff,
+    RunPlan,
+    RunTool,
+)
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
-from everturn.sizes import MAX_OUTCOME_BYTES, MAX_RESULT_BYTES, size_of
+from everturn.sizes import MAX_OUTCOME_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
@@ -37,7 +48,7 @@ from everturn.workflows.chain import Chain
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import NexusOperations
 from everturn.workflows.subagents import SubAgents
-from everturn.workflows.timeouts import check_options, local_options, tool_activity_options
+from everturn.workflows.timeouts import check_options, local_options, result_check_options, tool_activity_options
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.user_activity_calls import UserActivityCalls
 
@@ -173,7 +184,56 @@ class OpenCalls:
         return ToolResult.cut_short(call, why, running=call.call_id in self._running | self._lost)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
-        self._results[call.call_id] = await self._result(call, plan)
+        result = await self._result(call, plan)
+        has_event = call.call_id in self.recorded or call.call_id in self.from_outputs
+        check = check_of_event(plan) if has_event else None
+        if is_answer(plan, result):
+            check = check_of_answer(plan)
+        if check:
+            result = await self._seen_by_hooks(call, check, result)
+        self._results[call.call_id] = result
+
+    async def _seen_by_hooks(self, call: ToolCall, plan: GatedPlan, result: ToolResult) -> ToolResult:
+        """The result as the agent's `after_tool` hooks leave it. Nothing that they have not seen is passed on."""
+        edited = result.decision.arguments if result.decision else None
+        request = ToolRequest(
+            agent=self._state.agent,
+            turn=self._state.turn,
+            call_id=call.call_id,
+            arguments=call.arguments if edited is None else edited,
+            tool=call.name,
+            result=result,
+            **self._state.start.labels,
+        )
+        summary = web_ui.summary(f"hooks see the result of {web_ui.one_line(call.name, 40)}")
+
+        async def check(hand_back_for: float | None) -> ToolResult:
+            asked = handed_back_for(hand_back_for, request)
+            await self._space.carry(size_of(asked))
+            options = result_check_options(plan.hooks_after)
+            handle = workflow.start_activity(
+                names.CHECK_RESULT, asked, result_type=RawValue, summary=summary, **options
+            )
+            return await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")
+
+        self._running.add(call.call_id)
+        self.recorded.discard(call.call_id)
+        self.from_outputs.discard(call.call_id)
+        if (size := size_of(request)) > MAX_PAYLOAD_BYTES:
+            why = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
+            return withheld(call, why, result.decision)
+        room = await self._space.share(request=size, others=self._to_come)
+        if room < MAX_RESULT_BYTES:
+            request = request.model_copy(update={"room": room})
+        try:
+            with self._space.promised(call.call_id, room):
+                checked = await self._hosted(f"check of the result of {call.call_id}", check)
+        except (Unreadable, ActivityError) as error:
+            if is_cancelled_exception(error):
+                raise
+            return withheld(call, tool_results.cause_of(error), result.decision)
+        self.recorded.add(call.call_id)
+        return checked
 
     async def _result(self, call: ToolCall, plan: PlannedCall) -> ToolResult:
         match plan:

@@ -1,0 +1,104 @@
+"""An agent's `after_tool` hooks see every result, whoever gave it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio import activity
+
+from everturn import Agent, Client, Conversation, ToolCall, ToolContext, ToolResult, activity_tool, ask_user, tool
+from everturn.events import ToolFinished
+from everturn.guardrails import Pattern
+from everturn.hooks import after_tool
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+CARD = "4242 4242 4242 4242"
+CARDS = Pattern(r"(?:[0-9]{4}[ -]?){3}[0-9]{4}", redact="[card]", name="cards", on="results")
+
+
+@tool(runs_on="client")
+def from_the_page() -> str:
+    """The card that the page holds."""
+    return f"page: {CARD}"
+
+
+@tool(needs_approval=True)
+def from_the_shop() -> str:
+    """The card in the shop's books."""
+    return f"shop: {CARD}"
+
+
+@activity.defn
+async def from_the_bank() -> str:
+    """The card in the bank's books."""
+    return f"bank: {CARD}"
+
+
+async def answered(conversation: Conversation) -> None:
+    assert await waiting(conversation) == ("c1",)
+    await conversation.answer("c1", f"I say {CARD}")
+
+
+async def run_here(conversation: Conversation) -> None:
+    await asyncio.wait_for(conversation.run_tools([from_the_page]), 30)
+
+
+async def nothing(conversation: Conversation) -> None: ...
+
+
+def sub_agent(scripted: Scripted) -> Agent:
+    return agent_on(scripted([f"The card is {CARD}."]), name="cashier")
+
+
+KINDS: dict[str, tuple[Any, str, dict[str, Any], Any]] = {
+    "a client": (lambda _: from_the_page, "from_the_page", {}, run_here),
+    "a person, in the tool's place": (lambda _: from_the_shop, "from_the_shop", {}, answered),
+    "a person who is asked": (lambda _: ask_user, "ask_user", {"question": "Which card?"}, answered),
+    "a sub-agent": (sub_agent, "cashier", {"message": "Which card?"}, nothing),
+    "an activity of the user's own": (lambda _: activity_tool(from_the_bank), "from_the_bank", {}, nothing),
+    "a manual loop": (lambda _: from_the_shop, "from_the_shop", {}, answered),
+}
+
+
+@pytest.mark.parametrize(("make", "name", "arguments", "settle"), KINDS.values(), ids=KINDS)
+async def test_a_card_number_is_redacted_whoever_gave_it(
+    client: Client, scripted: Scripted, make: Any, name: str, arguments: dict[str, Any], settle: Any, request: Any
+) -> None:
+    given = make(scripted)
+    model = scripted([call(name, arguments, id="c1"), "Done."])
+    options = {"loop": "manual"} if "manual" in request.node.callspec.id else {}
+    agent = agent_on(model, tools=[given], hooks=[CARDS], **options)
+    others = [given] if isinstance(given, Agent) else []
+    async with hosting(client, agent, *others):
+        conversation = await client.start(agent, "Which card?")
+        await settle(conversation)
+        assert (await conversation.outcome()).text == "Done."
+        finished = [event.result.text async for event in conversation.events() if isinstance(event, ToolFinished)]
+    [result] = results_of(await conversation.transcript())
+    assert CARD not in result.text
+    assert "[card]" in result.text
+    assert CARD not in finished[-1]
+
+
+async def test_a_hook_that_fails_withholds_an_answer(client: Client, scripted: Scripted) -> None:
+    @after_tool
+    def broken(call: ToolCall, result: ToolResult, context: ToolContext) -> None:
+        raise LookupError("no books")
+
+    agent = agent_on(scripted([call("from_the_page", id="c1"), "Done."]), tools=[from_the_page], hooks=[broken])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Which card?")
+        await answered(conversation)
+        assert (await conversation.outcome()).text == "Done."
+    [result] = results_of(await conversation.transcript())
+    assert CARD not in result.text
+    assert "withheld" in result.text
+    assert result.is_error
