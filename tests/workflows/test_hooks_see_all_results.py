@@ -9,10 +9,22 @@ from typing import Any
 import pytest
 from temporalio import activity
 
-from everturn import Agent, Client, Conversation, ToolCall, ToolContext, ToolResult, activity_tool, ask_user, tool
+from everturn import (
+    Agent,
+    Client,
+    Conversation,
+    Limits,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    activity_tool,
+    ask_user,
+    tool,
+)
 from everturn.events import ToolFinished
 from everturn.guardrails import Pattern
 from everturn.hooks import after_tool
+from everturn.policy import Rule
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
@@ -28,6 +40,12 @@ CARDS = Pattern(r"(?:[0-9]{4}[ -]?){3}[0-9]{4}", redact="[card]", name="cards", 
 def from_the_page() -> str:
     """The card that the page holds."""
     return f"page: {CARD}"
+
+
+@tool(runs_on="client", needs_approval=True)
+def from_the_drawer(key: str) -> str:
+    """The card in the client's drawer."""
+    return f"drawer {key}: {CARD}"
 
 
 @tool(needs_approval=True)
@@ -51,6 +69,17 @@ async def run_here(conversation: Conversation) -> None:
     await asyncio.wait_for(conversation.run_tools([from_the_page]), 30)
 
 
+async def approved_and_run_here(conversation: Conversation) -> None:
+    assert await waiting(conversation) == ("c1",)
+    await conversation.approve("c1", {"key": "two"})
+    await asyncio.wait_for(conversation.run_tools([from_the_drawer]), 30)
+
+
+async def approved(conversation: Conversation) -> None:
+    assert await waiting(conversation) == ("c1",)
+    await conversation.approve("c1")
+
+
 async def nothing(conversation: Conversation) -> None: ...
 
 
@@ -60,9 +89,22 @@ def sub_agent(scripted: Scripted) -> Agent:
 
 KINDS: dict[str, tuple[Any, str, dict[str, Any], Any]] = {
     "a client": (lambda _: from_the_page, "from_the_page", {}, run_here),
+    "a client, after an approval": (
+        lambda _: from_the_drawer,
+        "from_the_drawer",
+        {"key": "one"},
+        approved_and_run_here,
+    ),
     "a person, in the tool's place": (lambda _: from_the_shop, "from_the_shop", {}, answered),
     "a person who is asked": (lambda _: ask_user, "ask_user", {"question": "Which card?"}, answered),
     "a sub-agent": (sub_agent, "cashier", {"message": "Which card?"}, nothing),
+    "a sub-agent, after an approval": (sub_agent, "cashier", {"message": "Which card?"}, approved),
+    "an activity of the user's own, after an approval": (
+        lambda _: activity_tool(from_the_bank, needs_approval=True),
+        "from_the_bank",
+        {},
+        approved,
+    ),
     "an activity of the user's own": (lambda _: activity_tool(from_the_bank), "from_the_bank", {}, nothing),
     "a manual loop": (lambda _: from_the_shop, "from_the_shop", {}, answered),
 }
@@ -78,14 +120,15 @@ async def test_a_card_number_is_redacted_whoever_gave_it(
     agent = agent_on(model, tools=[given], hooks=[CARDS], **options)
     others = [given] if isinstance(given, Agent) else []
     async with hosting(client, agent, *others):
-        conversation = await client.start(agent, "Which card?")
+        rules = [Rule(tool=name, then="ask")] if "approval" in request.node.callspec.id else []
+        conversation = await client.start(agent, "Which card?", policy=rules)
         await settle(conversation)
         assert (await conversation.outcome()).text == "Done."
         finished = [event.result.text async for event in conversation.events() if isinstance(event, ToolFinished)]
     [result] = results_of(await conversation.transcript())
     assert CARD not in result.text
     assert "[card]" in result.text
-    assert CARD not in finished[-1]
+    assert finished == [result.text]
 
 
 async def test_a_hook_that_fails_withholds_an_answer(client: Client, scripted: Scripted) -> None:
@@ -102,3 +145,63 @@ async def test_a_hook_that_fails_withholds_an_answer(client: Client, scripted: S
     assert CARD not in result.text
     assert "withheld" in result.text
     assert result.is_error
+
+
+async def test_hooks_see_the_call_as_it_was_approved_and_the_notice_of_that_stays(
+    client: Client, scripted: Scripted
+) -> None:
+    keys = []
+
+    @after_tool
+    def replaces(call: ToolCall, result: ToolResult, context: ToolContext) -> str:
+        keys.append((call.arguments["key"], result.text))
+        return "a card"
+
+    agent = agent_on(
+        scripted([call("from_the_drawer", {"key": "one"}, id="c1"), "Done."]), tools=[from_the_drawer], hooks=[replaces]
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Which card?")
+        await approved_and_run_here(conversation)
+    [result] = results_of(await conversation.transcript())
+    assert keys == [("two", f"drawer two: {CARD}")]
+    assert result.text == '[Approved by tester with other arguments: {"key":"two"}]\na card'
+
+
+async def test_what_hooks_have_not_seen_is_in_no_transcript(client: Client, scripted: Scripted) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    @after_tool
+    async def slow(call: ToolCall, result: ToolResult, context: ToolContext) -> None:
+        begun.set()
+        await goes_on.wait()
+
+    cashier = sub_agent(scripted)
+    agent = agent_on(scripted([call("cashier", {"message": "Which?"}, id="c1")]), tools=[cashier], hooks=[slow])
+    async with hosting(client, agent, cashier):
+        conversation = await client.start(agent, "Which card?")
+        await asyncio.wait_for(begun.wait(), 30)
+        await client.temporal.get_workflow_handle(conversation.id).terminate()
+        goes_on.set()
+        [result] = results_of(await conversation.transcript())
+    assert CARD not in result.text
+    assert result.is_error
+
+
+@activity.defn
+async def much_for_much(text: str) -> str:
+    """Returns much."""
+    return f"{CARD} " * 40_000
+
+
+async def test_what_is_too_large_to_be_shown_to_hooks_is_withheld(client: Client, scripted: Scripted) -> None:
+    asks = call("much_for_much", {"text": "much" * 325_000}, id="c1")
+    limits = Limits(max_result_chars=1_000_000)
+    agent = agent_on(scripted([asks, "Done."]), tools=[activity_tool(much_for_much)], hooks=[CARDS], limits=limits)
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Which card?")
+        assert (await conversation.outcome()).text == "Done."
+        finished = [event.result.text async for event in conversation.events() if isinstance(event, ToolFinished)]
+    [result] = results_of(await conversation.transcript())
+    assert finished == [result.text]
+    assert "withheld because the agent's hooks could not check it: the call and its result have 2," in result.text
