@@ -67,7 +67,7 @@ TOOL_CALLS: list[tuple[str, Any]] = [
     ("an id with odd characters", call("note", {}, id='a\n"*/☃')),
     ("the id that means all", call("note", {}, id="*")),
     ("a cut-off reply with a call", [say("I was going to", finish="length"), call("note", {"text": "x"})]),
-    ("an unknown finish reason", [say("hm", finish="because"), call("note", {"text": "x"})]),
+    ("a finish reason in other letters", [say("hm", finish="ToolCalls"), call("note", {"text": "x"})]),
 ]
 
 TOLD = {
@@ -119,6 +119,7 @@ BODIES: list[tuple[str, Any]] = [
     ("only the end of a stream", stream()),
     ("a stream without an end", stream(HI, done=False)),
     ("a stream without a reason", stream(HI)),
+    ("an unknown finish reason", [say("hm", finish="because"), call("note", {"text": "x"})]),
     ("a stream cut in the middle of an event", garbage(b'data: {"choices": [{"de', content_type="text/event-stream")),
     ("events that are no JSON", stream("{nope", "hello")),
     ("events that are no objects", stream("[]", "1", "null", '"x"')),
@@ -217,7 +218,7 @@ RESULTS: list[tuple[str, Callable[[], Any], str]] = [
     ("a lone surrogate", lambda: "a\ud800b", "a�b"),
     ("a surrogate as a key", lambda: {"\udfff": "\ud800"}, "�"),
     ("a null character", lambda: "a\x00b", "a\x00b"),
-    ("NaN and Infinity", lambda: [math.nan, math.inf, -math.inf], "[NaN,Infinity,-Infinity]"),
+    ("NaN and Infinity", lambda: [math.nan, math.inf, -math.inf], '["NaN","Infinity","-Infinity"]'),
     ("an integer of 5,000 digits", lambda: 10**5000, "error: "),
     ("5,000 levels", lambda: nested(5_000), "error: "),
     ("itself", circular, "error: "),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -160,7 +161,12 @@ async def test_everturn_is_a_client_of_its_own_server_though_that_is_killed(
     async with hosting(client, clerk, boss):
         await conversation.answer(call_id, {"decision": "approve", "note": "Be kind"})
         assert (await conversation.outcome()).text == "I have seen to it."
-    assert [result.text for result in results_of(await conversation.transcript())] == ["It is on its way."]
+    [result] = results_of(await conversation.transcript())
+    reply, fields = result.text.split("\n")
+    assert reply == "It is on its way."
+    told = json.loads(fields)  # its fields are beside its text: that says one of them
+    assert (told.pop("conversation_id")[:6], told.pop("cost_usd")) == ("clerk-", None)
+    assert told == {"state": "done", "turn": 2, "waiting": [], "cause": None, "cure": None, "text": reply}
     assert ran == ["81"]
 
 
