@@ -207,6 +207,8 @@ def recurse() -> Any:
     return recurse()
 
 
+RAN = "error: The tool ran, and what it did stands: do not call it again to get its result, which can't be shown. "
+
 RESULTS: list[tuple[str, Callable[[], Any], str]] = [
     # name, what the tool does, what the model is told
     ("nothing", lambda: None, "(no output)"),
@@ -222,10 +224,10 @@ RESULTS: list[tuple[str, Callable[[], Any], str]] = [
     ("an integer of 5,000 digits", lambda: 10**5000, "error: "),
     ("5,000 levels", lambda: nested(5_000), "error: "),
     ("itself", circular, "error: "),
-    ("bytes", lambda: b"\x00\xff", "error: TypeError: The tool returned a bytes"),
+    ("bytes", lambda: b"\x00\xff", f"{RAN}The tool returned a bytes"),
     ("bytes in a dict", lambda: {"data": b"\xff\xfe"}, ""),
     ("a set", lambda: {1}, "[1]"),
-    ("an object", Thing, "error: TypeError: The tool returned a Thing"),
+    ("an object", Thing, f"{RAN}The tool returned a Thing"),
     ("a class", lambda: Thing, "error: "),
     ("a function", lambda: raising, "error: "),
     ("a generator", lambda: (n for n in range(3)), ""),
@@ -238,7 +240,7 @@ RESULTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "a list of parts and others",
         lambda: [Text(text="a"), 7],
-        "error: TypeError: The tool returned a list with parts",
+        f"{RAN}The tool returned a list with parts",
     ),
     ("an error", raising(ValueError("no such order")), "error: ValueError: no such order"),
     ("a ToolFailed", raising(ToolFailed("not today")), "error: not today"),
