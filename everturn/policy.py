@@ -69,7 +69,7 @@ class Rule(Record):
     where: dict[str, Condition] = Field(default_factory=dict)
     """Conditions by the name of the argument; `customer.tier` is the field of `customer`. An argument that has that
     whole name counts only if there is no `customer`; if there is one, it can't be said whether the condition holds.
-    Empty: any arguments."""
+    For `customer.tier.of`, the same is true of `customer.tier`. Empty: any arguments."""
     agent: str = Field(default="", max_length=MAX_NAME_CHARS)
     """Whose tool it is: the name of an agent, of whatever version; empty: of any agent. A decision with `always` is
     about the tool of the agent that made the call."""
@@ -138,13 +138,18 @@ def _all(said: list[bool | None]) -> bool | None:
 
 def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
     """None for an argument that is missing or null. `customer.tier` is the field of `customer`: a model may make up an
-    argument with that whole name, so such a one counts only if there is no `customer`, of whatever kind."""
-    first, _, rest = name.partition(".")
-    if not rest or first not in arguments:
-        return arguments.get(name)
-    inside = arguments[first]
-    nested = _argument(inside, rest) if isinstance(inside, dict) else None
-    return None if name in arguments else nested
+    argument with that whole name, so such a one counts only if there is no `customer`, of whatever kind. Nor does
+    anything count if there is a `customer.tier` beside `customer`: which of them is meant, nobody can say."""
+    fields = name.split(".")
+    beginnings = [".".join(fields[:count]) for count in range(1, len(fields) + 1)]
+    match [beginning for beginning in beginnings if beginning in arguments]:
+        case [only] if only == name:
+            return arguments[name]
+        case [only] if only == fields[0]:
+            inside = arguments[only]
+            return _argument(inside, name.removeprefix(f"{only}.")) if isinstance(inside, dict) else None
+        case _:
+            return None
 
 
 def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:

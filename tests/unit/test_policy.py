@@ -101,6 +101,22 @@ def test_an_argument_called_like_a_field_does_not_count_beside_what_it_would_be_
         assert decides is None or decides.then == "ask"
 
 
+def test_no_beginning_of_a_fields_name_counts_beside_another() -> None:
+    approve = rule("approve", **{"customer.tier.of": {"equals": "gold"}})
+    for beside in (
+        {"customer.tier": {"of": "none"}},
+        {"customer.tier": "gold"},
+        {"customer": {"tier": {"of": "none"}}},
+    ):
+        assert rule_for((approve,), "refund", {"customer.tier.of": "gold", **beside}) is None
+    for alone in (
+        {"customer.tier.of": "gold"},
+        {"customer": {"tier.of": "gold"}},
+        {"customer": {"tier": {"of": "gold"}}},
+    ):
+        assert rule_for((approve,), "refund", alone) == approve
+
+
 @pytest.mark.parametrize(
     ("whose", "agent", "applies"),
     [("", "clerk", True), ("clerk", "clerk", True), ("clerk", "clerk@7", True), ("clerk", "teller", False)],
