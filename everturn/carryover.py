@@ -15,16 +15,13 @@ from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, Stop, ToolCall, ToolResult, Usage
-from everturn.sizes import clipped
+from everturn.sizes import MAX_BEGINNING_CHARS, clipped
 from everturn.temporal.ids import known_id
 from everturn.tenants.budgets import BudgetNote
 from everturn.tracing import CarriedTrace
 
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
-
-MAX_BEGINNING_CHARS = 80
-"""Of a conversation's first message, as errors show it."""
 
 
 class WorkerFacts(Record):

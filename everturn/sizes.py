@@ -256,6 +256,9 @@ MAX_PACKED_ALONE_BYTES = MAX_PAYLOAD_BYTES - MARGIN_BYTES
 MAX_LAST_TEXT_BYTES = 10 * THOUSANDTH_BYTES
 """What the model said last, as it is handed on."""
 
+MAX_BEGINNING_CHARS = 80
+"""The beginning of a conversation's first message, as it is handed on and as errors show it."""
+
 MAX_KNOWN_ID_BYTES = 64
 """A message's id as it is remembered; of a longer one, a digest is. 1,000 are handed on."""
 

@@ -45,6 +45,7 @@ ELSEWHERE = {
     "mcp_server": "lines",
     "tools/json_schema.py": "lines",
     "tools/context_ask.py": "lines",
+    "tools/mcp/results.py": "which fields a text has said already",
     "tools/read_result.py": "a page, which is a result",
     "activities/compaction.py": "which results are worth trimming",
     "guardrails.py": "what a model is to judge",
