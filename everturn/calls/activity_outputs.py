@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from everturn.records import Document, Image, ResultPart, Text, ToolResult
 from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
-from everturn.system.json_numbers import compact_json
+from everturn.system.json_numbers import compact_json, in_words
 from everturn.text.base64_text import as_base64
 from everturn.text.utf8 import mend
 from everturn.truncation import Notice, bounded
@@ -136,6 +136,8 @@ def _text(value: Any) -> str:
 
 
 def _written(value: Any) -> str:
+    if isinstance(value, float):  # by itself it is words, and no JSON: NaN needs no quotes
+        return in_words(float(value))
     return compact_json(value, default=_plain)
 
 

@@ -18,7 +18,6 @@ from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
 from everturn.temporal.any_status import OPEN_QUERY
 from everturn.tools.arguments import InvalidArguments
-from everturn.validation.explaining import in_one_line
 
 SHOWN: Final = 3
 """Conversations that a line names beside the first one."""
@@ -118,5 +117,6 @@ def _problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping
     try:
         tool.check(call.arguments)
     except InvalidArguments as error:
-        return f"no longer fits the schema of {call.name}: {in_one_line(error)}"
+        first_problem = str(error).partition("\n")[0]  # whole: each problem is one line
+        return f"no longer fits the schema of {call.name}: {first_problem}"
     return ""

@@ -196,7 +196,7 @@ async def test_at_its_limit_the_model_concludes_without_tools(
         outcome = await client.run(agent, "Go", limits=Limits(max_turns=3))
     assert (outcome.status, outcome.text, outcome.turns) == ("limit_reached", "That is all.", 4)
     assert outcome.reason == "the limit of 3 turns"
-    assert "You have reached the limit of 3 turns" in str(model.requests[-1]["messages"][0])
+    assert "You have reached the limit of 3 turns" in str(model.requests[-1]["messages"][-1])
 
 
 async def test_a_cancelled_workflow_ends_with_an_outcome_and_every_call_has_its_result(

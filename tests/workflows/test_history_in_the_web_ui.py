@@ -64,7 +64,7 @@ async def test_the_web_ui_lists_each_signal_with_what_it_does(
         handle = client.temporal.get_workflow_handle(conversation.id)
         metadata: WorkflowMetadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     listed = {one.name: one.description for one in metadata.definition.signal_definitions}
-    decisions = ("approve", "deny", "answer", "set_policy")
+    decisions = ("approve", "deny", "answer", "set_policy", "inherit_policy")
     any_other = ""  # Temporal's own way to list a handler of all other names
     steering = ("pause", "resume", "cancel_turn", "close", "withdraw")
     assert sorted(listed) == sorted(("message", *decisions, *steering, any_other))

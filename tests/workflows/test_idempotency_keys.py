@@ -38,7 +38,7 @@ async def test_a_conversation_that_is_started_anew_under_its_old_id_has_keys_of_
     name = f"order-{uuid4().hex[:8]}"
     async with hosting(client, agent):
         for _ in range(2):
-            await client.run(agent, "Refund", id=name)
+            await client.run(agent, "Refund", id=name, again=True)
     assert len(set(keys)) == 2
     assert all(key.startswith(f"{name}:") and key.endswith(f":{NUMBERED}") for key in keys)
 
@@ -128,7 +128,7 @@ async def test_a_call_that_the_client_runs_has_such_a_key_too(client: Client, sc
     name = f"order-{uuid4().hex[:8]}"
     async with hosting(client, agent):
         for _ in range(2):
-            conversation = await client.start(agent, "Refund", id=name)
+            conversation = await client.start(agent, "Refund", id=name, again=True)
             first = await conversation.latest_run()
             assert await conversation.run_tools([refund]) == "Done."
             await conversation.outcome()
