@@ -107,7 +107,8 @@ async def only_one(self):
     return task
 
 async def none(self):
-    await handed_over.wait()
+    while not handed_over.is_set():  # activities are taken on a thread of their own, whose loop is another one
+        await asyncio.sleep(0.01)
     raise worker.PollShutdownError
 
 async def unanswered(self, task):
