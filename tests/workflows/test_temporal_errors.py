@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker as SdkWorker
 
 from everturn import Client
-from everturn.errors import Ended, NotFound, Refused, Unreachable
+from everturn.errors import Ended, NotFound, OtherWorkflow, Unreachable
 from everturn.history.reader import read_steps
 from everturn.history.steps import Step
 from everturn.temporal import temporal_errors
@@ -53,7 +53,7 @@ async def test_another_workflow_is_no_conversation(client: Client) -> None:
         for ask in (there.status, there.transcript, there.reply, there.outcome, partial(anext, there.events())):
             with pytest.raises(NotFound, match=r"Invoice|another one"):
                 await ask()
-        with pytest.raises(Refused):
+        with pytest.raises(OtherWorkflow, match="'Invoice'"):
             await there.approve()
 
 
