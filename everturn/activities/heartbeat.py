@@ -230,7 +230,14 @@ class Heartbeats:
         self.begin(info)
         token = _here.set(beat)
         try:
-            self._journal.take(task_of(info))
+            self._journal.take(
+                task_of(
+                    info.task_token,
+                    conversation=info.workflow_id or "",
+                    run=info.workflow_run_id or "",
+                    activity=info.activity_type,
+                )
+            )
             if begins:
                 self.begin_tool()
             yield beat

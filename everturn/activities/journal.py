@@ -148,11 +148,10 @@ class Journal:
                 os.close(descriptor)
 
     @contextmanager
-    def holding(self, task: Task, *, begins: bool = True) -> Iterator[None]:
-        """Says on disk that this worker runs the task, until the block is left. `begins`: it begins with the block."""
+    def holding(self, task: Task) -> Iterator[None]:
+        """Says on disk that this worker runs the task, until the block is left."""
         self.take(task)
-        if begins:
-            self.begin(task["token"])
+        self.begin(task["token"])
         try:
             yield
         finally:
@@ -313,13 +312,8 @@ def token_of(task_token: bytes) -> str:
     return b64encode(task_token).decode()
 
 
-def task_of(info: Any) -> Task:
-    return {
-        "token": token_of(info.task_token),
-        "conversation": info.workflow_id,
-        "run": info.workflow_run_id,
-        "activity": info.activity_type,
-    }
+def task_of(task_token: bytes, *, conversation: str, run: str, activity: str) -> Task:
+    return {"token": token_of(task_token), "conversation": conversation, "run": run, "activity": activity}
 
 
 def _written(descriptor: int, lines: list[dict[str, str]], *, at: int) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 import temporalio.worker
 
 from everturn import names
-from everturn.activities.journal import Journal, token_of
+from everturn.activities.journal import Journal, task_of
 
 
 @dataclass
@@ -113,12 +113,12 @@ class TaskIntake:
         if _is_ours(task.start):
             execution = task.start.workflow_execution
             self._journal.take(
-                {
-                    "token": token_of(task.task_token),
-                    "conversation": execution.workflow_id,
-                    "run": execution.run_id,
-                    "activity": task.start.activity_type,
-                }
+                task_of(
+                    task.task_token,
+                    conversation=execution.workflow_id,
+                    run=execution.run_id,
+                    activity=task.start.activity_type,
+                )
             )
 
     def _hand_over(self, task: Any) -> None:

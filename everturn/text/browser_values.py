@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from everturn.errors import Refused
-from everturn.text.json_text import named_number
+from everturn.system.json_numbers import in_words
 
 MOST_EXACT: Final = 2**53 - 1
 """JavaScript's Number.MAX_SAFE_INTEGER."""
@@ -145,7 +145,7 @@ def _in_browser(value: JsonValue, exact: bool) -> Any:
         case bool() | None:
             return value
         case float() if not math.isfinite(value):
-            return named_number(value)  # as json_text writes it
+            return in_words(value)  # as json_text writes it
         case int() | float() if exact:
             return "number", value
         case int() | float():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
+
+from everturn.system.json_numbers import numbers_as_texts
 
 
 def json_text(value: Any, *, indent: int | None = None, compact: bool = False) -> str:
@@ -14,30 +15,10 @@ def json_text(value: Any, *, indent: int | None = None, compact: bool = False) -
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, allow_nan=False)
     except ValueError:
-        writable = with_named_numbers(value)
+        writable = numbers_as_texts(value)
         return json.dumps(writable, ensure_ascii=False, indent=indent, separators=separators, allow_nan=False)
 
 
 def json_bytes(value: Any, *, compact: bool = False) -> bytes:
     """The same in UTF-8. Half of a surrogate pair becomes a question mark."""
     return json_text(value, compact=compact).encode(errors="replace")
-
-
-def with_named_numbers(value: Any) -> Any:
-    """The value with texts in the place of numbers that JSON doesn't have."""
-    match value:
-        case float() if not math.isfinite(value):
-            return named_number(value)
-        case dict():
-            return {key: with_named_numbers(member) for key, member in value.items()}
-        case list() | tuple():
-            return [with_named_numbers(member) for member in value]
-        case _:
-            return value
-
-
-def named_number(number: float) -> str:
-    """The name that JavaScript, and Python's own json, have for a number that JSON doesn't have."""
-    if math.isnan(number):
-        return "NaN"
-    return "Infinity" if number > 0 else "-Infinity"
