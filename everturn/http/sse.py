@@ -2,6 +2,10 @@
 
 httpx's own line iterators split at U+2028, U+0085 and their like, which JSON strings may hold as they are.
 Here lines end at CRLF, LF or CR only, as the HTML standard (9.2.6) says, and the bytes may be cut anywhere.
+
+What went wrong in mid-stream is in two forms that the standard passes over. llama.cpp has written it into a field called
+`error` until September 2025 (its pull request 16109); here that is an event of this name, as `event: error` with `data:`
+is. Lemonade (11.5.0, its issue 2826) puts an object into the stream as it is, without a field; here that is an event.
 """
 
 from __future__ import annotations
@@ -79,9 +83,12 @@ class EventDecoder:
     def _line(self, line: bytes) -> Event | None:
         if not line:
             return self._dispatch()
+        if line.startswith(b"{") and not self._data:
+            return Event(line.decode("utf-8", "replace"), self._name)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if name == b"data":
+        if name in {b"data", b"error"}:
+            self._name = "error" if name == b"error" else self._name
             self._data_bytes += len(value)
             if self._data_bytes > self.max_event_bytes:
                 raise self._too_long()

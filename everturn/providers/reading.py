@@ -52,6 +52,8 @@ def value_of(event: Event, model: Model) -> Any:
     try:
         value = parse(event.data)
     except ValueError as error:
+        if event.name == "error":
+            raise ErrorInReply(mend(event.data)) from None
         raise unusable(model, f"an event of the stream is not JSON ({error})") from None
     if event.name == "error":
         raise ErrorInReply(value)

@@ -273,6 +273,23 @@ def test_a_stream_that_is_out_of_step_is_no_reply(events: list[dict[str, Any]]) 
         streamed(*events, STOP)
 
 
+@pytest.mark.parametrize(
+    ("events", "parts"),
+    [
+        ([*block(text("a"))], [Text(text="a")]),
+        ([*block(use())], [ToolCall(call_id="t1", name="get_weather", arguments={})]),
+        ([], []),
+    ],
+)
+def test_a_stream_without_its_first_event_is_read(events: list[dict[str, Any]], parts: list[Part]) -> None:
+    # As llama.cpp's is (build 11549) if its first token is half a letter, or no part of the text.
+    whole = streamed(*events, ended("end_turn", usage={"output_tokens": 8}), STOP)
+    assert [(part.kind, getattr(part, "text", "")) for part in whole.message.parts] == [
+        (part.kind, getattr(part, "text", "")) for part in parts
+    ]
+    assert whole.usage.output_tokens == 8
+
+
 @pytest.mark.parametrize("data", ["not json", "[1]", "7", '"x"'])
 def test_an_event_that_is_no_event_is_refused(data: str) -> None:
     with pytest.raises(InvalidReply):
@@ -303,6 +320,7 @@ def error(kind: str) -> dict[str, Any]:
         Event(json.dumps(error("overloaded_error"))),
         Event('{"error": {"message": "x"}}'),
         Event('"x"', "error"),
+        Event("Bad gateway", "error"),
     ],
 )
 def test_an_error_in_the_middle_of_a_stream_is_handed_on(event: Event) -> None:

@@ -83,3 +83,18 @@ def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
     for _ in range(20_000):
         decoder.feed(b"x" * 100)
     assert decoder.feed(b"\n\n") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "events"),
+    [
+        (b'error: {"code":400,"message":"x"}\n\ndata: [DONE]\n\n', [Event('{"code":400,"message":"x"}', "error"), "[DONE]"]),
+        (b"error: no JSON at all\r\n\r\n", [Event("no JSON at all", "error")]),
+        (b'{"error":{"message":"x"}}', [Event('{"error":{"message":"x"}}')]),
+        (b'{"error":{"message":"x"}}\ndata: [DONE]\n\n', [Event('{"error":{"message":"x"}}'), "[DONE]"]),
+        (b'data: [1,\n{"a": 2}]\n\n', ["[1,"]),
+    ],
+)
+def test_an_error_in_a_field_of_its_own_or_in_none_is_an_event(data: bytes, events: list[Event | str]) -> None:
+    expected = [Event(event) if isinstance(event, str) else event for event in events]
+    assert decode([data]) == decode([bytes([byte]) for byte in data]) == expected

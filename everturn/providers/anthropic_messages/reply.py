@@ -126,6 +126,7 @@ class Assembler:
             case "content_block_delta":
                 found = self._extend(data.get("index"), a_dict(data.get("delta")))
             case "message_delta":
+                self._started = True
                 self._message |= {k: v for k, v in a_dict(data.get("delta")).items() if v is not None}
                 self._take_usage(data.get("usage"))
                 return []
@@ -189,8 +190,11 @@ class Assembler:
         return [delta for index, block in blocks for delta in self._start_block(index, a_dict(block), over=True)]
 
     def _start_block(self, index: object, start: dict[str, Any], *, over: bool = False) -> list[Delta]:
-        if not self._started or not isinstance(index, int) or not start:
-            raise self.invalid("a block starts that is invalid or outside of a message")
+        if not isinstance(index, int) or not start:
+            raise self.invalid("a block starts that is invalid")
+        # llama.cpp (build 11549) sends message_start with its first token. If that is half a letter, nothing is sent
+        # for it, and the stream begins with a block.
+        self._started = True
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
         self._blocks[index] = block = _Block(dict(start), over=over)
