@@ -3,9 +3,9 @@
 httpx's own line iterators split at U+2028, U+0085 and their like, which JSON strings may hold as they are.
 Here lines end at CRLF, LF or CR only, as the HTML standard (9.2.6) says, and the bytes may be cut anywhere.
 
-What went wrong in mid-stream is in two forms that the standard passes over. llama.cpp has written it into a field called
-`error` until September 2025 (its pull request 16109); here that is an event of this name, as `event: error` with `data:`
-is. Lemonade (11.5.0, its issue 2826) puts an object into the stream as it is, without a field; here that is an event.
+What went wrong in mid-stream comes in two forms that the standard passes over. llama.cpp wrote it into a field called
+`error` until September 2025 (its pull request 16109): here that is an event of this name, as `event: error` is.
+Lemonade (11.5.0, its issue 2826) puts an object into the stream as it is, without a field: an event, too.
 """
 
 from __future__ import annotations
