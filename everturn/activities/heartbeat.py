@@ -239,7 +239,7 @@ class Heartbeats:
                 )
             )
             if begins:
-                self.begin_tool()
+                self.begin_tool(info.task_token)
             yield beat
         finally:
             _here.reset(token)
@@ -266,9 +266,10 @@ class Heartbeats:
         if self.intake:
             self.intake.begin(info.task_token)
 
-    def begin_tool(self) -> None:
-        """The tool of the activity that runs here begins: from here on, it may take effect."""
-        self._journal.begin(token_of(activity.info().task_token))
+    def begin_tool(self, task_token: bytes) -> None:
+        """The tool of this activity begins: from here on, it may take effect. May be called from any thread, and again
+        for the same activity."""
+        self._journal.begin(token_of(task_token))
 
     def _complete(self, task_token: bytes) -> None:
         """The SDK's core has the activity's result."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -183,7 +184,6 @@ class ToolCalls:
                 await self._quarantine.check(name, request)
                 self._quarantine.begins()
             async with self._alone.if_lost_before():
-                self._heartbeats.begin_tool()
                 started, whole = time.monotonic(), None
                 hooks, questions = HookRuns(agent), Questions(request.answer)
                 context = self._context(name, request, beat, questions)
@@ -224,7 +224,8 @@ class ToolCalls:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
         set_answer(request.answer)
         try:
-            content = await tool.run(request.arguments, context, executor=self._threads)
+            begin = partial(self._heartbeats.begin_tool, activity.info().task_token)
+            content = await tool.run(request.arguments, context, executor=self._threads, on_begin=begin)
         except TookTooLong:
             return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind=names.TIMED_OUT), True
         except NoThread as error:

@@ -205,13 +205,19 @@ class Tool(Generic[P, R]):
         return asks
 
     async def run(
-        self, arguments: Mapping[str, Any], context: ToolContext, *, executor: Executor | None = None
+        self,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+        *,
+        executor: Executor | None = None,
+        on_begin: Callable[[], None] | None = None,
     ) -> tuple[Text | Image | Document, ...]:
         """Run the function and give its result as parts.
 
         A sync function runs in a thread of `executor` (None: one that is shared), with the caller's context variables;
-        cancelling does not stop it. Raises InvalidArguments, Unwritten for a result that can't be sent to a model,
-        TookTooLong after the tool's `timeout`, NoThread, and whatever the function raises.
+        cancelling does not stop it. `on_begin` is called just before the first of the user's code. Raises
+        InvalidArguments, Unwritten for a result that can't be sent to a model, TookTooLong after the tool's `timeout`,
+        NoThread, and whatever the function raises.
         """
         function = cast("Callable[..., Any]", self._callable)
         seconds = self.timeout.total_seconds()
@@ -222,7 +228,8 @@ class Tool(Generic[P, R]):
         if user_code.is_async(function) and not self.arguments.runs_user_code:
             begun = partial(function, **keywords())
         elif user_code.is_async(function):
-            begun = partial(function, **await user_code.call(keywords, seconds=seconds, threads=executor))
+            read = await user_code.call(keywords, seconds=seconds, threads=executor, on_begin=on_begin)
+            begun = partial(function, **read)
         else:
             begun = partial(_with_keywords, function, keywords)
         returned = False
@@ -237,7 +244,7 @@ class Tool(Generic[P, R]):
 
         try:
             parts: tuple[Text | Image | Document, ...] = await user_code.call(
-                begun, seconds=seconds, finish=finish, threads=executor, name=self.name
+                begun, seconds=seconds, finish=finish, threads=executor, name=self.name, on_begin=on_begin
             )
         except user_code.TookTooLong as error:
             if not returned:

@@ -140,14 +140,16 @@ async def call(
     finish: Callable[[Any], Any] | None = None,
     threads: Executor | None = None,
     name: str | None = None,
+    on_begin: Callable[[], None] | None = None,
 ) -> Any:
     """Calls a sync or async function; returns its result as `finish` converts it. Both together take `seconds` at most.
-    `name`: what the log calls it if it blocks the event loop, such as a tool's name.
+    `name`: what the log calls it if it blocks the event loop, such as a tool's name. `on_begin` is called just before
+    the function, in its thread: other code of the loop may run, and block it, before a task begins.
 
     Both see the caller's context variables. Raises TookTooLong, NoThread, or whatever they raise, as an Exception;
     CancelledError only if the caller is cancelled.
     """
-    task = asyncio.create_task(_run(function, finish, threads or _threads), name=name)
+    task = asyncio.create_task(_run(function, finish, threads or _threads, on_begin), name=name)
     try:
         await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
@@ -165,12 +167,19 @@ async def in_thread(function: Callable[[], T], *, seconds: float | None = None) 
     return result
 
 
-async def _run(function: Callable[[], Any], finish: Callable[[Any], Any] | None, threads: Executor) -> Any:
+async def _run(
+    function: Callable[[], Any],
+    finish: Callable[[Any], Any] | None,
+    threads: Executor,
+    on_begin: Callable[[], None] | None,
+) -> Any:
     if not is_async(function):
-        value = await _in_a_thread(partial(_finished_at_once, function, finish), threads)
+        value = await _in_a_thread(partial(_finished_at_once, function, finish, on_begin), threads)
         if not inspect.isawaitable(value):
             return value
         function = partial(_awaited, value)
+    elif on_begin:
+        on_begin()
     value = await _errors_only_of(function)
     if finish is None:
         return value
@@ -182,7 +191,11 @@ async def _awaited(value: Awaitable[Any]) -> Any:
     return await value
 
 
-def _finished_at_once(function: Callable[[], Any], finish: Callable[[Any], Any] | None) -> Any:
+def _finished_at_once(
+    function: Callable[[], Any], finish: Callable[[Any], Any] | None, on_begin: Callable[[], None] | None
+) -> Any:
+    if on_begin:
+        on_begin()
     value = function()
     return value if finish is None or inspect.isawaitable(value) else finish(value)
 

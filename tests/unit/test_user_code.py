@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -325,3 +326,18 @@ async def test_a_validator_that_hangs_or_exits_refuses_the_arguments(
 
     with pytest.raises(InvalidArguments, match="could not be checked"):
         await refund.checked({"number": 1})
+
+
+async def test_a_tool_has_not_begun_while_another_blocks_the_loop_before_it() -> None:
+    """What the journal says has begun may have taken effect: a person is asked if its worker is killed."""
+    begun, begun_by_then = list[str](), list[list[str]]()
+
+    async def pay(order: str) -> str:
+        begun_by_then.append([*begun])  # a worker that is killed in here leaves no more than that
+        return f"paid {order}"
+
+    runs = (
+        tool(pay).run({"order": order}, CONTEXT, on_begin=partial(begun.append, order)) for order in ("81", "82", "83")
+    )
+    await asyncio.gather(*runs)
+    assert begun_by_then == [["81"], ["81", "82"], ["81", "82", "83"]]

@@ -10,12 +10,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from everturn.devserver import DevServer
+from tests.support.namespaces import new_namespace
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def test_the_hello_answers_without_a_key(server: DevServer) -> None:
+async def test_the_hello_answers_without_a_key(server: DevServer) -> None:
     [said] = re.findall(r"python examples/hello.py\n```\n\n```text\n(.+\n)```", (ROOT / "README.md").read_text())
     serve = [sys.executable, "-m", "everturn.testing", str(EXAMPLES / "hello_model.py")]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as model:
@@ -25,6 +26,8 @@ def test_the_hello_answers_without_a_key(server: DevServer) -> None:
             "MODEL": "scripted:weather",
             "SCRIPTED_BASE_URL": model.stdout.readline().strip(),
             "TEMPORAL_ADDRESS": server.address,
+            # The README's own blocks run under the same id, with another model: the same id is the same work.
+            "TEMPORAL_NAMESPACE": await new_namespace(server),
             "EVERTURN_TASK_QUEUE": f"hello-{uuid4().hex}",
         }
         first = _hello(environment)

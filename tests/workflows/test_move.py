@@ -10,7 +10,6 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 
 from everturn import Client
 from everturn.devserver import DevServer
@@ -19,8 +18,8 @@ from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.doc_pages import ROOT, blocks_of
+from tests.support.namespaces import new_namespace
 from tests.support.shell import Shell
-from tests.support.waiting import eventually
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -35,20 +34,7 @@ COMMANDS = [
 @pytest.fixture(scope="module")
 async def agents(server: DevServer) -> str:
     """Another namespace of the server."""
-    name = f"agents-{uuid4().hex[:8]}"
-    request = RegisterNamespaceRequest(namespace=name)
-    request.workflow_execution_retention_period.FromTimedelta(timedelta(days=1))
-    await (await Client.connect(server.address)).temporal.workflow_service.register_namespace(request)
-
-    async def known() -> bool:
-        try:
-            await (await Client.connect(server.address, namespace=name)).count()
-        except Exception:  # noqa: BLE001 - the server takes its time to tell all of its parts
-            return False
-        return True
-
-    await eventually(known, what="the namespace is there")
-    return name
+    return await new_namespace(server)
 
 
 async def test_the_pages_commands_take_a_conversation_along(
