@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from everturn.errors import InvalidSetting
 from everturn.validation.spelling import known_fields
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from everturn.settings import Settings
 
 Versioning = Literal["auto_upgrade", "pinned"]
+
+CONTROLLER_NAME: Final = "TEMPORAL_DEPLOYMENT_NAME"
+CONTROLLER_BUILD_ID: Final = "TEMPORAL_WORKER_BUILD_ID"
+"""What Temporal's worker controller for Kubernetes adds to the end of each container's environment (its
+internal/k8s/deployments.go and internal/demo): so another variable of the container can't refer to them."""
 
 
 @known_fields(InvalidSetting)
@@ -40,10 +46,15 @@ class Deployment:
 
 
 def of_settings(settings: Settings) -> Deployment | None:
-    """What the environment says; None if it names no deployment."""
-    if not settings.deployment:
+    """What the environment says, in our variables or in those of Temporal's worker controller; None: no deployment."""
+    name = settings.deployment
+    build_id = settings.build_id
+    if not name:
+        name = os.environ.get(CONTROLLER_NAME)
+        build_id = os.environ.get(CONTROLLER_BUILD_ID)
+    if not name:
         return None
-    return Deployment(name=settings.deployment, build_id=settings.build_id or "", versioning=settings.versioning)
+    return Deployment(name=name, build_id=build_id or "", versioning=settings.versioning)
 
 
 def options(deployment: Deployment) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""DESIGN.md's arrows: who imports whom, read from the source. The list of modules is the folder's own."""
+"""The arrows of docs/architecture.md: who imports whom, read from the source. The list of modules is the folder's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DESIGN.md, "Code never decides by prose": what code tells apart has a value of its own, read from the source."""
+"""Code never decides by prose: what code tells apart has a value of its own, read from the source."""
 
 from __future__ import annotations
 

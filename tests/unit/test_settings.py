@@ -81,6 +81,24 @@ def test_a_deployment_is_named_whole(
     assert of_settings(Settings.load()) == expected
 
 
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        ({}, Deployment(name="clerks/shop", build_id="v2-5f3c")),
+        ({"BUILD_ID": "7"}, Deployment(name="clerks/shop", build_id="v2-5f3c")),
+        ({"DEPLOYMENT": "clerks", "BUILD_ID": "7"}, Deployment(name="clerks", build_id="7")),
+    ],
+)
+def test_what_temporals_worker_controller_sets_is_a_deployment(
+    monkeypatch: pytest.MonkeyPatch, ours: dict[str, str], expected: Deployment
+) -> None:
+    monkeypatch.setenv("TEMPORAL_DEPLOYMENT_NAME", "clerks/shop")
+    monkeypatch.setenv("TEMPORAL_WORKER_BUILD_ID", "v2-5f3c")
+    for name, value in ours.items():
+        monkeypatch.setenv(f"EVERTURN_{name}", value)
+    assert of_settings(Settings.load()) == expected
+
+
 @pytest.mark.parametrize(("name", "build_id"), [("clerks", None), ("the.clerks", "7"), ("a:b", "7")])
 def test_half_a_deployment_is_refused(name: str, build_id: str | None) -> None:
     with pytest.raises(InvalidSetting, match="build ID"):
