@@ -1,4 +1,4 @@
-"""The arrows of docs/architecture.md: who imports whom, read from the source. The list of modules is the folder's own."""
+"""The arrows of docs/architecture.md: who imports whom, read from the source; the modules are what the folder holds."""
 
 from __future__ import annotations
 
