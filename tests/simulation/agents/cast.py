@@ -143,13 +143,13 @@ APPROVED = {"refund", "ship", "peep", *mcp_agents.MCP_APPROVED}
 """These always need a person's word."""
 
 
-def may_decide(_: ToolCall, decision: Decision) -> str:
+def may_decide(_: ToolCall, decision: Decision) -> bool | str:
     """Some people may not, and the policy breaks now and then."""
     if decision.by == "stranger":
         return "strangers may not"
     if decision.note == "break":
         raise RuntimeError("the policy broke")
-    return ""
+    return True
 
 
 def _prepared(_: TurnContext, tools: list[Any]) -> list[Any]:

@@ -23,8 +23,8 @@ from everturn.heartbeat_details import SeenReply, longer
 from everturn.history import steps
 from everturn.history.transcript import filled
 from everturn.limits import Limits
-from everturn.payloads import Control, Start
-from everturn.records import Message, Outcome, ToolCall, ToolResult, Usage, results_in
+from everturn.payloads import Control, ModelRequest, Start
+from everturn.records import Message, Outcome, Text, ToolCall, ToolResult, Usage, results_in
 from tests.simulation.agents import asking_and_hooked, run_time
 from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LIMITS_LATER, LOCAL, ONCE, instructions_of
 from tests.simulation.agents.ledger import Effect, Try
@@ -215,10 +215,18 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
     if _narrowed(one):
         return
     said = [message.model_dump_json() for message in with_notes(one.transcript)]
+    turns = [step.request for step in one.steps if isinstance(step, steps.TurnScheduled)]
+    notes = {(_length(turn), note.text) for turn in turns for note in _note(turn, one.transcript[: _length(turn)])}
+    always_noted = {length for length, _ in notes} - {_length(turn) for turn in turns if turn.conclude is None}
     for asked in one.asked:
-        messages = [*asked.messages]
-        if messages and messages[-1].author == "everturn" and "conclude now" in messages[-1].text:
-            messages.pop()  # beside the transcript, for this turn only
+        *before, last = asked.messages or (Message.user(""),)
+        if last.author == "everturn" and (len(before), last.text) in notes:
+            messages: Sequence[Message] = before
+        elif len(asked.messages) in always_noted:
+            yield f"a model was to conclude after {len(asked.messages)} messages, and was not told"
+            return
+        else:
+            messages = asked.messages
         shown = [message.model_dump_json() for message in messages]
         if shown != said[: len(shown)]:
             place = next((n for n, both in enumerate(zip(shown, said, strict=False)) if both[0] != both[1]), len(said))
@@ -227,6 +235,19 @@ def prompts_are_the_transcript(one: Evidence) -> Iterator[str]:
                 f"{shown[place][:300]} instead of {said[place][:300] if place < len(said) else 'nothing'}"
             )
             return
+
+
+def _length(turn: ModelRequest) -> int:
+    """Of the transcript that its model is shown."""
+    return turn.position + len(turn.delta)
+
+
+def _note(turn: ModelRequest, messages: Sequence[Message]) -> Iterator[Message]:
+    """What a concluding turn says beside the transcript, and to that turn only. A reply that was paused goes on without
+    it."""
+    if turn.conclude is not None and not (messages and messages[-1].role == "assistant"):
+        text = f"You have reached {turn.conclude}: conclude now, in words, without calling tools."
+        yield Message(role="user", parts=(Text(text=text),), author="everturn")
 
 
 def prompts_after_a_reset_are_the_transcript(one: Evidence) -> Iterator[str]:
@@ -255,7 +276,8 @@ def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
         if isinstance(step, steps.TurnScheduled) and not step.request.summarise:
             # Not what the transcript has there by its end: a summary may have come between the two.
             whole = [*one.transcript[: step.request.position], *filled(step.request, results)]
-            possible.add(_written(with_notes(shown(whole, step.request.view))))
+            view = with_notes(shown(whole, step.request.view))
+            possible.add(_written([*view, *_note(step.request, view)]))
     for asked in one.asked:
         if asked.messages and asked.messages[-1].text != ASK and _written(asked.messages) not in possible:
             yield f"a model was shown {len(asked.messages)} messages that no view of the transcript has"
