@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
+    from everturn.worker.options import WorkerOptions
     from everturn.worker.plugin import EverturnPlugin
     from everturn.worker.traces import Traces
     from everturn.worker.worker import Worker
@@ -83,6 +84,7 @@ _HOMES = {
     "Usage": "records",
     "WebSearch": "tools.server_tools",
     "Worker": "worker.worker",
+    "WorkerOptions": "worker.options",
     "XSearch": "tools.server_tools",
     "activity_tool": "tools.activity_tool",
     "ask_user": "tools.ask_user",
@@ -137,6 +139,7 @@ __all__ = [
     "Usage",
     "WebSearch",
     "Worker",
+    "WorkerOptions",
     "XSearch",
     "activity_tool",
     "ask_user",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,26 +14,6 @@ from everturn.temporal.worker_roles import Role, in_words
 from everturn.worker.hosting import Hosting, names_of
 
 ELSEWHERE: Final = "host the agents on another task queue: everturn.Worker(client, agents=[...], task_queue=...)."
-
-
-MAX_PREFIX_CHARS: Final = 32
-
-
-def checked_prefix(prefix: str) -> str:
-    """What a plugin puts before its tools' names. Raises InvalidSetting."""
-    fits = isinstance(prefix, str) and re.fullmatch(r"[\w.-]*", prefix, re.ASCII) and len(prefix) <= MAX_PREFIX_CHARS
-    if not fits:
-        raise InvalidSetting(
-            f"EverturnPlugin was given prefix={prefix!r:.100}.",
-            cure=f"Write up to {MAX_PREFIX_CHARS} letters, digits, '_', '-' and '.', such as 'agent_'.",
-        )
-    if prefix and (own := sorted(name for name in names.RESERVED_TOOL_NAMES if name.startswith(prefix))):
-        raise InvalidSetting(
-            f"EverturnPlugin was given prefix={prefix!r}, but the name of one of everturn's "
-            f"own activities begins with it: {own[0]}.",
-            cure="Use another one, such as 'agent_'.",
-        )
-    return prefix
 
 
 def refuse_roles(config: Mapping[str, Any], roles: Collection[Role]) -> None:

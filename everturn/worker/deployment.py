@@ -57,7 +57,7 @@ def of_settings(settings: Settings) -> Deployment | None:
     return Deployment(name=name, build_id=build_id or "", versioning=settings.versioning)
 
 
-def options(deployment: Deployment) -> dict[str, Any]:
+def versioning_options(deployment: Deployment) -> dict[str, Any]:
     """For temporalio's Worker."""
     from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
     from temporalio.worker import WorkerDeploymentConfig

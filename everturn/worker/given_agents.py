@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from everturn import names
 from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.tool_contexts import MakeDeps, check_deps
 from everturn.agent import Agent, with_sub_agents
-from everturn.errors import InvalidAgent
+from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.hooks import Hooks
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.read_result import read_result_tool
+
+MAX_PREFIX_CHARS: Final = 32
 
 Agents = Sequence[Agent] | AgentStore | FindAgent
 """What a worker hosts: agents, or where it finds them."""
@@ -40,6 +45,23 @@ def given_agents(
         return HostedAgents({}, store, complete=complete)
     given = {name: complete(agent).named(agent.full_name) for name, agent in _checked(agents).items()}
     return HostedAgents(given, None, complete=complete)
+
+
+def checked_prefix(prefix: str) -> str:
+    """What a plugin puts before its tools' names. Raises InvalidSetting."""
+    fits = isinstance(prefix, str) and re.fullmatch(r"[\w.-]*", prefix, re.ASCII) and len(prefix) <= MAX_PREFIX_CHARS
+    if not fits:
+        raise InvalidSetting(
+            f"EverturnPlugin was given prefix={prefix!r:.100}.",
+            cure=f"Write up to {MAX_PREFIX_CHARS} letters, digits, '_', '-' and '.', such as 'agent_'.",
+        )
+    if prefix and (own := sorted(name for name in names.RESERVED_TOOL_NAMES if name.startswith(prefix))):
+        raise InvalidSetting(
+            f"EverturnPlugin was given prefix={prefix!r}, but the name of one of everturn's "
+            f"own activities begins with it: {own[0]}.",
+            cure="Use another one, such as 'agent_'.",
+        )
+    return prefix
 
 
 def _checked(agents: Sequence[Agent]) -> dict[str, Agent]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client
@@ -33,29 +30,24 @@ from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.poison_calls import LostTries
-from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.result_checks import ResultChecks
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
-from everturn.activities.tool_contexts import Contexts, MakeDeps
+from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
 from everturn.client import interpreter_exit
 from everturn.client.pollers import polling
-from everturn.limits import RateLimit
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
 from everturn.prices import unpriced
 from everturn.providers import model_call
-from everturn.settings import Settings
-from everturn.storage.artifacts import Artifacts
 from everturn.system import extras
-from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile, profile_for
+from everturn.temporal.heartbeat_profiles import QUICK, profile_for
 from everturn.temporal.namespace import Namespace
-from everturn.temporal.worker_roles import ALL, Role, in_words
-from everturn.tenants.budgets import Terms
+from everturn.temporal.worker_roles import ALL, in_words
 from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
@@ -65,6 +57,7 @@ from everturn.worker.known_messages import KnownMessages
 from everturn.worker.limit_watch import LimitMetrics, watch_limits
 from everturn.worker.live_addresses import announcing
 from everturn.worker.metrics import Metrics, meter_of
+from everturn.worker.options import Hosted
 from everturn.worker.role_queues import sending_elsewhere
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.workflow_steps import WorkflowSteps
@@ -83,32 +76,6 @@ STREAM_SECONDS: Final = 0.2
 """Between two beats of a turn that somebody follows, if heartbeats cost nothing."""
 
 _log = get_logger("everturn.worker")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hosted:
-    """What a plugin's workers have in common."""
-
-    agents: Mapping[str, Agent]
-    prefixes: PrefixCache
-    journals: Path
-    artifacts: Artifacts | None
-    stream_seconds: float | None
-    """None: as suits the heartbeats."""
-    settings: Settings
-    heartbeats: HeartbeatProfile | None = None
-    """None: as suits the server."""
-    local_tools: Literal["auto", False] = False
-    make_deps: MakeDeps | None = None
-    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
-    """Those that are known, by provider."""
-    budgets: Mapping[str, Terms] = field(default_factory=dict)
-    """What the settings let tenants use."""
-    restored_at: datetime | None = None
-    """When the server's database was restored, if it was."""
-    roles: frozenset[Role] = ALL
-    namespace: Namespace | None = None
-    """What a client knows of it already; None: it is asked."""
 
 
 class Hosting(Interceptor):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, cast
+from datetime import timedelta
+from typing import Any, Final, Unpack, cast
 
 import temporalio.client
 import temporalio.worker
@@ -27,34 +26,24 @@ from temporalio.workflow import _Definition
 
 from everturn import names
 from everturn.activities.hosted_agents import HostedAgents
-from everturn.activities.journal import default_folder
-from everturn.activities.prefix_cache import PrefixCache
-from everturn.activities.tool_contexts import MakeDeps
 from everturn.client.worker_reports import plugin_name
 from everturn.errors import InvalidSetting
-from everturn.hooks import Hooks
-from everturn.hooks import checked as checked_hooks
-from everturn.limits import Budget, Limits, RateLimit
+from everturn.limits import Limits
 from everturn.logs import get_logger
-from everturn.providers.rate_limit_queue import checked_limits, read_limits
 from everturn.settings import Settings
-from everturn.storage.artifacts import Artifacts
 from everturn.storage.codecs import encrypted
 from everturn.storage.composed_converter import beside, own_client
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
-from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
-from everturn.temporal.worker_roles import Role, checked_roles, polled_by
-from everturn.tenants.budgets import declared_budgets
-from everturn.validation import durations
+from everturn.temporal.worker_roles import polled_by
 from everturn.validation.spelling import known_options
 from everturn.worker import clashes
 from everturn.worker.config_warnings import DEFAULTS, warnings_of
-from everturn.worker.given_agents import Agents, given_agents
-from everturn.worker.hosting import Hosted, Hosting
+from everturn.worker.given_agents import Agents
+from everturn.worker.hosting import Hosting
+from everturn.worker.options import Hosted, WorkerOptions
 from everturn.worker.task_slots import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
 from everturn.worker.trace_activities import TraceActivities
-from everturn.worker.traces import Traces, traces_of
 from everturn.worker.unsandboxed_runner import ConversationRunner
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
 
@@ -88,103 +77,34 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     replayed with the application's workflows. `WorkflowEnvironment` takes it like a client.
 
     - `agents`: a list; or an AgentStore or its function, which finds agents by name and version when they are needed.
-    - `deps`: a function that makes an async context manager. Each worker opens it when it starts (pools, clients) and
-      closes it after its last call. Tools and the other functions find the opened value as `context.deps`.
-    - `cached_conversations`: the worker's max_cached_workflows, which should exceed the workflows that run at the same
-      time. None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
-    - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
-    - `drain_timeout`: the worker's graceful_shutdown_timeout; None: EVERTURN_DRAIN_SECONDS, 100 s.
-    - `journals`: a folder that outlives the process. If the worker dies, other workers on the machine find its
-      running calls there.
-    - `artifacts`: where tool results that are too large for a transcript are kept whole: a directory or a URL for
-      fsspec. None: EVERTURN_ARTIFACTS, if set.
-    - `stream_every`: how often a turn that somebody follows sends its new text; None: EVERTURN_STREAM_SECONDS,
-      or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
-    - `heartbeats`: how often it sends heartbeats, "quick" or "thrifty". None: EVERTURN_HEARTBEATS, or thrifty on
-      Temporal Cloud, which bills each one, and quick elsewhere.
-    - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
-      EVERTURN_TRACES.
-    - `hooks`: for all its agents, before their own.
     - `prefix`: put before a tool's name in its activity's name, as in `agent_look_up`. Use it if the application has an
       activity with the name of a tool. Models and people see the tool's name, Temporal the activity's.
-    - `rate_limits`: the rate limits of providers that you know, such as {"openai": RateLimit(rpm=500)}: all workers
-      of the task queue share them; None: EVERTURN_RATE_LIMITS. everturn learns unknown limits by itself.
-    - `restored_at`: if the server's database was restored from a backup, a moment between the backup and the start of
-      the restored server. `once` calls that may have run in the lost part then wait for a person. None:
-      EVERTURN_RESTORED_AT, if set.
-    - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
-      not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
-    - `roles`: what the worker does: `workflows`, `models`, `tools`. What a worker with `workflows` leaves out is sent
-      to a task queue of its own, `<task_queue>-models` or `<task_queue>-tools`; the workers with only that role poll
-      it. `task_queue` is the conversations' queue for all of them. None: all roles, on one queue.
+    - `options`: WorkerOptions, as Worker takes them. `cached_conversations` is the worker's max_cached_workflows, and
+      `drain_timeout` its graceful_shutdown_timeout.
 
     Raises InvalidAgent and InvalidSetting; so does making a worker that it doesn't fit.
     """
 
-    @known_options("EverturnPlugin", InvalidSetting)
-    def __init__(
-        self,
-        agents: Agents = (),
-        *,
-        deps: MakeDeps | None = None,
-        cached_conversations: int | None = None,
-        max_prefix_bytes: int | None = None,
-        drain_timeout: timedelta | None = None,
-        journals: Path | None = None,
-        artifacts: Artifacts | Path | str | None = None,
-        stream_every: timedelta | None = None,
-        heartbeats: ProfileName | None = None,
-        traces: Traces | bool | None = None,
-        hooks: Sequence[Hooks] = (),
-        prefix: str = "",
-        rate_limits: Mapping[str, RateLimit] | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        restored_at: datetime | None = None,
-        roles: Collection[Role] | None = None,
-    ) -> None:
-        settings = Settings.load()
-        _check_duration("drain_timeout", drain_timeout, may_be_zero=True)
-        _check_duration("stream_every", stream_every)
-        self.drain_timeout = timedelta(seconds=settings.drain_seconds) if drain_timeout is None else drain_timeout
-        self.cached_conversations = (
-            settings.cached_conversations if cached_conversations is None else cached_conversations
-        )
-        self._versioning = settings.versioning
-        self._minimal = settings.visibility == "minimal"
-        kept_at = artifacts or settings.artifacts
-        kept = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
-        more = checked_hooks("a worker", hooks)
-        self.hosted = Hosted(
-            agents=given_agents(agents, hooks=more, artifacts=kept, deps=deps, prefix=clashes.checked_prefix(prefix)),
-            prefixes=PrefixCache(settings.max_prefix_mb * 1024**2 if max_prefix_bytes is None else max_prefix_bytes),
-            journals=journals or default_folder(),
-            artifacts=kept,
-            stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
-            settings=settings,
-            heartbeats=_profile(heartbeats or settings.heartbeats),
-            local_tools="auto" if settings.local_tools == "auto" else False,
-            make_deps=deps,
-            restored_at=_moment(restored_at) or settings.restored_at,
-            rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
-            budgets=declared_budgets(settings.tenant_budgets if budgets is None else budgets),
-            roles=checked_roles(settings.roles if roles is None else roles),
-        )
-        self._wanted_traces = traces_of(traces, settings)
+    @known_options("EverturnPlugin", InvalidSetting, also=lambda: WorkerOptions.__annotations__)
+    def __init__(self, agents: Agents = (), *, prefix: str = "", **options: Unpack[WorkerOptions]) -> None:
+        self.hosted = Hosted.from_options(agents, options, prefix=prefix)
         self._traces = self._made_traces()
         """For the next worker. Made here, so that a wrong setting raises here."""
 
     def _made_traces(self) -> TraceActivities | None:
-        if self._wanted_traces is None:
+        if self.hosted.traces is None:
             return None
-        return TraceActivities(self._wanted_traces, self.hosted.agents, self.hosted.prefixes)
+        return TraceActivities(self.hosted.traces, self.hosted.agents, self.hosted.prefixes)
 
     def name(self) -> str:
         """Contains the names of the hosted agents: temporalio sends it to the server, where clients read it."""
         agents = self.hosted.agents
         if not agents:
             return names.PLUGIN
-        found = self._minimal or (isinstance(agents, HostedAgents) and agents.store is not None)
-        return plugin_name(None if found else agents, roles=self.hosted.roles)
+        hidden = self.hosted.settings.visibility == "minimal" or (
+            isinstance(agents, HostedAgents) and agents.store is not None
+        )
+        return plugin_name(None if hidden else agents, roles=self.hosted.roles)
 
     # ------------------------------------------------------------ clients
 
@@ -253,8 +173,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         # An executor has as many threads as its application gave it: more activities would wait for one in silence.
         counted = config.get("tuner") is not None or config.get("activity_executor") is not None
         return {
-            "max_cached_workflows": self.cached_conversations,
-            "graceful_shutdown_timeout": self.drain_timeout,
+            "max_cached_workflows": self.hosted.cached_conversations,
+            "graceful_shutdown_timeout": self.hosted.drain_timeout,
             "sticky_queue_schedule_to_start_timeout": STICKY_TIMEOUT,
             "max_heartbeat_throttle_interval": BEAT_THROTTLE,
             "default_heartbeat_throttle_interval": BEAT_THROTTLE,
@@ -277,7 +197,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             or deployment.default_versioning_behavior is not VersioningBehavior.UNSPECIFIED
         ):
             return [ConversationWorkflow, TenantBudgetWorkflow]
-        behavior = VersioningBehavior[self._versioning.upper()]
+        behavior = VersioningBehavior[self.hosted.settings.versioning.upper()]
         # A budget never ends, and no version of the code may have to stay for it.
         return [_versioned(ConversationWorkflow, behavior), _versioned(TenantBudgetWorkflow, _NEWEST)]
 
@@ -361,22 +281,3 @@ def _run_conversations(
 
 def _unset(config: WorkerConfig, name: str) -> bool:
     return bool(cast("dict[str, Any]", config).get(name) == DEFAULTS[name])
-
-
-def _profile(name: ProfileName | None) -> HeartbeatProfile | None:
-    if name is not None and name not in PROFILES:
-        raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"The profiles are {' and '.join(PROFILES)}.")
-    return PROFILES[name] if name else None
-
-
-def _moment(restored_at: datetime | None) -> datetime | None:
-    if restored_at is not None and (not isinstance(restored_at, datetime) or restored_at.tzinfo is None):
-        raise InvalidSetting(
-            f"The worker has restored_at={restored_at!r}.", cure="Give a datetime with its time zone, such as UTC."
-        )
-    return restored_at
-
-
-def _check_duration(option: str, value: object, *, may_be_zero: bool = False) -> None:
-    if value is not None and (why := durations.problem(value, may_be_zero=may_be_zero)):
-        raise InvalidSetting(f"The worker has {option}={value!r}.", cure=why)

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import temporalio.worker
 from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
 from everturn.activities.prefix_cache import PrefixCache
-from everturn.activities.tool_contexts import MakeDeps
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
-from everturn.hooks import Hooks
-from everturn.limits import Budget, RateLimit
-from everturn.settings import Settings
 from everturn.sizes import shortened
-from everturn.storage.artifacts import Artifacts
-from everturn.temporal.heartbeat_profiles import ProfileName
 from everturn.temporal.namespace import require_namespace
-from everturn.temporal.worker_roles import Role
 from everturn.validation.spelling import known_options
-from everturn.worker.deployment import Deployment, of_settings, options
+from everturn.worker.deployment import Deployment, of_settings, versioning_options
 from everturn.worker.drain_deadline import drained
 from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
+from everturn.worker.options import WorkerOptions
 from everturn.worker.plugin import EverturnPlugin
-from everturn.worker.traces import Traces
 
 LOOK_SECONDS = 0.005
 """Between two checks whether a worker that starts is running."""
@@ -46,79 +37,38 @@ class Worker:
     worker hands back work for agents that it lacks, and another takes it. It is a temporalio Worker with an
     EverturnPlugin; if you have a worker of your own, put the plugin onto that.
 
-    - `task_queue`: the client's, unless given.
-    - `roles`: what this worker does: `workflows`, `models`, `tools`. None: all of it, on one queue.
-      What a worker with `workflows` leaves out, it sends to a task queue of its own, `<task_queue>-models` or
-      `<task_queue>-tools`, and a worker with that role alone polls it. All are given the same `task_queue`.
     - `agents`: a list; or an AgentStore, or its function, which finds agents by name and version when they are
       needed.
-    - `deps`: a function that makes an async context manager. It is opened when the worker starts, and closed when
-      the worker has drained. Tools and other functions find what it yields (pools, clients) as `context.deps`.
-    - `cached_conversations`: how many conversations stay in memory; it should exceed those that run at the same
-      time.
-      None: EVERTURN_CACHED_CONVERSATIONS, 1,000.
-    - `max_prefix_bytes`: the memory for transcripts; None: EVERTURN_MAX_PREFIX_MB, 256 MiB.
+    - `task_queue`: the client's, unless given.
     - `max_concurrent_activities`: model turns and tool calls at the same time; None: 200, or as a `tuner` says. A sync
       tool runs in a thread of its own.
-    - `drain_timeout`: how long running activities may go on after a shutdown has begun, before they are handed over;
-      None: EVERTURN_DRAIN_SECONDS, 100 s.
-    - `journals`: a folder that outlives the process. If the worker dies, other workers on the machine find there
-      what it was running.
-    - `artifacts`: where to keep tool results that are too large for a transcript: a directory or a URL for fsspec;
-      None: EVERTURN_ARTIFACTS, if set.
     - `deployment`: which version of the code this is, for Temporal's worker versioning; None: EVERTURN_DEPLOYMENT,
       if set.
-    - `stream_every`: how often a turn that somebody follows sends its new text; None: EVERTURN_STREAM_SECONDS,
-      or 0.2 s; if heartbeats are thrifty, with the ordinary ones.
-    - `heartbeats`: how often it sends heartbeats, "quick" or "thrifty". None: EVERTURN_HEARTBEATS, or thrifty on
-      Temporal Cloud, which bills each one, and quick elsewhere.
-    - `traces`: True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
-      as EVERTURN_TRACES says.
-    - `hooks`: for all its agents, before their own.
-    - `rate_limits`: providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task
-      queue share them; None: EVERTURN_RATE_LIMITS. Limits that are not known are found out.
-    - `budgets`: what tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are
-      not named. It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS.
-    - `restored_at`: if the server's database was restored from a backup, a moment between the backup and the start of
-      the restored server. `once` calls that may have run in the lost part then wait for a person. None:
-      EVERTURN_RESTORED_AT, if set.
     - `interceptors`, `tuner`, `workflow_task_poller_behavior`, `activity_task_poller_behavior`,
       `max_activities_per_second` (of this worker), `max_task_queue_activities_per_second` (of all): as temporalio's
       Worker takes them.
+    - `options`: WorkerOptions, which EverturnPlugin takes, too.
 
     Raises InvalidAgent and InvalidSetting; starting it raises Unreachable, and InvalidSetting if the deps could not be
     opened.
     """
 
-    @known_options("Worker", InvalidSetting)
+    @known_options("Worker", InvalidSetting, also=lambda: WorkerOptions.__annotations__)
     def __init__(
         self,
         client: Client,
         *,
         agents: Agents,
-        deps: MakeDeps | None = None,
         task_queue: str | None = None,
-        cached_conversations: int | None = None,
-        max_prefix_bytes: int | None = None,
         max_concurrent_activities: int | None = None,
-        drain_timeout: timedelta | None = None,
-        journals: Path | None = None,
-        artifacts: Artifacts | Path | str | None = None,
         deployment: Deployment | None = None,
-        stream_every: timedelta | None = None,
-        heartbeats: ProfileName | None = None,
-        traces: Traces | bool | None = None,
-        hooks: Sequence[Hooks] = (),
-        rate_limits: Mapping[str, RateLimit] | None = None,
-        budgets: Mapping[str, Budget] | None = None,
-        restored_at: datetime | None = None,
-        roles: Collection[Role] | None = None,
         interceptors: Sequence[Interceptor] = (),
         tuner: WorkerTuner | None = None,
         workflow_task_poller_behavior: PollerBehavior | None = None,
         activity_task_poller_behavior: PollerBehavior | None = None,
         max_activities_per_second: float | None = None,
         max_task_queue_activities_per_second: float | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         if not isinstance(client, Client):
             raise InvalidSetting(
@@ -132,27 +82,11 @@ class Worker:
                 cure="Leave max_concurrent_activities out: the tuner decides.",
             )
         self._client = client
-        self._plugin = EverturnPlugin(
-            agents,
-            deps=deps,
-            cached_conversations=cached_conversations,
-            max_prefix_bytes=max_prefix_bytes,
-            drain_timeout=drain_timeout,
-            journals=journals,
-            artifacts=artifacts,
-            stream_every=stream_every,
-            heartbeats=heartbeats,
-            traces=traces,
-            hooks=hooks,
-            rate_limits=rate_limits,
-            budgets=budgets,
-            restored_at=restored_at,
-            roles=roles,
-        )
+        self._plugin = EverturnPlugin(agents, **options)
         self._plugin.hosted = replace(self._plugin.hosted, namespace=client.namespace)
         if not self._plugin.hosted.agents:
             raise InvalidAgent("A worker needs at least one agent.", cure="Write Worker(client, agents=[...]).")
-        settings = Settings.load()
+        settings = self._plugin.hosted.settings
         given = {
             "max_concurrent_activities": max_concurrent_activities,
             "tuner": tuner,
@@ -167,7 +101,7 @@ class Worker:
             **{name: value for name, value in given.items() if value is not None},
         }
         if versioned := deployment or of_settings(settings):
-            self._options |= options(versioned)
+            self._options |= versioning_options(versioned)
         else:
             # It is in six events of each turn; the SDK's own would be a hash of 32 characters.
             self._options["build_id"] = settings.build_id or version("everturn")
@@ -264,7 +198,7 @@ class Worker:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         try:
-            with drained(within=self._plugin.drain_timeout):
+            with drained(within=self._plugin.hosted.drain_timeout):
                 async with self:
                     await stop.wait()
         finally:

@@ -110,9 +110,9 @@ async def test_a_worker_takes_its_memory_bounds_from_the_environment(monkeypatch
     monkeypatch.setenv("EVERTURN_MAX_PREFIX_MB", "2")
     client, agents = await Client.connect(lazy=True), [Agent("clerk", model="scripted:x")]
     worker = Worker(client, agents=agents)
-    assert (worker._plugin.cached_conversations, worker.prefixes.max_bytes) == (7, 2 * 1024**2)
+    assert (worker._plugin.hosted.cached_conversations, worker.prefixes.max_bytes) == (7, 2 * 1024**2)
     worker = Worker(client, agents=agents, cached_conversations=0, max_prefix_bytes=0)
-    assert (worker._plugin.cached_conversations, worker.prefixes.max_bytes) == (0, 0)
+    assert (worker._plugin.hosted.cached_conversations, worker.prefixes.max_bytes) == (0, 0)
 
 
 def test_temporal_is_at_its_usual_address_unless_told() -> None:

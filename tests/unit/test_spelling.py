@@ -137,6 +137,8 @@ NOT_CONFIGURED = {"Document", "Image", "Message", "Outcome", "Reply", "Text", "T
 """Records: they cross deploys, and pass over what they do not know."""
 NOT_CONFIGURED |= {"Conversation", "Tool"}
 """Made by a client, and by `tool`."""
+NOT_CONFIGURED |= {"WorkerOptions"}
+"""A TypedDict: Worker and EverturnPlugin, which take it by keyword, refuse what it lacks."""
 
 
 def test_every_public_class_refuses_what_it_does_not_know_or_is_none_that_users_configure() -> None:

@@ -1,0 +1,161 @@
+"""What a worker is told: the options as they are given, and as they hold once the settings have filled them in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, Self, TypedDict, TypeVar
+
+from everturn.activities.hosted_agents import HostedAgents
+from everturn.activities.journal import default_folder
+from everturn.activities.prefix_cache import PrefixCache
+from everturn.activities.tool_contexts import MakeDeps
+from everturn.errors import InvalidSetting
+from everturn.hooks import Hooks
+from everturn.hooks import checked as checked_hooks
+from everturn.limits import Budget, RateLimit
+from everturn.providers.rate_limit_queue import checked_limits, read_limits
+from everturn.settings import Settings
+from everturn.storage.artifacts import Artifacts
+from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
+from everturn.temporal.namespace import Namespace
+from everturn.temporal.worker_roles import ALL, Role, checked_roles
+from everturn.tenants.budgets import Terms, declared_budgets
+from everturn.validation import durations
+from everturn.worker.given_agents import Agents, checked_prefix, given_agents
+from everturn.worker.traces import Traces, traces_of
+
+Option = TypeVar("Option")
+Setting = TypeVar("Setting")
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What Worker and EverturnPlugin take by keyword. An option that is left out, or None, is as the settings say."""
+
+    deps: MakeDeps | None
+    """A function that makes an async context manager. Each worker opens it when it starts (pools, clients) and closes
+    it when it has drained. Tools and other functions find what it yields as `context.deps`."""
+    cached_conversations: int | None
+    """How many conversations stay in memory; more than run at the same time. None: EVERTURN_CACHED_CONVERSATIONS,
+    1,000."""
+    max_prefix_bytes: int | None
+    """The memory for transcripts, in bytes. None: EVERTURN_MAX_PREFIX_MB, 256 MiB."""
+    drain_timeout: timedelta | None
+    """How long running activities may go on after a shutdown has begun, before they are handed over. None:
+    EVERTURN_DRAIN_SECONDS, 100 s."""
+    journals: Path | None
+    """A folder that outlives the process: if the worker dies, others on the machine find there what it was running.
+    None: one in the temporary folder."""
+    artifacts: Artifacts | Path | str | None
+    """Where tool results that are too large for a transcript are kept whole: a directory or a URL for fsspec. None:
+    EVERTURN_ARTIFACTS, if set."""
+    stream_every: timedelta | None
+    """How often a turn that somebody follows sends its new text. None: EVERTURN_STREAM_SECONDS, or 0.2 s; if heartbeats
+    are thrifty, with the ordinary ones."""
+    heartbeats: ProfileName | None
+    """How often it sends heartbeats. None: EVERTURN_HEARTBEATS, or thrifty on Temporal Cloud, which bills each one,
+    and quick elsewhere."""
+    traces: Traces | bool | None
+    """True, or Traces(...): answers, model turns, tool calls and approvals are spans of OpenTelemetry. None:
+    EVERTURN_TRACES."""
+    hooks: Sequence[Hooks]
+    """For all its agents, before their own."""
+    rate_limits: Mapping[str, RateLimit] | None
+    """Providers' limits that are known, such as {"openai": RateLimit(rpm=500)}: all workers of the task queue share
+    them. None: EVERTURN_RATE_LIMITS. Limits that are not known are found out."""
+    budgets: Mapping[str, Budget] | None
+    """What tenants may use, by tenant, such as {"acme": Budget(usd_per_day=50)}; "*" is for those that are not named.
+    It holds until somebody sets another one. None: EVERTURN_TENANT_BUDGETS."""
+    restored_at: datetime | None
+    """If the server's database was restored from a backup: a moment between the backup and the start of the restored
+    server. `once` calls that may have run in the lost part then wait for a person. None: EVERTURN_RESTORED_AT."""
+    roles: Collection[Role] | None
+    """What the worker does: `workflows`, `models`, `tools`. What one with `workflows` leaves out, it sends to a task
+    queue of its own, `<task_queue>-models` or `<task_queue>-tools`, which a worker with that role alone polls.
+    `task_queue` is the conversations' queue for all of them. None: EVERTURN_ROLES, or all of it, on one queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosted:
+    """What the workers of a plugin have in common: the options as they hold."""
+
+    agents: HostedAgents
+    prefixes: PrefixCache
+    journals: Path
+    artifacts: Artifacts | None
+    stream_seconds: float | None
+    """None: as suits the heartbeats."""
+    settings: Settings
+    cached_conversations: int
+    drain_timeout: timedelta
+    heartbeats: HeartbeatProfile | None = None
+    """None: as suits the server."""
+    traces: Traces | None = None
+    local_tools: Literal["auto", False] = False
+    make_deps: MakeDeps | None = None
+    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
+    """Those that are known, by provider."""
+    budgets: Mapping[str, Terms] = field(default_factory=dict)
+    """What the settings let tenants use."""
+    restored_at: datetime | None = None
+    """When the server's database was restored, if it was."""
+    roles: frozenset[Role] = ALL
+    namespace: Namespace | None = None
+    """What a client knows of it already; None: it is asked."""
+
+    @classmethod
+    def from_options(cls, agents: Agents, options: WorkerOptions, *, prefix: str = "") -> Self:
+        """The options, and for those that are not given what the settings say. Raises InvalidAgent, InvalidSetting."""
+        settings = Settings.load()
+        drain_timeout = _duration("drain_timeout", options.get("drain_timeout"), may_be_zero=True)
+        stream_every = _duration("stream_every", options.get("stream_every"))
+        artifacts = options.get("artifacts") or settings.artifacts
+        if isinstance(artifacts, str | Path):
+            artifacts = Artifacts.at(artifacts)
+        hooks = checked_hooks("a worker", options.get("hooks", ()))
+        deps = options.get("deps")
+        rate_limits = options.get("rate_limits")
+        return cls(
+            agents=given_agents(agents, hooks=hooks, artifacts=artifacts, deps=deps, prefix=checked_prefix(prefix)),
+            prefixes=PrefixCache(_given(options.get("max_prefix_bytes"), settings.max_prefix_mb * 1024**2)),
+            journals=options.get("journals") or default_folder(),
+            artifacts=artifacts,
+            stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
+            settings=settings,
+            cached_conversations=_given(options.get("cached_conversations"), settings.cached_conversations),
+            drain_timeout=_given(drain_timeout, timedelta(seconds=settings.drain_seconds)),
+            heartbeats=_profile(options.get("heartbeats") or settings.heartbeats),
+            traces=traces_of(options.get("traces"), settings),
+            local_tools="auto" if settings.local_tools == "auto" else False,
+            make_deps=deps,
+            rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
+            budgets=declared_budgets(_given(options.get("budgets"), settings.tenant_budgets)),
+            restored_at=_moment(options.get("restored_at")) or settings.restored_at,
+            roles=checked_roles(_given(options.get("roles"), settings.roles)),
+        )
+
+
+def _given(option: Option | None, setting: Setting) -> Option | Setting:
+    return setting if option is None else option
+
+
+def _profile(name: ProfileName | None) -> HeartbeatProfile | None:
+    if name is not None and name not in PROFILES:
+        raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"The profiles are {' and '.join(PROFILES)}.")
+    return PROFILES[name] if name else None
+
+
+def _moment(restored_at: datetime | None) -> datetime | None:
+    if restored_at is not None and (not isinstance(restored_at, datetime) or restored_at.tzinfo is None):
+        raise InvalidSetting(
+            f"The worker has restored_at={restored_at!r}.", cure="Give a datetime with its time zone, such as UTC."
+        )
+    return restored_at
+
+
+def _duration(option: str, value: timedelta | None, *, may_be_zero: bool = False) -> timedelta | None:
+    if value is not None and (cure := durations.problem(value, may_be_zero=may_be_zero)):
+        raise InvalidSetting(f"The worker has {option}={value!r}.", cure=cure)
+    return value
