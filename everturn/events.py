@@ -180,15 +180,15 @@ class ToolLost(_Event):
 
 
 class HookActed(_Event):
-    """A hook changed something, denied a call or asked for its approval, stopped the answer, or failed: `did` says
-    which, and `why` is its reason, or the answer that it gave after a tool."""
+    """A hook changed something, denied or answered a call or asked for its approval, stopped the answer, or failed:
+    `did` says which, and `why` is its reason, or the answer that it gave after a tool."""
 
     kind: Literal["hook_acted"] = "hook_acted"
     turn: int
     hook: str
     """The hook's name."""
     point: HookPoint
-    did: Literal["changed", "denied", "asked", "stopped", "failed"]
+    did: Literal["changed", "denied", "asked", "answered", "stopped", "failed"]
     call_id: str = ""
     """The call; empty if it acted on the turn."""
     why: str = ""

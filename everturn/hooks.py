@@ -103,7 +103,7 @@ class StallWith:
 
 BeforeModel = ModelInput | StopWith | StallWith | None
 AfterModel = Reply | StopWith | StallWith | None
-BeforeTool = ToolCall | DenyCall | AskApproval | StopWith | StallWith | None
+BeforeTool = ToolCall | ToolResult | DenyCall | AskApproval | StopWith | StallWith | None
 AfterTool = ToolResult | str | StopWith | None
 
 # ---------------------------------------------------------------- hooks
@@ -114,8 +114,8 @@ class Hooks:
     nothing.
 
     They run in the order of `Agent(hooks=[...])`, and `after_...` hooks in the opposite order. Each gets what the
-    one before it returned. The first that denies, stops or stalls is the last that runs. After one that asks for
-    approval, a later one may still deny.
+    one before it returned. The first that denies, answers, stops or stalls is the last that runs. After one that asks
+    for approval, a later one may still deny, or answer: then a person approves the answer.
     A hook fails if it raises, takes longer than its `timeout` or returns something else. Then the conversation
     stalls (`before_model`, `after_model`), the call waits for a person's approval (`before_tool`), or the result is
     withheld (`after_tool`). If a worker is lost, a hook may run twice; it should do no harm then.
@@ -140,7 +140,8 @@ class Hooks:
 
     def before_tool(self, call: ToolCall, context: ToolContext) -> Given[BeforeTool]:  # noqa: ARG002 - for those who override it
         """Runs when a call is planned, if its arguments fit the tool's schema. Its result is recorded with the
-        reply. May change the arguments. If a person changes them, it runs again with the approved arguments, on a
+        reply. May change the arguments, or answer with a ToolResult of the call's `call_id`: then nothing runs, and
+        no approval is needed for what does not run. If a person changes the arguments, it runs again with these, on a
         worker. If it denies those or changes them, the call waits for a person again: with what it made of them."""
         return None
 

@@ -436,6 +436,8 @@ class ToolRequest(Labelled):
     """The parent of its span; None if there is to be none."""
     tool: str = ""
     """The tool's name, for `check_call`, and for a tool's activity that has another name."""
+    given: bool = False
+    """For `check_call`: a hook gave the call's result, so one has to give it for these arguments, too."""
     endpoint: str = ""
     """The Nexus endpoint, for `check_call`: it has to exist before an operation is scheduled."""
     result: ToolResult | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
-from everturn.records import Record, Successor, ToolCall
+from everturn.records import Record, Successor, ToolCall, ToolResult
 from everturn.sizes import MAX_RESULT_CHARS
 
 MESSAGE: Final = "message"
@@ -155,6 +155,14 @@ class AwaitAnswer(GatedPlan):
     approval_expiry: Expiry | None = None
 
 
+class UseResult(GatedPlan):
+    """Plan for a call: a hook has given its result, and nothing runs. A human approves that first if `approval` says
+    why."""
+
+    kind: Literal["result"] = "result"
+    result: ToolResult
+
+
 class RefuseCall(Record):
     """Plan for a call: it can't run as it is, and this is what the model is told."""
 
@@ -208,7 +216,8 @@ class RunHandoff(RunPlan):
 
 
 PlannedCall = Annotated[
-    RunTool | RunActivity | RunNexus | RunAgent | RunHandoff | AwaitAnswer | RefuseCall, Field(discriminator="kind")
+    RunTool | RunActivity | RunNexus | RunAgent | RunHandoff | AwaitAnswer | UseResult | RefuseCall,
+    Field(discriminator="kind"),
 ]
 
 
@@ -218,6 +227,8 @@ PlannedCall = Annotated[
 class CheckedCall(Record):
     """The output of `check_call`; its input is a ToolRequest."""
 
+    result: ToolResult | None = None
+    """A hook gave it for the arguments that a person put in: nothing runs."""
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     """Those that a person put in, as the activity's types want them, with defaults."""
     run_id: str = ""

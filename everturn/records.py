@@ -197,7 +197,7 @@ class HookAction(Record):
 
     hook: str
     point: HookPoint
-    did: Literal["changed", "denied", "asked", "stopped", "failed"]
+    did: Literal["changed", "denied", "asked", "answered", "stopped", "failed"]
     call_id: str = ""
     why: str = ""
     """The reason in words, or the answer that the hook gave after a tool."""
@@ -236,6 +236,11 @@ class ToolResult(PartRecord):
     def text(self) -> str:
         """The text parts, each on a line of its own."""
         return on_lines([part.text for part in self.content if part.kind == "text"])
+
+    @property
+    def by_hook(self) -> bool:
+        """A `before_tool` hook gave it, and nothing ran."""
+        return any(action.did == "answered" for action in self.hooks)
 
     @classmethod
     def cut_short(cls, call: ToolCall, why: str, *, running: bool = False) -> Self:

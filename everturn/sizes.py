@@ -106,6 +106,9 @@ INLINE_BYTES = TEMPORAL_PAYLOAD_BYTES // 1_024
 MAX_BESIDE_REPLY_BYTES = MAX_PAYLOAD_BYTES // 5
 """The plan of a reply's calls, or the output that was read from it: a reply never has both."""
 
+MAX_GIVEN_BYTES = MAX_BESIDE_REPLY_BYTES // 2
+"""The results that hooks gave of a reply's calls, together, with their plans: the other half is for other plans."""
+
 PLAN_TEXT_BYTES = (2 * THOUSANDTH_BYTES, THOUSANDTH_BYTES // 10, THOUSANDTH_BYTES // 20)
 """The longest text in a call's plan. The first number holds, unless all is more than the above: a reply may have 512
 calls. Then the next one does."""

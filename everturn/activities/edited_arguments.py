@@ -11,27 +11,29 @@ from everturn import names
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.payloads import ToolRequest
 from everturn.policy import same_json
-from everturn.records import ToolCall
+from everturn.records import ToolCall, ToolResult
 from everturn.sizes import MAX_CAUSE_BYTES, MAX_LEFT_BYTES, shortened, size_of
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool
 
 
-async def show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> None:
+async def show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> ToolResult | None:
     """Shows hooks the arguments that a person put in; they have seen the model's own when the call was planned. What
     runs is what the person approved: raises ApplicationError if hooks refuse it or change it, and then the person is
-    asked about what they made of it."""
+    asked about what they made of it. If a hook gives the result, that is returned, and nothing is to run."""
     if request.as_shown or request.decision is None or request.decision.arguments is None:
-        return
+        return None
     call = ToolCall(call_id=request.call_id, name=tool.name, arguments=request.arguments)
     try:
         await tool.checked(call.arguments, context)
     except InvalidArguments:
-        return  # the run says so
+        return None  # the run says so
     proposed: dict[str, JsonValue] | None = None
+    given: ToolResult | None = None
     try:
         verdict = await hooks.before_tool(call, tool, context)
+        given = verdict.result
         problem = verdict.denied or (verdict.asks if verdict.failed else None)
         if not problem and not same_json(verdict.call.arguments, request.arguments):
             problem = (
@@ -42,8 +44,13 @@ async def show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, conte
         problem = stop.text
     except ApplicationError as stall:
         problem = stall.message
+    if not problem and request.given and given is None:
+        problem = (
+            "a hook gave the call's result, and gives none for them. Approve the call as it is, deny it or answer it"
+        )
     if problem:
         refuse_edit(tool.name, request, f"are not taken: {problem}", proposed=proposed)
+    return given
 
 
 def refuse_edit(name: str, request: ToolRequest, why: str, *, proposed: dict[str, JsonValue] | None = None) -> None:

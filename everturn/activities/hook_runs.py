@@ -31,6 +31,7 @@ from everturn.sizes import (
     MAX_CAUSE_BYTES,
     MAX_CHANGED_BYTES,
     MAX_EDIT_BYTES,
+    MAX_GIVEN_BYTES,
     MAX_REPLY_BYTES,
     shortened,
     size_of,
@@ -41,11 +42,12 @@ from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
+from everturn.truncation import Notice, bounded
 
 _log = get_logger("everturn.hook")
 
 
-_OF_CALLS = (ToolCall, DenyCall, AskApproval, StopWith, StallWith)
+_OF_CALLS = (ToolCall, ToolResult, DenyCall, AskApproval, StopWith, StallWith)
 _OF_RESULTS = (ToolResult, str, StopWith)
 
 
@@ -70,6 +72,8 @@ class CallVerdict:
     changed_by: tuple[str, ...] = ()
     denied: str | None = None
     """What the model is told if hooks do not let the call run."""
+    result: ToolResult | None = None
+    """What a hook answers: nothing runs."""
     asks: str | None = None
     """Why a person has to approve it."""
     failed: bool = False
@@ -176,6 +180,8 @@ class HookRuns:
                 said = await self._said(hook, "before_tool", verdict.call, context, wanted=_OF_CALLS)
                 if isinstance(said, ToolCall) and said != verdict.call:
                     await _check_change(verdict.call, said, tool, context)
+                if isinstance(said, ToolResult) and said.call_id != call.call_id:
+                    raise HookFailed("it returned a result with another call_id")
             except HookFailed as error:
                 self._note(hook, "before_tool", "failed", str(error), call)
                 why = f"the hook {name_of(hook)!r} failed: {error}"
@@ -188,6 +194,11 @@ class HookRuns:
                 case AskApproval(why):
                     self._note(hook, "before_tool", "asked", why, call)
                     verdict = replace(verdict, asks=verdict.asks or why or f"{name_of(hook)} asks for approval")
+                case ToolResult(content=content, is_error=is_error):
+                    answered = HookAction(hook=name_of(hook), point="before_tool", did="answered", call_id=call.call_id)
+                    self._note(hook, "before_tool", "answered", call=call)
+                    given = ToolResult(call_id=call.call_id, name=call.name, content=content, is_error=is_error)
+                    return replace(verdict, result=given.model_copy(update={"hooks": (answered,)}))
                 case StopWith(text):
                     self._note(hook, "before_tool", "stopped", call=call)
                     raise Stops(text)
@@ -282,6 +293,15 @@ class HookRuns:
         _log.info("hook.acted", hook=name_of(hook), point=point, did=did)
         if did == "stopped" or size_of(self.actions) + size_of(action) <= MAX_ACTIONS_BYTES:
             self.actions.append(action)
+
+
+async def after_hooks(agent: Agent, call: ToolCall, given: ToolResult, context: ToolContext) -> ToolResult:
+    """A result that a `before_tool` hook gave, as the agent's `after_tool` hooks leave it, and no larger than a model
+    reads."""
+    seen = await HookRuns(agent).after_tool(call, given, context)
+    content = bounded(seen.content, max_chars=agent.limits.max_result_chars, max_bytes=MAX_GIVEN_BYTES, notice=Notice())
+    actions = given.hooks if seen.hooks == given.hooks else (*given.hooks, *seen.hooks)
+    return seen.model_copy(update={"content": content, "hooks": actions})
 
 
 def hooks_at(agent: Agent, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, plan_handover
-from everturn.activities.hook_runs import CallVerdict, HookRuns, hooks_at, seconds_after, seconds_at
+from everturn.activities.hook_runs import CallVerdict, HookRuns, after_hooks, hooks_at, seconds_after, seconds_at
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
@@ -27,12 +27,14 @@ from everturn.plans import (
     RunNexus,
     RunTool,
     TypedInput,
+    UseResult,
 )
 from everturn.providers.json_values import TooDeep, parse
-from everturn.records import ToolCall
+from everturn.records import ToolCall, ToolResult
 from everturn.sizes import (
     MAX_BESIDE_REPLY_BYTES,
     MAX_DEPTH,
+    MAX_GIVEN_BYTES,
     MOST_LOCAL,
     PLAN_ARGUMENTS_BYTES,
     PLAN_TEXT_BYTES,
@@ -45,6 +47,7 @@ from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool
+from everturn.truncation import Notice, bounded
 
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are probably a loop in the model, which is told so."""
@@ -104,7 +107,7 @@ async def plan_calls(
             return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
 
     made = one_at_the_most(await _each(plan, taken))
-    return _fitted((*made, *_refused(surplus, too_many)))
+    return _fitted((*_with_room_for_all(made), *_refused(surplus, too_many)))
 
 
 async def _each(plan: Callable[[ToolCall], Awaitable[PlannedCall]], calls: Sequence[ToolCall]) -> list[PlannedCall]:
@@ -124,6 +127,26 @@ def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
         if size_of(made) <= MAX_BESIDE_REPLY_BYTES:
             return made
     return made[:MAX_PLANNED_CALLS]  # a call without a plan does not run either, and the model is told
+
+
+def _with_room_for_all(planned: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
+    """The plans. If the results that hooks gave are too large together, each large one is cut to the same size."""
+    sizes = sorted(size_of(plan) for plan in planned if isinstance(plan, UseResult))
+    room, share = MAX_GIVEN_BYTES, MAX_GIVEN_BYTES
+    for smaller, size in enumerate(sizes):
+        share = room // (len(sizes) - smaller)
+        if size > share:
+            break
+        room -= size
+    return tuple(
+        _cut_to(plan, share) if isinstance(plan, UseResult) and size_of(plan) > share else plan for plan in planned
+    )
+
+
+def _cut_to(plan: UseResult, max_bytes: int) -> UseResult:
+    room = max(0, max_bytes - size_of(plan) + size_of(plan.result.content))
+    content = bounded(plan.result.content, max_chars=room, max_bytes=room, notice=Notice())
+    return plan.model_copy(update={"result": plan.result.model_copy(update={"content": content})})
 
 
 def _shortened(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
@@ -185,6 +208,8 @@ async def _plan(
     verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
+    if verdict.result is not None:
+        return await _plan_result(agent, verdict, verdict.result, context)
     return await _plan_run(agent, tool, verdict, context, before, careful=careful, times=times)
 
 
@@ -199,6 +224,22 @@ async def _verdict(
     else:
         verdict = await hooks.before_tool(call, tool, context)
     return verdict
+
+
+async def _plan_result(agent: Agent, verdict: CallVerdict, given: ToolResult, context: ToolContext) -> UseResult:
+    """The plan for a call whose result a hook gave. The agent's hooks see it, as they see every result."""
+    call = verdict.call
+    result = await after_hooks(agent, call, given, context)
+    return UseResult(
+        call_id=call.call_id,
+        approval=verdict.asks,
+        expiry=_expiry(agent),
+        policy=agent.approvers is not None,
+        only_person=verdict.failed,
+        changed_by=", ".join(verdict.changed_by),
+        hooks_after=seconds_after(agent, call.name),
+        result=result,
+    )
 
 
 async def _gate(
@@ -238,6 +279,8 @@ async def _plan_manual(
             verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
+    if verdict.result is not None:
+        return await _plan_result(agent, verdict, verdict.result, context)
     return AwaitAnswer(
         call_id=call.call_id,
         why=f"the loop is manual: send {call.name}'s result as the answer",

@@ -21,7 +21,7 @@ from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_re
 from everturn.activities.edited_arguments import refuse_edit, show_to_hooks
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
-from everturn.activities.hook_runs import HookRuns, seconds_at
+from everturn.activities.hook_runs import HookRuns, after_hooks, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
@@ -107,6 +107,9 @@ class ToolCalls:
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         tool = agent.tool(request.tool)
         with self._heartbeats.beating() as beat:
+            edited = request.decision is not None and request.decision.arguments is not None
+            if tool is None and edited and (agent.mcp_servers or agent.prepare_tools):
+                agent, tool = await self._turns_tool(agent, request)
             once = tool is None or (tool.effect == "once" and tool.runs_on == "worker")
             if once:
                 await self._quarantine.check(request.tool, request)
@@ -115,12 +118,16 @@ class ToolCalls:
             elif once:
                 await before_reset.check(request.tool, request)
             checked = CheckedCall(run_id=activity.info().workflow_run_id or "")
-            if request.decision is None or request.decision.arguments is None:
+            if not edited:
                 return checked
             arguments = request.arguments
+            if tool is None and request.given:
+                refuse_edit(request.tool, request, "are not taken: no hook can see them, since the tool is gone")
             if tool is not None:  # else a deploy has removed it, and it runs as it was planned
                 context = self._context(tool.name, request, beat)
-                await show_to_hooks(HookRuns(agent), tool, request, context)
+                if given := await show_to_hooks(HookRuns(agent), tool, request, context):
+                    result = await after_hooks(agent, _call(tool.name, request), given, context)
+                    return checked.model_copy(update={"arguments": arguments, "result": result})
                 try:
                     if tool.runs_on == "client":  # it reads them itself
                         await tool.checked(arguments, context)
@@ -188,8 +195,10 @@ class ToolCalls:
                 hooks, questions = HookRuns(agent), Questions(request.answer)
                 context = self._context(name, request, beat, questions)
                 try:
-                    await show_to_hooks(hooks, tool, request, context)
-                    content, failed = await self._outcome(tool, request, context, beat, questions)
+                    if given := await show_to_hooks(hooks, tool, request, context):
+                        content, failed = given.content, given.is_error
+                    else:
+                        content, failed = await self._outcome(tool, request, context, beat, questions)
                     ran = _result(name, request, content, is_error=failed)
                     whole = await hooks.after_tool(_call(name, request), ran, context)
                 finally:
@@ -209,14 +218,27 @@ class ToolCalls:
         if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
             return agent, tool_of(agent, name, request)
         with self._heartbeats.beating(begins=False):  # its server may have to be started first
-            if agent.mcp_servers:
-                set_planned(once=request.once, again=request.again)
-                agent = await for_call(self._toolsets, agent, name, again=request.again)
-            if agent.tool(name) is None:
-                agent = await with_its_tools(agent, self._contexts.of_turn(request))
+            agent = await self._with_turns_tools(agent, name, request)
         tool = tool_of(agent, name, request)
         # Its server's list may have changed since it was planned: Temporal tries it again as the plan says.
         return agent, replace(tool, effect="once") if request.once and tool.attaches else tool
+
+    async def _with_turns_tools(self, agent: Agent, name: str, request: ToolRequest) -> Agent:
+        if agent.mcp_servers:
+            set_planned(once=request.once, again=request.again)
+            agent = await for_call(self._toolsets, agent, name, again=request.again)
+        if agent.tool(name) is None:
+            agent = await with_its_tools(agent, self._contexts.of_turn(request))
+        return agent
+
+    async def _turns_tool(self, agent: Agent, request: ToolRequest) -> tuple[Agent, Tool | None]:
+        """The agent with the tools that it has only in its turns, of MCP servers and from `prepare_tools`, and the
+        request's tool; None if there is none by now."""
+        try:
+            agent = await self._with_turns_tools(agent, request.tool, request)
+        except NeverListed:
+            return agent, None
+        return agent, agent.tool(request.tool)
 
     async def _outcome(
         self, tool: Tool, request: ToolRequest, context: ToolContext, beat: Heartbeat, questions: Questions

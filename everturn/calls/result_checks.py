@@ -19,10 +19,10 @@ def check_of_event(plan: PlannedCall | None) -> GatedPlan | None:
 
 
 def is_answer(plan: PlannedCall, result: ToolResult) -> bool:
-    """Whether a client or a person gave it. The result of a call that was approved before it went to a client has that
-    approval as its decision."""
+    """Whether a client or a person gave it, and no hook. The result of a call that was approved before it went to a
+    client has that approval as its decision."""
     decision = result.decision
-    if decision is None:
+    if decision is None or result.by_hook:
         return False
     return decision.verdict == "answer" or (decision.verdict == "approve" and isinstance(plan, AwaitAnswer))
 

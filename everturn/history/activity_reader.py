@@ -77,7 +77,7 @@ class ActivityReader:
             checked, why = await self._decoder.readable(output, CheckedCall)
             if checked is None:
                 return ToolRunFailed(event_id, at, request.tool, request, why, names.NOT_CHECKED)
-            return CallChecked(event_id, at, request, checked.arguments)
+            return CallChecked(event_id, at, request, checked.arguments, checked.result)
         if not (running := self._running.pop(scheduled_id, None)):
             return None
         return await self._gave(running, event_id, at, output)

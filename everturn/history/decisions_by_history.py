@@ -14,7 +14,7 @@ from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, i
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten
-from everturn.plans import AwaitAnswer, RunAgent, RunHandoff
+from everturn.plans import AwaitAnswer, RunAgent, RunHandoff, UseResult
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.state import State
@@ -156,7 +156,7 @@ class DecisionsByHistory:
         if approved:
             self.approvals[call.call_id] = decision
         edits = decision.arguments is not None and not pending.is_as_hooks_saw(decision)
-        if approved and edits and isinstance(plan, RunHandoff | RunAgent | AwaitAnswer):
+        if approved and edits and isinstance(plan, RunHandoff | RunAgent | AwaitAnswer | UseResult):
             self.edited[call.call_id] = (pending, decision)  # a worker looks at the arguments
         elif approved:
             self._let_out(pending, decision)
@@ -171,7 +171,7 @@ class DecisionsByHistory:
         call, plan = pending.call, pending.plan
         if isinstance(plan, RunHandoff):
             self._hand_over(call, plan)
-        elif self._state.closing:  # one that closes begins nothing
+        elif isinstance(plan, UseResult) or self._state.closing:  # one that closes begins nothing
             self._settle(unwritten(call))
         elif isinstance(plan, AwaitAnswer):
             self.wait(for_answer(call, plan, approval=approval, arguments=approval.arguments), time=self._clock())

@@ -20,7 +20,7 @@ from everturn.history.same_task import SameTask
 from everturn.history.transcript import Transcript, unwritten, user_messages
 from everturn.history.waiting_signals import WaitingSignals
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
-from everturn.plans import RefuseCall, RunHandoff
+from everturn.plans import RefuseCall, RunHandoff, UseResult
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
@@ -227,6 +227,9 @@ class StateByHistory:
                 self._take_loss(step)
             case steps.Expired(call_id=call_id) if pending := self.state.pending.get(call_id):
                 self.decisions.decide(pending, Decision(verdict=pending.verdict_on_expiry, by=names.THE_CLOCK))
+            case steps.CallChecked(request=request, result=ToolResult() as given):
+                self.decisions.edited.pop(request.call_id, None)
+                self._take_result(given)
             case steps.CallChecked(request=request, arguments=arguments):
                 self.decisions.take_edit(request.call_id, arguments)
             case steps.DecisionChecked(check=check, refusal=refusal):
@@ -257,7 +260,7 @@ class StateByHistory:
                 self.decisions.wait(pending, time=self._clock)
             elif isinstance(plan, RunHandoff) and not pending:
                 self._hand_over(call, plan)
-            elif pending or state.closing or isinstance(plan, RefuseCall):
+            elif pending or state.closing or isinstance(plan, RefuseCall | UseResult):
                 self._take_result(unwritten(call))
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:

@@ -188,6 +188,8 @@ class CallChecked(Step):
     request: ToolRequest
     arguments: dict[str, Any]
     """Those that a person put in, if somebody did."""
+    result: ToolResult | None = None
+    """A hook gave it, and nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)

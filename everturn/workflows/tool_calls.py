@@ -34,6 +34,7 @@ from everturn.plans import (
     RunHandoff,
     RunPlan,
     RunTool,
+    UseResult,
 )
 from everturn.records import Decision, Outcome, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, size_of
@@ -56,6 +57,14 @@ R = TypeVar("R")
 
 OnStall = Callable[[str, str | None], Awaitable[None]]
 """Gets a cause and a cure, and waits until a person has resumed."""
+
+
+class _GivenByHook(Exception):
+    """A hook gave the result of a call with the arguments that a person put in: nothing runs."""
+
+    def __init__(self, result: ToolResult) -> None:
+        super().__init__(result.call_id)
+        self.result = result
 
 
 class OpenCalls:
@@ -184,7 +193,10 @@ class OpenCalls:
         return ToolResult.cut_short(call, why, running=call.call_id in self._running | self._lost)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
-        result = await self._result(call, plan)
+        try:
+            result = await self._result(call, plan)
+        except _GivenByHook as given:
+            result = given.result
         has_event = call.call_id in self.recorded or call.call_id in self.from_outputs
         check = check_of_event(plan) if has_event else None
         if is_answer(plan, result):
@@ -239,6 +251,8 @@ class OpenCalls:
         match plan:
             case RefuseCall():
                 return tool_results.answered(call, plan.text)
+            case UseResult():
+                return await self._given_when_allowed(call, plan)
             case AwaitAnswer():
                 return await self._answer_when_allowed(call, plan)
             case RunPlan():
@@ -291,6 +305,26 @@ class OpenCalls:
                 pending = self._after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error, begun=False)
+
+    async def _given_when_allowed(self, call: ToolCall, plan: UseResult) -> ToolResult:
+        """The result that a hook gave; if a hook or a rule asks for it, after an approval."""
+        pending = self._pending(call, plan)
+        if pending is None:
+            return plan.result
+        while True:
+            pending, taken = await self._decided(pending)
+            if taken.decision.verdict != "approve":
+                return tool_results.of(call, taken)
+            try:
+                as_shown = pending.is_as_hooks_saw(taken.decision)
+                return tool_results.approved(
+                    plan.result, await self._checked(call, taken.decision, as_shown=as_shown, given=True)
+                )
+            except (Unreadable, ActivityError) as error:
+                after = self._after_run(call, plan, pending, error, taken.decision)
+                if after is None:
+                    return tool_results.could_not_run(call, error, begun=False)
+                pending = after
 
     async def _answer_when_allowed(self, call: ToolCall, plan: AwaitAnswer) -> ToolResult:
         """Waits for the result of a call that runs outside; if the plan or a rule says so, for its approval first."""
@@ -346,15 +380,20 @@ class OpenCalls:
         cause = tool_results.cause_of(error)
         return after_run(call, plan, pending, kind=kind, cause=cause, left=left, proposed=proposed, decision=decision)
 
-    async def _checked(self, call: ToolCall, decision: Decision, *, as_shown: bool) -> Decision:
+    async def _checked(self, call: ToolCall, decision: Decision, *, as_shown: bool, given: bool = False) -> Decision:
         """The approval of a call that no worker runs. If a person has put in other arguments, a worker looks at them
-        first: raises ActivityError if they do not fit."""
+        first: raises ActivityError if they do not fit, and _GivenByHook if a hook gives the result. `given`: a hook
+        gave the result for the model's arguments."""
         if decision.arguments is None or as_shown:
             return decision
         request = self._request(call, decision.arguments, decision, as_shown=as_shown)
-        arguments = await self._activities.checked_edit(call, request)
+        if given:
+            request = request.model_copy(update={"given": True})
+        checked = await self._activities.checked_edit(call, request)
         stop_if_cancelled()
-        return decision.model_copy(update={"arguments": arguments})
+        if checked.result:
+            raise _GivenByHook(tool_results.approved(checked.result, decision))
+        return decision.model_copy(update={"arguments": checked.arguments})
 
     async def _asked(self, pending: PendingCall) -> AppliedDecision:
         """Waits for the decision on the call, however long it takes."""

@@ -48,7 +48,7 @@ def of(call: ToolCall, taken: AppliedDecision, *, approval: Decision | None = No
     return answered(call, f"This call was denied{by}{ran}{_reason(decision)}", decision=decision)
 
 
-def approved(result: ToolResult, approval: Decision) -> ToolResult:
+def approved(result: ToolResult, approval: Decision | None) -> ToolResult:
     """The result of a call that somebody approved first. The model is told if it ran with other arguments."""
     content = result.content if result.is_error else (*edit_notice(approval), *result.content)
     return result.model_copy(update={"content": content, "decision": approval})

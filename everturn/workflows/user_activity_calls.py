@@ -73,6 +73,8 @@ class UserActivityCalls:
         nexus = isinstance(plan, RunNexus)
         look = request.model_copy(update={"endpoint": plan.endpoint}) if isinstance(plan, RunNexus) else request
         checked = await self._checked(call, look) if edited or nexus or plan.effect == "once" else None
+        if checked and checked.result:
+            return tool_results.approved(checked.result, request.decision)
         planned = call.arguments if plan.arguments is None else plan.arguments
         request = request.model_copy(update={"arguments": checked.arguments if checked and edited else planned})
         size = size_of(request.arguments)
@@ -89,10 +91,10 @@ class UserActivityCalls:
             result: ToolResult = await self._hosted(call.call_id, start, patience=plan.patience, retried=elsewhere)
         return result
 
-    async def checked_edit(self, call: ToolCall, request: ToolRequest) -> dict[str, JsonValue]:
+    async def checked_edit(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
         """The arguments that a person put in, for a call that no activity runs. Raises ActivityError if they do not
         fit."""
-        return (await self._checked(call, request)).arguments
+        return await self._checked(call, request)
 
     async def _checked(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
         """The arguments as the activity takes them. Raises ActivityError if those that a person put in do not fit, or

@@ -37,12 +37,13 @@ from everturn import (
 )
 from everturn.devserver import DevServer
 from everturn.errors import Refused
+from everturn.events import Event
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
 from everturn.hooks import AskApproval, DenyCall, Hooks, after_tool, before_tool
 from everturn.payloads import Status
 from everturn.policy import Rule
-from everturn.records import ToolResult
+from everturn.records import Text, ToolResult
 from everturn.temporal.ids import child_id
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
@@ -260,13 +261,21 @@ async def result(conversation: Conversation) -> ToolResult:
     return next(one for one in results_of(await conversation.transcript()) if one.call_id == "c")
 
 
-async def begun(conversation: Conversation) -> bool:
+async def events_of(conversation: Conversation) -> list[Event]:
+    reader, steps = EventReader(), read_steps(conversation._temporal, conversation.id)
+    return [event async for step in steps for event in reader.read(step, run_id="")]
+
+
+async def started(conversation: Conversation) -> bool:
     """Whether the call was begun, or handed out."""
-    kinds, reader = ("tool_started", "answer_requested", "handed_off"), EventReader()
-    steps = read_steps(conversation._temporal, conversation.id)
-    events = [event async for step in steps for event in reader.read(step, run_id="")]
-    ran = [event for event in events if event.kind == "tool_finished" and not event.result.is_error]
-    return bool(ran) or any(event.kind in kinds for event in events)
+    kinds = ("tool_started", "answer_requested", "handed_off")
+    return any(event.kind in kinds for event in await events_of(conversation))
+
+
+async def begun(conversation: Conversation) -> bool:
+    """Whether it was, or has a result that is no error."""
+    finished = [event for event in await events_of(conversation) if event.kind == "tool_finished"]
+    return any(not event.result.is_error for event in finished) or await started(conversation)
 
 
 async def goes_on(conversation: Conversation, kind: str) -> None:
@@ -341,6 +350,39 @@ async def hook_asks(world: World, kind: str) -> None:
         await asks_and_goes_on(await case.begin(), kind)
 
 
+async def hook_answers(world: World, kind: str) -> None:
+    """Nothing runs, with arguments of the model's or of a person's. A rule and a hook that asks hold all the same."""
+
+    @before_tool
+    def maybe(call: ToolCall, context: Any) -> AskApproval | None:
+        return AskApproval("who knows") if context.metadata.get("asks") else None
+
+    @before_tool
+    def answers(call: ToolCall, context: Any) -> ToolResult | None:
+        known = "!" not in str(call.arguments) or "!!" in str(call.arguments)
+        return ToolResult(call_id=call.call_id, content=(Text(text="as before"),)) if known else None
+
+    @after_tool
+    def seen(call: ToolCall, result: ToolResult, context: Any) -> str:
+        return f"{result.text}, seen"
+
+    option = {} if CELLS[kind]["`needs_approval`"] != "yes" else {"needs_approval": True}
+    async with world.hosted(kind, maybe, answers, seen, option=option) as case:
+        given = await result(conversation := await case.begin())
+        assert (given.text, given.by_hook, given.decision) == ("as before, seen", True, None)
+        assert not await started(conversation)
+        await is_denied(await case.begin(case.rule("deny")), "policy of tester and did not run")
+        conversation = await case.client.start(case.agent, "Go", metadata={"asks": "yes"})
+        await waits_for(conversation, "needs_approval")
+        await conversation.approve("c", {name: f"{value}!" for name, value in case.made.arguments.items()})
+        await waits_for(conversation, "invalid_edit")
+        await conversation.approve("c", {name: f"{value}!!" for name, value in case.made.arguments.items()})
+        given = await result(conversation)
+        assert given.text.endswith("as before, seen")
+        assert given.decision
+        assert kind in BY_WORKERS or not await started(conversation)
+
+
 async def approvers(world: World, kind: str) -> None:
     async with world.hosted(kind, approvers=lambda call, decision: decision.note == "please" or "not you") as case:
         conversation = await case.begin(case.rule("ask"))
@@ -394,6 +436,7 @@ GUARDS: dict[str, Callable[[World, str], Any]] = {
     "rule: deny": rule_denies,
     "`before_tool` denies": hook_denies,
     "`before_tool` asks": hook_asks,
+    "`before_tool` answers": hook_answers,
     "`approvers`": approvers,
     "edits are checked": edits_are_checked,
     "expires": expires,
