@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import signal
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Any, TextIO
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from typing import TextIO
 
 from tests.simulation.speed import alone
 from tests.simulation.world import ALL_SITUATIONS, WILD, run, seeds_of
@@ -18,6 +22,9 @@ from tests.simulation.world import ALL_SITUATIONS, WILD, run, seeds_of
 WORLDS_AT_A_TIME = 10
 LIVES_OF_A_PROCESS = 5
 """So many times as many worlds: then another one takes its place, which costs less than to look for garbage."""
+SILENT_SECONDS = 240.0
+"""A world that goes round in circles is stopped by its own process, after some seconds of its own time: see clock.py. A
+process that does not even do that is ended after so long."""
 SHOWN = 20
 BAR = 40
 
@@ -128,33 +135,103 @@ def _take(report: Report, one: _Lived) -> None:
 
 
 def _in_processes(batch: Batch) -> Iterator[_Lived]:
-    room, over = threading.Semaphore(2 * (batch.jobs or 1)), threading.Event()
+    seeds, jobs = batch.seeds(), min(batch.jobs or 1, -(-batch.count // WORLDS_AT_A_TIME))
+    crew = [Process() for _ in range(jobs)]
+    try:
+        while True:
+            for process in crew:
+                if not process.seeds and (portion := [*islice(seeds, WORLDS_AT_A_TIME)]):
+                    process.live_through(portion)
+            busy = {process.results: process for process in crew if process.seeds}
+            if not busy:
+                return
+            for results in multiprocessing.connection.wait([*busy], timeout=1.0):
+                yield busy[results].next_result()  # type: ignore[index]
+            for process in busy.values():
+                process.end_if_silent()
+    finally:
+        for process in crew:
+            process.end()
 
-    def portions() -> Iterator[list[int]]:
-        seeds = batch.seeds()
-        while not over.is_set() and (some := list(islice(seeds, WORLDS_AT_A_TIME))):
-            yield some
-            room.acquire()
 
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.simulation.warm"])
-    options: dict[str, Any] = {"initializer": _begin, "maxtasksperchild": LIVES_OF_A_PROCESS}
-    with context.Pool(batch.jobs, **options) as pool:
+class Process:
+    """One that lives through worlds and says what came of each. If it ends in the middle of one, or says nothing for
+    long, that world is broken, and the next one has another process."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.simulation.warm"])
+        self._process: ForkServerProcess | None = None
+        self._portions = 0
+        self._silent_since = 0.0
+        self.results: Connection
+        self.seeds: deque[int] = deque()
+        """Those that are to come: the first one's world is lived through now."""
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        assert self._process.pid
+        return self._process.pid
+
+    def live_through(self, seeds: Sequence[int]) -> None:
+        if self._portions == LIVES_OF_A_PROCESS:
+            self.end()
+        if self._process is None:
+            self._begin()
+        self._portions += 1
+        self._silent_since = time.monotonic()
+        self.seeds.extend(seeds)
+        with suppress(BrokenPipeError):  # it has ended: its first result says so
+            self.results.send([*seeds])
+
+    def next_result(self) -> _Lived:
+        self._silent_since = time.monotonic()
         try:
-            for lived in pool.imap_unordered(_live_some, portions()):
-                room.release()
-                yield from lived
-        finally:
-            over.set()
-            room.release()
+            lived: _Lived = self.results.recv()
+        except (EOFError, OSError):
+            return self._died()
+        self.seeds.popleft()
+        return lived
+
+    def end_if_silent(self) -> None:
+        if self._process and self.seeds and time.monotonic() - self._silent_since > SILENT_SECONDS:
+            self._process.kill()  # which its next result says
+
+    def end(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.join()
+            self.results.close()
+            self._process = None
+
+    def _begin(self) -> None:
+        self.results, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._portions = 0
+
+    def _died(self) -> _Lived:
+        assert self._process
+        self._process.join()
+        seed, left = self.seeds[0], [*self.seeds][1:]
+        what = f"its process ended in the middle of it, with exit code {self._process.exitcode}"
+        self.end()
+        self.seeds.clear()
+        if left:
+            self.live_through(left)
+        return _Lived(seed, [what], 0, {}, 0.0, [])
 
 
-def _begin() -> None:
+def _serve(requests: Connection) -> None:
+    """In a process of its own: lives through the worlds that it is sent, until nobody asks for more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
     alone(for_long=False)
-
-
-def _live_some(seeds: list[int]) -> list[_Lived]:
-    return [_live(seed) for seed in seeds]
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            for seed in requests.recv():
+                requests.send(_live(seed))
 
 
 def _live(seed: int) -> _Lived:

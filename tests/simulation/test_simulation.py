@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,11 +17,13 @@ from everturn.activities import planning
 from everturn.state import State
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow, tool_calls
+from tests.simulation import many
 from tests.simulation.chance import Chances
 from tests.simulation.many import WORLDS_AT_A_TIME, Batch, live_through
 from tests.simulation.rules.checks import Checks
 from tests.simulation.show import story
 from tests.simulation.shrink import shrunk
+from tests.simulation.temporal import clock
 from tests.simulation.temporal.history import NAMES
 from tests.simulation.world import Draw, Result, bounds, run
 
@@ -55,6 +58,39 @@ def test_a_rule_that_fails_breaks_its_world(monkeypatch: pytest.MonkeyPatch) -> 
     broken = run(1).broken
     assert broken
     assert "a rule failed: AttributeError: no such field, in fails" in broken[0]
+
+
+def test_a_world_that_goes_round_in_circles_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "LOGICAL_STEPS", 100)
+    assert run(1).broken[0].startswith("it does not end: after 101 steps and")
+
+
+def test_a_world_that_never_comes_to_its_next_step_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(*_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(clock, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(Checks, "_ruled", hangs)
+    assert run(1).broken[0].startswith("it does not end: a step took")
+
+
+@pytest.mark.parametrize("how", ["killed", "silent"])
+def test_a_process_that_ends_breaks_its_world_and_no_other(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = many.Process()
+    process.live_through([1, 2])
+    if how == "killed":
+        os.kill(process.pid, signal.SIGKILL)
+    else:
+        monkeypatch.setattr(many, "SILENT_SECONDS", 0.0)
+        process.end_if_silent()
+    try:
+        first, second = process.next_result(), process.next_result()
+    finally:
+        process.end()
+    assert (first.seed, second.seed) == (1, 2)
+    assert first.broken[0].startswith("its process ended in the middle of it")
+    assert second.broken == []
 
 
 async def test_temporals_own_replayer_takes_the_histories() -> None:

@@ -11,9 +11,11 @@ import heapq
 import os
 import random
 import selectors
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any
 from unittest.mock import patch
@@ -23,8 +25,12 @@ from everturn.client.streaming import LiveActivities
 EPOCH = 1_767_225_600.0
 """The simulated world begins on 1 January 2026."""
 
-LOGICAL_STEPS = 400_000
-"""Of the loop, for one conversation: one that goes round in circles takes more."""
+LOGICAL_STEPS = 40_000
+"""Of the loop, for one world: one that goes round in circles takes more. The largest takes some thousands."""
+
+MOST_SECONDS = 60.0
+"""Of the process's own time, for one world: then it is stopped at its next step; or, if there is none for as long
+again, wherever it is. Most take less than one second."""
 
 
 wrong_by = ContextVar("wrong_by", default=0.0)
@@ -38,8 +44,8 @@ class Stuck(Exception):
     """Everybody waits, and nothing is due: no timer, no activity, no person."""
 
 
-class Endless(Exception):
-    """It goes on and on."""
+class Endless(SystemExit):
+    """It goes on and on. No Exception: what it interrupts must not catch it."""
 
 
 class _Waiting(selectors._BaseSelectorImpl):
@@ -80,6 +86,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.now = 0.0
         """Seconds since the world began."""
         self.steps = 0
+        self.overdue = False
+        """It takes too much of the process's time."""
         self._due: list[_Due] = []
         self._cancelled = 0
         """So many of those that are due are not wanted any more."""
@@ -144,7 +152,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def step(self, timeout: float | None) -> None:
         self.steps += 1
-        if self.steps > LOGICAL_STEPS:
+        if self.steps > LOGICAL_STEPS or self.overdue:
             raise Endless(f"after {self.steps} steps and {self.now:.0f} s")
         if timeout is None:
             raise Stuck
@@ -182,15 +190,38 @@ def world(seed: int) -> Iterator[VirtualLoop]:
     )
     asyncio.set_event_loop(loop)
     try:
-        with patch.dict(os.environ, {"SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1"}):  # its limits are found by it
+        # A scripted model's limits are found by its URL.
+        with patch.dict(os.environ, {"SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1"}), _stopped_if_endless(loop):
             yield loop
     finally:
-        _clear(loop)
+        with suppress(Endless), _stopped_if_endless(loop):
+            _clear(loop)
         time.time, time.monotonic, os.urandom = before[:3]
         random.setstate(before[3])
         LiveActivities.__init__.__defaults__ = before[4]  # type: ignore[misc]
         asyncio.set_event_loop(None)
         loop.close()
+
+
+@contextmanager
+def _stopped_if_endless(loop: VirtualLoop) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+
+    def on_time(*_: object) -> None:
+        if loop.overdue:
+            raise Endless(f"a step took {MOST_SECONDS:.0f} s of the process's time, after {loop.steps} steps")
+        loop.overdue = True
+
+    before = signal.signal(signal.SIGVTALRM, on_time)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS, MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+        loop.overdue = False
 
 
 def _clear(loop: VirtualLoop) -> None:
