@@ -52,7 +52,8 @@ def error_in(body: dict[str, Any]) -> object | None:
     """The error in a body with status 200 or in a chunk of a stream, in any vendor's field; None if there is none.
 
     Sources: OpenAI and most others (`error`), Groq's last chunk (`x_groq`), OpenRouter (an error in the choice), older
-    vLLM and Mistral (`object`), MiniMax (`base_resp`), Cloudflare (`errors`), Baidu (`error_code`).
+    vLLM and Mistral (`object`), MiniMax (`base_resp`), Cloudflare (`errors`), Baidu (`error_code`), and servers made
+    with FastAPI (`detail`).
     """
     if body.get("error"):
         return body
@@ -64,7 +65,8 @@ def error_in(body: dict[str, Any]) -> object | None:
                 return {"error": place["error"]}
     said = body.get("object") == "error" or body.get("type") == "error" or a_list(body.get("errors"))
     status = a_dict(body.get("base_resp")).get("status_code")
-    return body if said or status or (body.get("error_code") and "choices" not in body) else None
+    bare = (body.get("error_code") or body.get("detail")) and "choices" not in body
+    return body if said or status or bare else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ One table for all protocols: gateways pass on what the server behind them said, 
 names of another protocol. A reason that is not in the table is never taken for success.
 
 Sources: the SDKs' types (openai 3.52.0, anthropic 2.11.0, google-genai 3.4.0, mistralai 3.7.0), LiteLLM 1.108.7
-(`map_finish_reason`), Portkey 1.15.2, and what vLLM, SGLang, TGI, Cohere, Bedrock, Zhipu, DeepSeek, watsonx and
-OpenRouter document.
+(`map_finish_reason`), Portkey 1.15.2, and what vLLM, SGLang, TGI, Cohere, Bedrock, Zhipu, DeepSeek, watsonx,
+OpenRouter and Baidu's Qianfan (`normal`: v2/chat/completions, 2025-12) document.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WINDOW_FULL: Final = "model_context_window_exceeded"
 
 _WORDS: Final[Mapping[Ending, str]] = {
     "end": """
-        stop end end_turn stop_sequence stop_sequences stop_token eos eos_token complete completed done finished
+        stop end end_turn stop_sequence stop_sequences stop_token eos eos_token complete completed done finished normal
         tool_calls tool_call tool_use function_call function_calls
     """,
     "length": """

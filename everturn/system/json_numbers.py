@@ -93,13 +93,14 @@ def in_words(number: float) -> str:
 
 
 def reads_as_odd_number(value: object) -> bool:
-    """Whether a converter to floats may make such a number of it: a text such as "nan" or "1e999", or an integer
-    beyond a double."""
+    """Whether a converter to floats or complex numbers may make such a number of it: a text such as "nan", "1e999" or
+    "nan+1j", or an integer beyond a double."""
     if isinstance(value, str):
         try:
-            return not isfinite(float(value))
+            number = complex(value)  # reads whatever `float` does, and "nan+1j"
         except ValueError:
             return False
+        return not (isfinite(number.real) and isfinite(number.imag))
     return isinstance(value, int) and not -_LARGEST_DOUBLE <= value <= _LARGEST_DOUBLE
 
 

@@ -41,6 +41,7 @@ def asked(model: str, **options: Any) -> Request:
         ("tool-calls", "end"),  # the AI SDK's spelling
         ("eos_token", "end"),  # TGI
         ("COMPLETE", "end"),  # Cohere
+        ("normal", "end"),  # Baidu's Qianfan
         ("MAX_TOKENS", "length"),
         ("FinishReason.MAX_TOKENS", "length"),
         ("REASON_MAX_LEN", "length"),  # xAI
@@ -161,6 +162,12 @@ def test_a_completed_response_that_is_as_long_as_it_may_be_was_cut_short() -> No
         assert openai_responses.decode(body, request).stop == stop
 
 
+@pytest.mark.parametrize("candidate", [{}, {"finishReason": None}, {"finishReason": ""}])
+def test_a_whole_body_of_gemini_that_has_no_reason_has_not_ended(candidate: dict[str, Any]) -> None:
+    body = {"candidates": [{"content": {"parts": [{"text": "Half a sen"}]}, **candidate}]}
+    assert "why it stopped" in str(error_of("google:gemini-4", gemini, body))
+
+
 def test_a_status_that_nobody_knows_is_no_success() -> None:
     body = responses(None) | {"status": "requires_something"}
     assert "requires_something" in str(error_of("openai:gpt-6", openai_responses, body))
@@ -196,6 +203,7 @@ def test_a_provider_s_own_word_for_the_end_changes_nothing(native: str | None) -
         ({"base_resp": {"status_code": 1002, "status_msg": "too fast"}, "choices": None}, "too fast"),  # MiniMax
         ({"success": False, "errors": [{"code": 7009, "message": "upstream gone"}]}, "upstream gone"),  # Cloudflare
         ({"error_code": 18, "error_msg": "qps limit"}, "qps limit"),  # Baidu
+        ({"detail": "worker died"}, "worker died"),  # FastAPI
     ],
 )
 def test_an_error_in_any_vendor_s_field_of_a_stream_is_raised_with_its_words(chunk: dict[str, Any], words: str) -> None:

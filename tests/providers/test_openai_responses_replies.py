@@ -286,6 +286,14 @@ def test_what_is_no_event_is_an_invalid_reply(data: str) -> None:
         Assembler(asked()).feed(Event(data))
 
 
+@pytest.mark.parametrize("nothing", [None, {}, {"id": "x"}, {"id": "x", "type": None, "content": None}])
+def test_an_item_that_does_not_say_what_it_is_is_no_part(nothing: Any) -> None:
+    """It would go back as an item without a type, which servers refuse from then on."""
+    reply, _ = streamed(added(0, nothing), done(0, nothing), added(1, said("a")), done(1, said("a")), completed(said("a")))
+    assert [type(part) for part in reply.message.parts] == [Text]
+    assert [type(part) for part in decode(response(nothing, said("a")), asked()).message.parts] == [Text]
+
+
 def test_events_that_we_do_not_know_and_done_marks_are_passed_over() -> None:
     assembler = Assembler(asked())
     for data in ("", "[DONE]", '{"type": "keepalive"}', '{"type": "response.new.delta", "delta": "x"}', "{}"):

@@ -72,6 +72,12 @@ def test_an_event_without_data_is_no_event() -> None:
     assert decode([b"event: ping\n\nid: 1\n\ndata: x\n\n"]) == [Event("x")]
 
 
+def test_an_error_in_a_field_of_its_own_is_an_event() -> None:
+    """As llama.cpp's server sends it until 2025-09, and [DONE] after it."""
+    stream = b'data: a\n\nerror: {"code":400}\n\ndata: [DONE]\n\n'
+    assert decode([stream]) == [Event("a"), Event('{"code":400}', "error"), Event("[DONE]")]
+
+
 @pytest.mark.parametrize("data", [b"data: " + b"x" * 200, b"data: xxxx\n" * 40], ids=["a line", "many lines"])
 def test_an_event_over_the_limit_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidReply, match="more than 100 bytes"):

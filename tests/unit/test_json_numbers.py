@@ -119,6 +119,8 @@ REFUSED: dict[str, tuple[Any, Any]] = {
     "a number": (float, INF),
     "any value": (Any, {"a": [NAN]}),
     "a decimal": (Decimal, "NaN"),
+    "a complex number": (complex, "nan+1j"),
+    "a complex number, too large": (complex, "1+1e999j"),
 }
 
 

@@ -53,7 +53,7 @@ def decode(body: object, request: Request) -> Reply:
             assembler.take(a_dict(chunk))
     else:
         assembler.take(a_dict(body))
-        assembler.done = True
+        assembler.take_end()
     return assembler.finish()
 
 
@@ -166,6 +166,13 @@ class Assembler:
         candidates = (a_dict(candidate) for candidate in a_list(chunk.get("candidates")))
         candidate = next((one for one in candidates if one and not one.get("index")), None)
         return self._take_candidate(candidate) if candidate else []
+
+    def take_end(self) -> None:
+        """Nothing more comes after a body that is one reply. Raises InvalidReply if that is no whole one: "If empty,
+        the model has not stopped generating tokens" (Candidate.finishReason)."""
+        if self._answered and not self._over:
+            raise self._invalid("it does not say why it stopped")
+        self.done = True
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle, or held no usable reply."""

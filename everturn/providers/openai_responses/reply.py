@@ -79,6 +79,11 @@ class _Place:
         return not (over and _ids_of(self.item) and _ids_of(item))
 
 
+def _is_item(item: Item) -> bool:
+    """Whether it says what it is: what does not is nothing that could be shown, run or sent back."""
+    return bool(a_str(item.get("type")) or a_str(item.get("role")))
+
+
 def _ids_of(item: Item) -> list[str]:
     return [name for name in _IDS if item.get(name)]
 
@@ -184,7 +189,7 @@ class Assembler:
         index = index if isinstance(index, int) else max(self._latest, default=0)
         item = a_dict(said.get("item"))
         if kind in {"response.output_item.added", "response.output_item.done"}:
-            if item:  # clients are meant to pass over an item that is null
+            if _is_item(item):  # clients are meant to pass over an item that is null
                 self._take_item(index, item, over=kind == "response.output_item.done")
         elif kind == "response.reasoning_summary_part.added" and said.get("summary_index"):
             return [Delta("thinking", "\n\n")]
@@ -216,7 +221,7 @@ class Assembler:
             place.started = place.started or item
 
     def _items(self) -> list[Item]:
-        whole = [item for item in map(a_dict, a_list(self._response.get("output"))) if item]
+        whole = [item for item in map(a_dict, a_list(self._response.get("output"))) if _is_item(item)]
         places = sorted(self._places, key=lambda place: place.index)
         all_over = all(place.finished for place in places)
         # Some servers leave the items out of the last event, or some of them.
