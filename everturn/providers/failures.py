@@ -132,7 +132,8 @@ _BAD_KEY_WORDS = re.compile(r"(?:incorrect|invalid) api key|api key not valid", 
 _NEVER_WORDS = re.compile(
     # llama.cpp (500), vLLM, SGLang, Ollama: what the model or its template can't read at all
     r"(?:image|audio|video|vision|multimodal|file)s? inputs? (?:is|are) not supported"
-    r"|(?:image|audio|video|vision|multimodal|tool)s? (?:is|are) not supported"
+    r"|(?:image|audio|video|vision|multimodal|(?:tool|function)s?(?: use| calling)?)s? (?:is|are) not supported"
+    r"|at most 0 (?:image|audio|video)|unsupported content(?:\[\]\.| )type|only supports? text|text-only"
     r"|(?:does not|doesn't|not) support(?: for)? (?:image|audio|video|vision|multimodal|tool|function|chat)"
     r"|is not a multimodal model|missing data required for image input|requires --jinja"
     # Chat templates of Mistral, Gemma and Llama, which llama.cpp and vLLM run

@@ -47,7 +47,8 @@ def header(headers: Mapping[str, str], name: str) -> str:
 
 def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
     """Seconds until a limit begins anew, of an answer that says so in place of Retry-After: as seconds (RateLimit-Reset
-    of the IETF's draft, Together), a duration, or a Unix time, in milliseconds too (OpenRouter)."""
+    of the IETF's draft, Together), a duration, or a Unix time, in milliseconds too (OpenRouter); or until what is used
+    up is there again."""
     for name in _RESETS:
         text = header(headers, name)
         number = _number(text)
@@ -58,7 +59,8 @@ def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> f
             return number if number <= _LONGEST_SECONDS else None
         if (seconds := _seconds(text, headers, now)) is not None:
             return seconds
-    return None
+    used_up = [allowance for allowance in allowances(headers, now=now) if allowance.remaining <= 0]
+    return max((allowance.reset for allowance in used_up if allowance.reset is not None), default=None)
 
 
 def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
@@ -80,10 +82,11 @@ def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> li
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
     """Seconds the provider asks us to wait; None if it does not say.
 
-    Reads retry-after-ms, then Retry-After as seconds (fractions too) or as an HTTP date (RFC 9110, 10.2.3). An
-    unreadable header counts as absent. A date is compared with the server's own clock, if it says its time.
+    Reads retry-after-ms (x-ms-retry-after-ms in azure-core), then Retry-After as seconds (fractions too) or as an HTTP
+    date (RFC 9110, 10.2.3). An unreadable header counts as absent. A date is compared with the server's own clock, if
+    it says its time.
     """
-    milliseconds = _number(header(headers, "retry-after-ms"))
+    milliseconds = _number(header(headers, "retry-after-ms") or header(headers, "x-ms-retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     text = header(headers, "retry-after")

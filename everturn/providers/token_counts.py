@@ -12,6 +12,14 @@ _READ = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache
 _WRITTEN = ("cache_write_tokens", "created_cache_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 """OpenAI's name, vLLM's, and those of gateways."""
 
+_OTHER_NAMES = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+}
+"""The names of the other protocol: gateways pass a usage on as the server behind them wrote it."""
+
 
 def counted(usage: dict[str, Any], *, given: str, made: str) -> Usage:
     """The usage. `given` and `made`: the names of its counts of input and output, which have `_details` of their own.
@@ -19,6 +27,7 @@ def counted(usage: dict[str, Any], *, given: str, made: str) -> Usage:
     Some totals are larger than the two together. xAI and Gemini leave the reasoning out of the output; gateways before
     Claude leave out of the input what was read from its cache, or written to it.
     """
+    given, made = (_OTHER_NAMES[name] if name not in usage else name for name in (given, made))
     of_input, of_output = a_dict(usage.get(f"{given}_details")), a_dict(usage.get(f"{made}_details"))
     read, written = _first(_READ, of_input, usage), _first(_WRITTEN, of_input, usage)
     reasoning = a_count(of_output.get("reasoning_tokens"))

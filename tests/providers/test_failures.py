@@ -438,12 +438,21 @@ def litellm(message: str, kind: str, code: str) -> dict[str, Any]:
         (500, {"error": {"message": "Conversation roles must alternate user/assistant/user"}}, RequestRefused),
         (500, {"error": "m does not support tools"}, RequestRefused),
         (500, {"error": "this model is missing data required for image input"}, RequestRefused),  # Ollama
+        (500, {"error": {"message": "unsupported content[].type"}}, RequestRefused),  # llama.cpp
+        (500, {"error": {"message": "At most 0 image(s) may be provided in one prompt."}}, RequestRefused),  # vLLM
+        (500, {"error": {"message": "This model only supports text input."}}, RequestRefused),
+        (500, {"error": {"message": "Tool use is not supported by this model"}}, RequestRefused),
         (500, {"error": {"message": "CUDA error: out of memory"}}, Unavailable),
         (503, {"error": {"message": "The image service is not available"}}, Unavailable),
     ],
 )
 def test_what_gateways_and_small_servers_say(status: int, body: Any, error: type[ProviderError]) -> None:
     assert type(answered(status, body)) is error
+
+
+def _limits(remaining: str) -> dict[str, str]:
+    facts = {"limit": "60", "remaining": remaining, "reset": "7s"}
+    return {f"x-ratelimit-{fact}-requests": value for fact, value in facts.items()}
 
 
 @pytest.mark.parametrize(
@@ -453,6 +462,10 @@ def test_what_gateways_and_small_servers_say(status: int, body: Any, error: type
         ({"llm_provider-retry-after-ms": "250"}, {}, 0.25),
         ({"retry-after": "3", "llm_provider-retry-after": "7"}, {}, 3.0),
         ({"ratelimit-reset": "12"}, {}, 12.0),  # the IETF's draft
+        ({"x-ms-retry-after-ms": "250"}, {}, 0.25),  # azure-core
+        (_limits("0"), {}, 7.0),
+        ({f"llm_provider-{name}": value for name, value in _limits("0").items()}, {}, 7.0),
+        (_limits("3"), {}, None),
         ({"x-ratelimit-reset": "1m30s"}, {}, 90.0),
         ({"x-ratelimit-reset": "1795737620000", "date": "Fri, 27 Nov 2026 00:00:10 GMT"}, {}, 10.0),  # OpenRouter
         ({"x-ratelimit-reset": "99999999999999"}, {}, None),

@@ -289,7 +289,8 @@ def test_what_is_no_event_is_an_invalid_reply(data: str) -> None:
 @pytest.mark.parametrize("nothing", [None, {}, {"id": "x"}, {"id": "x", "type": None, "content": None}])
 def test_an_item_that_does_not_say_what_it_is_is_no_part(nothing: Any) -> None:
     """It would go back as an item without a type, which servers refuse from then on."""
-    reply, _ = streamed(added(0, nothing), done(0, nothing), added(1, said("a")), done(1, said("a")), completed(said("a")))
+    events = [added(0, nothing), done(0, nothing), added(1, said("a")), done(1, said("a"))]
+    reply, _ = streamed(*events, completed(said("a")))
     assert [type(part) for part in reply.message.parts] == [Text]
     assert [type(part) for part in decode(response(nothing, said("a")), asked()).message.parts] == [Text]
 

@@ -65,6 +65,8 @@ def claude(usage: dict[str, Any], model: str = "claude-sonnet-5-5") -> Reply:
         ),
         ({"prompt_tokens": 600, "completion_tokens": 7, "created_cache_tokens": 90}, (600, 7, 0, 90)),
         ({"prompt_tokens": 600, "completion_tokens": 7, "prompt_cache_hit_tokens": 500}, (600, 7, 500, 0)),
+        ({"input_tokens": 600, "output_tokens": 7, "total_tokens": 607}, (600, 7, 0, 0)),  # names of another protocol
+        ({"input_tokens": 11, "output_tokens": 7, "cache_read_input_tokens": 500}, (511, 7, 500, 0)),
     ],
 )
 def test_each_token_of_a_gateway_is_counted_once(usage: dict[str, Any], read: tuple[int, ...]) -> None:
