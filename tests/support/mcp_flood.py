@@ -2,7 +2,7 @@
 
 Plain Python, in the protocol of 2025, as no SDK sends such things. Over its standard input and output, or over HTTP
 if a port is given (0: none). Each tool is a kind of flood; those without an end go on until FOLDER has `go`.
-FOLDER/log has the calls. LIST says how its list of tools is: plain, pages, huge or deep.
+FOLDER/log has the calls. LIST says how its list of tools is: plain, pages, huge, deep or odd.
 """
 
 from __future__ import annotations
@@ -50,6 +50,14 @@ def listed(cursor: str | None) -> dict[str, Any]:
             return {"tools": [*plain, tool("wordy", "x" * MIB), *(tool(f"t{n}", "x" * 90_000) for n in range(100))]}
         case "deep":
             return {"tools": [*plain, tool("deep", schema=nested(60))]}
+        case "odd":  # what the protocol's types don't allow
+            odd = [None, {"name": "bare"}, tool("list", schema={"type": "array"}), tool("text") | {"inputSchema": "x"}]
+            typeless = [
+                tool("typeless") | {"inputSchema": {"properties": {"a": {}}}},
+                tool("empty") | {"inputSchema": {}},
+            ]
+            listing = tool("listing") | {"outputSchema": {"type": "array"}}
+            return {"tools": [*plain, *odd, *typeless, listing, {"inputSchema": {}}]}
         case _:
             return {"tools": plain}
 

@@ -236,6 +236,21 @@ async def test_a_tool_that_is_too_long_or_deep_is_left_out(
     assert words in caplog.text
 
 
+async def test_one_tool_that_the_protocol_does_not_allow_takes_no_others_away(
+    flood: Flood, caplog: pytest.LogCaptureFixture
+) -> None:
+    with flood.over("stdio", "odd", deny=["bare"]) as server:
+        connection = ServerConnection(server, on_change=lambda: None)
+        try:
+            found = await listed(await connection.session(), server)
+        finally:
+            await connection.close()
+    names = {tool.name for tool in tools_of(server, found.tools, _never)}
+    assert names >= {"fine", "typeless", "empty", "listing"}
+    assert names.isdisjoint({"list", "text", "None"})
+    assert caplog.text.count("mcp.tool_left_out") == 4
+
+
 async def _never(*_: object) -> None:
     raise NotImplementedError
 

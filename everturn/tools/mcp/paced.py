@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from everturn.tools.mcp import limits
+from everturn.tools.mcp import limits, tool_lists
 from everturn.tools.mcp.limits import Overflow, TooMuch
 
 if TYPE_CHECKING:
@@ -19,6 +19,13 @@ def bounded(
     """The same streams, that end if the server leaves too many requests open: `overflow` then says why."""
     open_requests: set[str] = set()
     return _Messages(messages, open_requests, overflow), _Answers(answers, open_requests)
+
+
+def _mend(received: SessionMessage) -> None:
+    from mcp import types
+
+    if isinstance(received.message, types.JSONRPCResponse):
+        tool_lists.mend(received.message.result)
 
 
 class _Closing:
@@ -61,6 +68,7 @@ class _Messages(_Closing):
             await self._pace.take(1)
             if isinstance(one, Exception):
                 return one
+            _mend(one)
             try:
                 if self._is_new(one):
                     return one
