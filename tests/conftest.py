@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import os
 import signal
@@ -56,17 +55,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield  # `-m` leaves some of them out
     if processes := getattr(config, "workerinput", {}).get("workercount"):
         items[:] = in_pieces(items, processes)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection() -> None:
-    gc.disable()  # ten thousand tests and what they import stay
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()  # else Python would look through them for garbage again and again
-    gc.set_threshold(10_000, 20, 20)
-    gc.enable()
 
 
 @pytest.fixture(autouse=True)

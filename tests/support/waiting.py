@@ -24,21 +24,14 @@ BUSY_SECONDS = 1.2
 """Longer than what is sent meanwhile takes; shorter than the time-out of a workflow task."""
 
 
-QUERY_SECONDS = 0.05
-"""Between two queries: each one makes a worker without a cache replay the whole conversation."""
-
-
-def pause_after(waited: float, *, least: float = 0.02) -> float:
-    """Seconds until a condition is looked at again: seldom if it takes long."""
-    return min(max(least, waited / 4), 0.25)
+def pause_after(waited: float) -> float:
+    """Seconds until a condition is looked at again: seldom if it takes long. A look is often a query, and each query
+    makes a worker without a cache replay the whole conversation."""
+    return min(max(0.02, waited / 5), 0.25)
 
 
 async def eventually(
-    condition: Callable[[], Any | Awaitable[Any]],
-    *,
-    seconds: float = WAIT_SECONDS,
-    what: str = "",
-    pause: float = 0.02,
+    condition: Callable[[], Any | Awaitable[Any]], *, seconds: float = WAIT_SECONDS, what: str = ""
 ) -> Any:
     """The condition's value as soon as it is true; fails where it does not become so in time."""
     began = time.monotonic()
@@ -50,7 +43,7 @@ async def eventually(
             return value
         waited = time.monotonic() - began
         assert waited < seconds, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
-        await asyncio.sleep(pause_after(waited, least=pause))
+        await asyncio.sleep(pause_after(waited))
 
 
 async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
@@ -62,7 +55,7 @@ async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, .
             return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
         return ()
 
-    return tuple(await eventually(enough, what=f"{calls} calls wait", pause=QUERY_SECONDS))
+    return tuple(await eventually(enough, what=f"{calls} calls wait"))
 
 
 async def reaches(conversation: Conversation, state: str) -> Status:
@@ -75,7 +68,7 @@ async def reaches(conversation: Conversation, state: str) -> Status:
             return seen[0].state == state
         return False
 
-    await eventually(there, what=f"it is {state}", pause=QUERY_SECONDS)
+    await eventually(there, what=f"it is {state}")
     return seen[0]
 
 
