@@ -343,8 +343,9 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
     chains: dict[str, set[str]] = {}
     for run, taken in one.runs:
         for step in taken:
-            if isinstance(step, steps.ToolRunFailed) and (step.awaited or step.kind == names.ASKS):
-                # Nobody had it, or it has asked a question first: it is sent again, as it was approved.
+            if isinstance(step, steps.ToolRunFailed) and (step.awaited or step.stalled or step.kind == names.ASKS):
+                # Nobody had it (by itself, or once somebody resumes), or it has asked a question first: it is sent
+                # again, as it was approved.
                 approvals[step.request.call_id] -= step.request.decision is not None
             if isinstance(step, steps.ToolScheduled):
                 approvals[step.request.call_id] += step.request.decision is not None

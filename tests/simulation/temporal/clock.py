@@ -25,7 +25,7 @@ from everturn.client.streaming import LiveActivities
 EPOCH = 1_767_225_600.0
 """The simulated world begins on 1 January 2026."""
 
-LOGICAL_STEPS = 40_000
+LOGICAL_STEPS = 60_000
 """Of the loop, for one world: one that goes round in circles takes more. The largest takes some thousands."""
 
 MOST_SECONDS = 60.0
