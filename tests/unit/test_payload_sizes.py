@@ -106,7 +106,7 @@ from everturn.tenants.budgets import BudgetNote, Untold
 from everturn.tenants.metadata import Labelled
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
-from everturn.worker.clashes import MAX_PREFIX_CHARS
+from everturn.worker.given_agents import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages
 from everturn.workflows.tracing import Tracing
