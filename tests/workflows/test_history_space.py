@@ -62,9 +62,10 @@ async def test_forty_pictures_do_not_end_a_conversation(
     assert "Left out because it is too large: image (image/png, 140,000 base64 characters)" in results[-1].text
 
 
-async def test_what_agents_answer_has_to_fit_too(client: Client, scripted: Scripted) -> None:
+async def test_what_agents_answer_has_to_fit_too(client: Client, scripted: Scripted, bounds: Bounds) -> None:
+    bounds(run_bytes=600_000)
     below = agent_on(scripted(["long " * 30_000], order="position"), name="below")
-    calls = [call("below", {"message": f"{number}"}, id=f"c{number}") for number in range(16)]
+    calls = [call("below", {"message": f"{number}"}, id=f"c{number}") for number in range(6)]
     agent = agent_on(scripted([calls, "Done."]), tools=[below])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Ask")
