@@ -21,7 +21,6 @@ from benchmarks.measures import (
     history,
     imports,
     latency,
-    lengths,
     long_tool,
     parallel,
     reading,
@@ -38,7 +37,6 @@ from everturn.devserver import find_binary
 
 MEASURES = {
     "latency": latency,
-    "lengths": lengths,
     "parallel": parallel,
     "events": events,
     "history": history,

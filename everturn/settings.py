@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import Annotated, Final, Literal, Self
+from functools import lru_cache
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import AwareDatetime, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -15,6 +16,8 @@ from everturn.sizes import MAX_ADDRESS_CHARS
 from everturn.text.utf8 import is_utf8
 
 PREFIX: Final = "EVERTURN_"
+
+S = TypeVar("S", bound="Settings")
 
 
 class Settings(BaseSettings):
@@ -109,14 +112,10 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls) -> Self:
-        _refuse_unknown_variables(known=[PREFIX + name.upper() for name in cls.model_fields])
-        refuse_garbled_variables()
-        try:
-            return cls()
-        except ValidationError as error:
-            problem = error.errors()[0]
-            variable = PREFIX + str(problem["loc"][0]).upper()
-            raise InvalidSetting(f"{variable}={problem['input']!r} is invalid: {problem['msg']}.") from None
+        # Each client and worker asks several times, and reading costs some milliseconds each time.
+        variables = frozenset((name, value) for name, value in os.environ.items() if _is_ours(name))
+        settings: Self = _read(cls, variables)
+        return settings
 
     @field_validator("agents", "mcp_hosts", mode="before")
     @classmethod
@@ -133,6 +132,23 @@ class Settings(BaseSettings):
     @classmethod
     def _in_any_case(cls, value: object) -> object:
         return value.lower() if isinstance(value, str) else value
+
+
+def _is_ours(variable: str) -> bool:
+    return variable.upper().startswith((PREFIX, "TEMPORAL_"))
+
+
+@lru_cache(maxsize=4)
+def _read(kind: type[S], _variables: frozenset[tuple[str, str]]) -> S:
+    """What these variables of the environment, which are all that say something, come to."""
+    _refuse_unknown_variables(known=[PREFIX + name.upper() for name in kind.model_fields])
+    refuse_garbled_variables()
+    try:
+        return kind()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        variable = PREFIX + str(problem["loc"][0]).upper()
+        raise InvalidSetting(f"{variable}={problem['input']!r} is invalid: {problem['msg']}.") from None
 
 
 def _refuse_unknown_variables(*, known: list[str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +25,7 @@ pytest.register_assert_rewrite("tests.support", "tests.providers", "tests.ui")
 
 from tests.support.bounds import Bounds, put_back, set_for_good, settable  # noqa: E402
 from tests.support.histories import check_all  # noqa: E402
-from tests.support.order import in_pieces  # noqa: E402
+from tests.support.order import in_pieces, may_have_long_ones  # noqa: E402
 from tests.support.ports import ports_of_this_process  # noqa: E402
 from tests.support.skips import watch_skips  # noqa: E402
 
@@ -52,9 +54,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             given = item.callspec.params  # type: ignore[attr-defined]
             if is_long(**{name: given[name] for name in inspect.signature(is_long).parameters}):
                 item.add_marker("long")
+        if item.get_closest_marker("long") and not may_have_long_ones(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid} is long by a mark that LONG in tests/support/order.py does not find."
+            )
     yield  # `-m` leaves some of them out
     if processes := getattr(config, "workerinput", {}).get("workercount"):
         items[:] = in_pieces(items, processes)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make long` imports no file that has none of its tests."""
+    if config.option.markexpr != "long" or not collection_path.match("test_*.py"):
+        return None
+    return None if may_have_long_ones(collection_path) else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    gc.disable()  # ten thousand tests and what they import stay
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # else Python would look through them for garbage again and again
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

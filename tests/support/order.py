@@ -5,8 +5,11 @@ each piece begins with its share of the long ones, and ends with what is done at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,9 @@ FIRST = (
     *("tests/workflows/test_history_space.py", "tests/workflows/test_one_law.py", "tests/exits/test_exits.py"),
 )
 """The files that take longest, the longest first."""
+
+LONG = re.compile(r"mark\.long|cached_conversations")
+"""What makes a test `long`: a mark, or a fixture some of whose values have it."""
 
 LAST = ("tests/providers/", "tests/unit/", "tests/replay/", "tests/test_docs_commands.py")
 """Where most tests are, and nearly each takes some milliseconds."""
@@ -39,3 +45,8 @@ def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]
         piece.extend(left[:room])
         del left[:room]
     return [item for piece in [*pieces[:-1], [*pieces[-1], *left]] for item in piece]
+
+
+@cache
+def may_have_long_ones(file: Path) -> bool:
+    return LONG.search(file.read_text()) is not None

@@ -24,14 +24,21 @@ BUSY_SECONDS = 1.2
 """Longer than what is sent meanwhile takes; shorter than the time-out of a workflow task."""
 
 
-def pause_after(waited: float) -> float:
-    """Seconds until a condition is looked at again: seldom if it takes long. A look is often a query, and each query
-    makes a worker without a cache replay the whole conversation."""
-    return min(max(0.02, waited / 5), 0.25)
+QUERY_SECONDS = 0.05
+"""Between two queries: each one makes a worker without a cache replay the whole conversation."""
+
+
+def pause_after(waited: float, *, least: float = 0.02) -> float:
+    """Seconds until a condition is looked at again: seldom if it takes long."""
+    return min(max(least, waited / 4), 0.25)
 
 
 async def eventually(
-    condition: Callable[[], Any | Awaitable[Any]], *, seconds: float = WAIT_SECONDS, what: str = ""
+    condition: Callable[[], Any | Awaitable[Any]],
+    *,
+    seconds: float = WAIT_SECONDS,
+    what: str = "",
+    pause: float = 0.02,
 ) -> Any:
     """The condition's value as soon as it is true; fails where it does not become so in time."""
     began = time.monotonic()
@@ -43,7 +50,7 @@ async def eventually(
             return value
         waited = time.monotonic() - began
         assert waited < seconds, f"not so within {seconds} s: {what or inspect.getsource(condition)}"
-        await asyncio.sleep(pause_after(waited))
+        await asyncio.sleep(pause_after(waited, least=pause))
 
 
 async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, ...]:
@@ -55,7 +62,7 @@ async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, .
             return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
         return ()
 
-    return tuple(await eventually(enough, what=f"{calls} calls wait"))
+    return tuple(await eventually(enough, what=f"{calls} calls wait", pause=QUERY_SECONDS))
 
 
 async def reaches(conversation: Conversation, state: str) -> Status:
@@ -68,7 +75,7 @@ async def reaches(conversation: Conversation, state: str) -> Status:
             return seen[0].state == state
         return False
 
-    await eventually(there, what=f"it is {state}")
+    await eventually(there, what=f"it is {state}", pause=QUERY_SECONDS)
     return seen[0]
 
 

@@ -144,10 +144,20 @@ def shared(sources: list[Source]) -> Iterator[Use]:
     yield from (use for source in sources for use in changes(source, of_all))
 
 
+@cache
+def problems_of(modules: tuple[str, ...]) -> list[Use]:
+    """Excused or not. Most excuses change nothing about which modules are reached."""
+    return [*shared([source_of(module) for module in modules]), *(use for name in modules for use in strange_in(name))]
+
+
+@cache
+def strange_in(module: str) -> list[Use]:
+    return list(strange(source_of(module)))
+
+
 def problems(excused: set[str]) -> set[str]:
-    sources = [source_of(module) for module in reached(ROOTS, not_called=excused)]
-    found = [*shared(sources), *(use for source in sources for use in strange(source))]
-    return {str(use) for use in found if use.place not in excused}
+    uses = problems_of(tuple(reached(ROOTS, not_called=excused)))
+    return {str(use) for use in uses if use.place not in excused}
 
 
 def test_workflows_name_nothing_that_may_differ_on_a_replay_and_change_nothing_that_they_share() -> None:
