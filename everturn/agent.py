@@ -22,6 +22,7 @@ from everturn.records import Decision, ToolCall
 from everturn.tools.agent_option_checks import (
     ASK,
     check_name,
+    check_taken_tools,
     check_type,
     check_version,
     handoffs_of,
@@ -39,7 +40,7 @@ from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.other_libraries import adopted
 from everturn.tools.output_type import OutputT_co, OutputType
-from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, tools_of
+from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, own_searches, tools_of
 from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
@@ -190,6 +191,9 @@ class Agent(Generic[OutputT_co]):
         with_sub_agents(agents, of=versioned(name, version))
         wanted = output_of(name, output)
         line = models_of(name, model, fallback_models)
+        mcp_servers = tuple(item for item in tools if isinstance(item, McpServer))
+        check_taken_tools(line, made, served, mcp_servers)
+        made = (*made, *own_searches(line, served, made))
         vars(self).update(
             name=name,
             version=version,
@@ -201,7 +205,7 @@ class Agent(Generic[OutputT_co]):
             raw_tools=raw,
             agents=agents,
             handoffs=handoffs,
-            mcp_servers=tuple(item for item in tools if isinstance(item, McpServer)),
+            mcp_servers=mcp_servers,
             description=description,
             settings=settings,
             compaction=compaction,
@@ -268,6 +272,7 @@ class Agent(Generic[OutputT_co]):
             vars(made).update(instructions=instructions)
         if tools is not None:
             given, served, raw = _sort_tools(self.name, tools, {})
+            given = (*given, *own_searches((self.model, *self.fallback_models), (*self.server_tools, *served), given))
             places = {item.name: place for place, item in enumerate(self.tools)}
             own = tuple(sorted(given, key=lambda item: (places.get(item.name, len(places)), item.name)))
             served = tuple(sorted(served, key=lambda item: type(item).__name__))

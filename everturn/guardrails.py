@@ -24,12 +24,13 @@ from pydantic import BaseModel
 
 from everturn.errors import InvalidAgent, InvalidReply, ProviderError, RateLimited
 from everturn.hooks import AfterModel, AfterTool, BeforeModel, Hooks, ModelInput, StopWith
-from everturn.models import Model, ModelSettings, check_provider
+from everturn.models import Model, ModelSettings
 from everturn.prices import cost_of_reply
 from everturn.providers import generate
 from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.output_type import InvalidOutput, OutputType
+from everturn.vendor_models.plugins import check_provider
 
 __all__ = ["Judge", "MaxChars", "Pattern"]
 

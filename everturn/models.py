@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
@@ -15,7 +16,8 @@ PROVIDERS = (
     *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),
     *("xai", "ollama", "vllm", "azure", "google", "openresponses", "scripted"),
 )
-"""What may be before a model's colon. What each of them means is in `providers.catalog`."""
+"""What may be before a model's colon; packages may add more (`vendor_models/plugins.py`). What each of them means is in
+`providers.catalog`."""
 
 _VARIABLE = re.compile(r"(?!sk_|gsk_|hf_|AIza)[A-Za-z_][A-Za-z0-9_]*")
 """Matches an environment variable's name, but no key that looks like such a name."""
@@ -61,18 +63,18 @@ class Model(Setting):
         return self.name.partition(":")[2]
 
 
-def check_provider(model: Model) -> Model:
-    """The model, if there is such a provider. Raises InvalidModel, with the nearest one."""
-    if model.provider not in PROVIDERS:
+def check_spelling(model: Model) -> Model:
+    """The model, unless its provider looks like a misspelt one of ours. For workflows, which may not look at what is
+    installed: there, another name is taken for a provider that a package adds. Raises InvalidModel."""
+    if model.provider not in PROVIDERS and nearest(model.provider, PROVIDERS):
         raise unknown_provider(model.provider)
     return model
 
 
-def unknown_provider(provider: str) -> InvalidModel:
-    known = f"Known providers: {', '.join(PROVIDERS)}."
-    near = nearest(provider, PROVIDERS)
+def unknown_provider(provider: str, *, known: Sequence[str] = PROVIDERS) -> InvalidModel:
+    near = nearest(provider, known)
     hint = f"Did you mean {near!r}? " if near else ""
-    return InvalidModel(f"There is no provider {provider!r}.", cure=hint + known)
+    return InvalidModel(f"There is no provider {provider!r}.", cure=f"{hint}Known providers: {', '.join(known)}.")
 
 
 class ModelSettings(Setting):

@@ -1,4 +1,4 @@
-"""What a model turn cost, by the price list of genai-prices (the extra `everturn[prices]`).
+"""What a model turn cost: as its provider says, else by the price list of genai-prices (the extra `everturn[prices]`).
 
 A price that is not known is None and never 0: of a local model, of a model that the list does not have, of a server
 of one's own behind `base_url`, and of everything if the list is not installed.
@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from everturn.models import Model, ModelSettings
+from everturn.models import PROVIDERS, Model, ModelSettings
 from everturn.records import Reply, Usage, cost_with
+from everturn.vendor_models import plugins
 
 _PRICED_AS = {
     "openai": "openai",
@@ -51,7 +52,7 @@ _EXTRAS = {
 def cost_usd(model: Model, usage: Usage, *, details: Mapping[str, Any] | None = None) -> float | None:
     """What `usage` cost, in US dollars at today's prices; None if the price is not known. `details`: a reply's, which
     say in which tier it was served."""
-    listed, name = _PRICED_AS.get(model.provider), model.model
+    listed, name = _listed_as(model.provider), model.model
     if listed is None or (model.base_url and model.provider in _ANYBODYS):
         return None
     if model.provider == "huggingface":  # its router serves others' models: MODEL:SERVER
@@ -73,8 +74,18 @@ def cost_usd(model: Model, usage: Usage, *, details: Mapping[str, Any] | None = 
     return cost
 
 
+def _listed_as(provider: str) -> str | None:
+    """The price list's name for a provider, ours or a package's; None if it has none."""
+    if provider in PROVIDERS:
+        return _PRICED_AS.get(provider)
+    return getattr(plugins.loaded(provider), "priced_as", "") or None
+
+
 def cost_of_reply(model: Model, reply: Reply) -> float | None:
-    """What a reply cost: in its tier, and with what other models used for it at their prices."""
+    """What a reply cost: what its provider says, else by the list, in its tier, and with what other models used for it
+    at their prices."""
+    if reply.cost_usd is not None:
+        return reply.cost_usd
     total: float | None = 0.0
     own = reply.usage
     for part in reply.by_others:

@@ -341,7 +341,7 @@ class Usage(Record):
     output_audio_tokens: int = 0
     """Of the output: sound."""
     web_searches: int = 0
-    """Searches by the provider's own tool, which are paid by the piece, as far as it counts them."""
+    """Searches by the provider's own tool, which are paid by the piece."""
 
     @property
     def total_tokens(self) -> int:
@@ -397,6 +397,8 @@ class Reply(Record):
     usage: Usage = Usage()
     by_others: tuple[PartOfUsage, ...] = ()
     """Of the usage: what other models used, at their own prices."""
+    cost_usd: float | None = None
+    """What the provider says that it cost, in US dollars; None if it does not say it, and a price list has to."""
     model: str = ""
     """`provider:name`, as configured."""
     response_id: str | None = None

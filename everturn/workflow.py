@@ -38,7 +38,7 @@ from everturn.client.messages import MessageLike, message_payload, start_payload
 from everturn.client.trace_context import current_context
 from everturn.errors import EverturnError, InvalidSetting
 from everturn.limits import Limits
-from everturn.models import Model, check_provider
+from everturn.models import Model, check_spelling
 from everturn.payloads import JoinRequest, Notify, Start, WaitNotice
 from everturn.records import Outcome
 from everturn.temporal.ids import id_problem
@@ -229,7 +229,7 @@ async def start(
             may_be_empty=keep_open is not None,
             agent=name,
             keep_open=None if keep_open is None else keep_open.total_seconds(),
-            model=model and check_provider(Model(model)).name,
+            model=model and check_spelling(Model(model)).name,
             limits=limits,
             tenant=tenant,
             metadata=metadata or {},

@@ -61,9 +61,9 @@ def statuses(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """Offers providers, since only they know their models."""
-    from everturn.providers.catalog import PROVIDERS
+    from everturn.vendor_models.plugins import known_names
 
-    return [f"{provider}:" for provider in PROVIDERS if provider.startswith(incomplete)]
+    return [f"{provider}:" for provider in known_names() if provider.startswith(incomplete)]
 
 
 async def _newest(client: Client) -> AsyncIterator[ListedConversation]:

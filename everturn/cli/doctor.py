@@ -234,11 +234,17 @@ def _handoffs(agents: list[Agent]) -> list[Finding]:
 
 
 def _keys(agents: list[Agent]) -> list[Finding]:
-    from everturn.providers.catalog import PROVIDERS, resolve
+    from everturn.providers.catalog import all_rows, resolve, row_of
+    from everturn.vendor_models.plugins import plugins
 
-    names = sorted({key for row in PROVIDERS.values() for key in row.keys if os.environ.get(key, "").strip()})
+    names = sorted({key for row in all_rows().values() for key in row.keys if os.environ.get(key, "").strip()})
     found: Literal["ok", "note"] = "ok" if names else "note"
     findings = [Finding("keys", found, ", ".join(names) or "none is set here; only workers need one")]
+    for name in plugins():
+        try:
+            row_of(name)
+        except EverturnError as error:
+            findings.append(wrong(f"provider {name}", error))
     for agent in agents:
         for model in (agent.model, *agent.fallback_models):
             try:

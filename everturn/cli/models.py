@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everturn.cli.options import JsonOption
 from everturn.cli.output import tell_json
 
+if TYPE_CHECKING:
+    from everturn.providers.catalog import Row
+
 
 def models(as_json: JsonOption = False) -> None:
     """Show the providers and which of their keys are set here."""
-    from everturn.providers.catalog import PROVIDERS
+    from everturn.providers.catalog import all_rows
 
-    rows = [_provider(name) for name in PROVIDERS]
+    rows = [_provider(name, row) for name, row in all_rows().items()]
     if as_json:
         tell_json(rows, indent=2)
         return
@@ -35,10 +38,10 @@ def models(as_json: JsonOption = False) -> None:
     Screen(to_stdout=True).lines(columns(("PROVIDER", "READY", "KEY", "ADDRESS"), table))
 
 
-def _provider(name: str) -> dict[str, Any]:
-    from everturn.providers.catalog import PROVIDERS, address_variable, without_password
+def _provider(name: str, row: Row) -> dict[str, Any]:
+    from everturn.providers.catalog import address_variable, without_password
 
-    row, variable = PROVIDERS[name], address_variable(name)
+    variable = address_variable(name)
     given = os.environ.get(variable, "").strip()
     keys_set = [key for key in row.keys if os.environ.get(key, "").strip()]
     return {

@@ -31,7 +31,7 @@ from everturn.client.task_queues import QueuesClient
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
 from everturn.history.same_work import is_begun
 from everturn.limits import Limits
-from everturn.models import Model, check_provider
+from everturn.models import Model
 from everturn.policy import Rule
 from everturn.records import Outcome
 from everturn.settings import Settings
@@ -43,6 +43,7 @@ from everturn.text.utf8 import check_utf8, mend
 from everturn.validation import durations
 from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options, options_of
+from everturn.vendor_models.plugins import check_provider
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation

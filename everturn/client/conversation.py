@@ -34,7 +34,7 @@ from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
-from everturn.models import Model, check_provider
+from everturn.models import Model
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
@@ -45,6 +45,7 @@ from everturn.temporal.ids import known_id
 from everturn.tools.results import parts_of_blocks
 from everturn.validation.explaining import explain
 from everturn.validation.habits import no_attribute
+from everturn.vendor_models.plugins import check_provider
 from everturn.vendors.content_blocks import says_error
 
 

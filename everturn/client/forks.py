@@ -14,11 +14,12 @@ from everturn.client.messages import MessageLike, content_of, user_message
 from everturn.client.prompts import AskedTurns
 from everturn.history.decoding import check_kind
 from everturn.history.fork_start import Changes, start_of_fork
-from everturn.models import Model, check_provider
+from everturn.models import Model
 from everturn.records import ResultPart, Text
 from everturn.sizes import check_input
 from everturn.temporal import temporal_errors
 from everturn.tenants.priorities import Order
+from everturn.vendor_models.plugins import check_provider
 
 
 class Forks(AskedTurns):

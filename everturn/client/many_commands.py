@@ -13,11 +13,12 @@ from everturn import names
 from everturn.client.client_base import ClientBase
 from everturn.client.matching import matching
 from everturn.errors import InvalidSetting
-from everturn.models import Model, check_provider
+from everturn.models import Model
 from everturn.sizes import check_input
 from everturn.system.bounded_concurrency import at_once
 from everturn.temporal.any_status import OPEN_QUERY
 from everturn.validation.spelling import known_options
+from everturn.vendor_models.plugins import check_provider
 
 AT_ONCE: Final = 16
 """How many signals are sent at the same time."""

@@ -169,7 +169,18 @@ class _Following:
     # ------------------------------------------------------------ what is asked
 
     async def begin(self) -> None:
-        """Starts the response. Raises as http.ask if it fails before the response has an id."""
+        """Starts the response; once more, with what the error names, if it asks for more tokens than it may. Raises as
+        http.ask if it fails before the response has an id."""
+        try:
+            await self._begin()
+        except ProviderError as error:
+            again = http.prepared(self.request, most_output_tokens=error.most_output_tokens)
+            if error.most_output_tokens is None or self._known or again.content == self.prepared.content:
+                raise
+            self.prepared = again
+            await self._begin()
+
+    async def _begin(self) -> None:
         it = self.prepared
         try:
             with lent() as client:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from pydantic_core import to_json
 
-from everturn.errors import InvalidReply, InvalidTool
+from everturn.errors import InvalidReply
 from everturn.models import Model, ModelSettings
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolResult
 from everturn.sizes import shortened_line
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import ServerTool, UnsupportedParameter
+from everturn.vendor_models import abilities
 
 if TYPE_CHECKING:
     from everturn.tools.tool import Tool
@@ -134,12 +135,12 @@ def warn_unsupported(model: Model, what: str, instead: str = "The request is sen
     warnings.warn(UnsupportedParameter(f"{model.name} can't do {what}. {instead}"), stacklevel=3)
 
 
-def refuse_server_tool(model: Model, tool: ServerTool, *, supported: Iterable[str], cure: str = "") -> InvalidTool:
-    """The error for a tool that the provider does not have; `supported` are the names of those it has."""
-    has = ", ".join(sorted(supported)) or "no tools of its own"
-    return InvalidTool(
-        f"{model.name} has no {type(tool).__name__}; {model.provider!r} has {has}.",
-        cure=cure or "Remove it from tools=, or use a provider that has it.",
+def check_tools(request: Request) -> None:
+    """Raises InvalidTool before anything is sent, if it is known that the model does not take one of the tools."""
+    abilities.check_tools(
+        request.model,
+        functions=[tool.name for tool in request.tools],
+        server_tools=[type(tool).__name__ for tool in request.server_tools],
     )
 
 

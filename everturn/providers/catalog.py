@@ -1,6 +1,7 @@
 """The providers: one table row each, and how a model's name leads to an address and a key.
 
-Another server that speaks a known protocol is another row. A new protocol is a module beside `openai_chat`.
+Another server that speaks a known protocol is another row. A new protocol is a module beside `openai_chat`. Packages
+add rows and protocols of their own: `everturn/vendor_models/plugins.py`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
@@ -15,10 +17,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from everturn.errors import InvalidSetting, KeyMissing, KeyRefused
+from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
 from everturn.models import Model, unknown_provider
-
-ProtocolName = Literal["openai_chat", "openai_responses", "gemini", "anthropic_messages"]
+from everturn.providers.base import Request
+from everturn.providers.wire_protocol import ProtocolName, WireProtocol
+from everturn.vendor_models import plugins
+from everturn.vendor_models.abilities import ModelRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,8 @@ class Dialect:
     cache_key: bool = False
     """Whether prompt_cache_key says which requests share a prefix."""
     server_tools: tuple[tuple[str, str], ...] = ()
-    """The tools that the server runs: the name of our class, and the `type` in the request."""
+    """The tools that the server runs: the name of our class, and the `type` in the request. A type that begins with a
+    dollar sign is a `builtin_function` of Moonshot's."""
     gateway: bool = True
     """Whether the server may stand before others: a message's fields that nobody knows go back to it, and a result
     names its tool, which Portkey needs for Gemini. A vendor's own server may refuse what it does not know."""
@@ -68,7 +73,7 @@ class Dialect:
 class ResponsesDialect:
     """How the servers of the Responses protocol differ from each other."""
 
-    server_tools: Literal["openai", "xai", "none"] = "none"
+    server_tools: Literal["openai", "xai", "ollama", "none"] = "none"
     """Whose server tools these are, and in whose spelling."""
     instructions: bool = True
     """Whether the instructions have a field of their own; if not, they are the first system message."""
@@ -84,13 +89,22 @@ class ResponsesDialect:
 class Row:
     """One provider. `keys`: the variables that may hold its key, in order; with no names, it takes no key."""
 
-    protocol: ProtocolName = "openai_chat"
+    protocol: ProtocolName | WireProtocol = "openai_chat"
+    """One of ours by its name, or one of a package's own."""
     base_url: str | None = None
     keys: tuple[str, ...] = ()
     key_header: str = "Authorization"
     headers: tuple[tuple[str, str], ...] = ()
+    served_by: ProtocolName | None = None
+    """The protocol of requests with tools that the server runs, if only that one has them."""
     dialect: Dialect = Dialect()
     responses: ResponsesDialect = ResponsesDialect()
+    models: tuple[ModelRow, ...] = ()
+    """What models of a package's provider can do; those of ours are in `everturn/vendor_models/abilities.py`."""
+    priced_as: str = ""
+    """The name of a package's provider in the price list, genai-prices; empty: its prices are not known."""
+    reports_cost: bool = False
+    """Whether its replies say what they cost: `usage.cost` in US dollars, or `cost_in_usd_ticks`."""
     key_optional: bool = False
     """Whether its server may work without a key: a missing key is then an error only if the server says so."""
     grammar: Literal["beside_calls", "over_calls"] = "beside_calls"
@@ -126,9 +140,10 @@ _MOONSHOT = Dialect(
     no_effort="thinking",
     reasoning_field="reasoning_content",
     reasoning_required=True,
+    server_tools=(("WebSearch", "$web_search"),),
     gateway=False,
 )
-_DEEPSEEK = replace(_MOONSHOT, output="json_object")
+_DEEPSEEK = replace(_MOONSHOT, output="json_object", server_tools=())
 # Groq takes no schema together with streaming or with tools, and answers 400.
 _GROQ = Dialect(
     reasoning_field="reasoning",
@@ -162,15 +177,29 @@ PROVIDERS: Mapping[str, Row] = {
     "openrouter": Row(
         base_url="https://openrouter.ai/api/v1",
         keys=("OPENROUTER_API_KEY",),
-        dialect=Dialect(files="data_or_url", images=True, sounds=True, strict_tools=True),
+        dialect=Dialect(
+            files="data_or_url",
+            images=True,
+            sounds=True,
+            strict_tools=True,
+            server_tools=(("WebSearch", "openrouter:web_search"),),
+        ),
+        reports_cost=True,
     ),
     "xai": Row(
         protocol="openai_responses",
         base_url="https://api.x.ai/v1",
         keys=("XAI_API_KEY",),
         responses=ResponsesDialect(server_tools="xai", instructions=False),
+        reports_cost=True,
     ),
-    "ollama": Row(base_url="http://localhost:11434/v1", dialect=_OLLAMA, grammar="over_calls"),
+    "ollama": Row(
+        base_url="http://localhost:11434/v1",
+        dialect=_OLLAMA,
+        responses=ResponsesDialect(server_tools="ollama"),
+        served_by="openai_responses",
+        grammar="over_calls",
+    ),
     "vllm": Row(base_url="http://localhost:8000/v1", dialect=_VLLM, grammar="over_calls"),
     "azure": Row(keys=("AZURE_OPENAI_API_KEY",), key_header="api-key", dialect=_AZURE),
     "google": Row(
@@ -191,6 +220,7 @@ PROVIDERS: Mapping[str, Row] = {
 
 _ADDRESS_OF = {"openai-chat": "OPENAI_BASE_URL", "azure": "AZURE_OPENAI_BASE_URL"}
 """Providers whose base URL's variable is not named after them."""
+_NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]")
 _USER = re.compile(r"//[^/?#@]*@")
 _ADDRESS_ALSO = {"azure": "AZURE_BASE_URL"}
 _ADDRESS_EXAMPLE = {"azure": "https://NAME.openai.azure.com/openai/v1", "scripted": "the ScriptedModel's base_url"}
@@ -238,10 +268,29 @@ class ModelEndpoint:
 
 
 def row_of(provider: str) -> Row:
-    """The row of a provider's prefix. Raises InvalidModel, with the nearest name."""
+    """The row of a provider's prefix. Raises InvalidModel, with the nearest name, or with what is wrong with the
+    package that adds it."""
     if row := PROVIDERS.get(provider):
         return row
-    raise unknown_provider(provider)
+    added: Row | None = plugins.loaded(provider)
+    if added is None:
+        raise unknown_provider(provider, known=plugins.known_names())
+    return added
+
+
+def all_rows() -> dict[str, Row]:
+    """The rows of all providers that can be used here, with those of packages; a package's that can't is left out."""
+    rows = dict(PROVIDERS)
+    for name in plugins.plugins():
+        with suppress(InvalidModel):
+            rows[name] = row_of(name)
+    return rows
+
+
+def protocol_of(request: Request) -> ProtocolName | WireProtocol:
+    """What a request is encoded by."""
+    row = row_of(request.model.provider)
+    return row.served_by if row.served_by and request.server_tools else row.protocol
 
 
 def dialect_of(model: Model) -> Dialect:
@@ -296,7 +345,7 @@ def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEn
 
 def address_variable(provider: str) -> str:
     """The variable that moves a provider to another base URL."""
-    return _ADDRESS_OF.get(provider, f"{provider.upper().replace('-', '_')}_BASE_URL")
+    return _ADDRESS_OF.get(provider, f"{_NOT_IN_VARIABLES.sub('_', provider.upper())}_BASE_URL")
 
 
 def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -1,12 +1,12 @@
-"""How hard a model is asked to think: the nearest level that it takes, by the table in `abilities.py`."""
+"""How hard a model is asked to think: the nearest level that it takes, by the table in `vendor_models/abilities.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from everturn.models import Model
-from everturn.providers.abilities import abilities_of
 from everturn.providers.base import warn_unsupported
+from everturn.vendor_models.abilities import abilities_of
 
 _RANKS: Final = {"none": 0, "minimal": 1, "low": 2, "medium": 3, "default": 3, "high": 4, "xhigh": 5, "max": 6}
 

@@ -8,7 +8,7 @@ import functools
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx
 
@@ -25,10 +25,11 @@ from everturn.providers import (
     provider_clock,
     rate_limit_queue,
 )
-from everturn.providers.base import Delta, OnDelta, Request
-from everturn.providers.catalog import ModelEndpoint, ProtocolName, resolve
+from everturn.providers.base import OnDelta, Request
+from everturn.providers.catalog import ModelEndpoint, protocol_of, resolve
 from everturn.providers.connections import aclose, answered, lent
 from everturn.providers.json_values import TooManyValues, a_dict, parse, write
+from everturn.providers.wire_protocol import Assembler, ProtocolName, WireProtocol
 from everturn.records import Reply, Usage
 
 __all__ = ["aclose", "ask"]
@@ -51,30 +52,6 @@ _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]{1,200}", re.ASCII)
 _OURS: Final = frozenset({"content-length", "transfer-encoding"})
 _END_SECONDS: Final = 1.0
 """How long a stream may take to end after its last event, so that its connection can be used again."""
-
-
-class Assembler(Protocol):
-    """Events of one stream in, one Reply out."""
-
-    @property
-    def done(self) -> bool: ...
-    @property
-    def complete(self) -> bool: ...
-    @property
-    def usage_so_far(self) -> Usage: ...
-    def feed(self, event: sse.Event) -> list[Delta]: ...
-    def finish(self) -> Reply: ...
-
-
-class WireProtocol(Protocol):
-    """The contents of a protocol's module: pure functions, and an Assembler for its streams.
-
-    Reading raises InvalidReply, or failures.ErrorInReply if the answer is an error.
-    """
-
-    def encode(self, request: Request) -> tuple[str, dict[str, Any]]: ...
-    def decode(self, body: object, request: Request) -> Reply: ...
-    def Assembler(self, request: Request) -> Assembler: ...  # noqa: N802 - it is a class
 
 
 PROTOCOLS: Final[Mapping[ProtocolName, WireProtocol]] = {
@@ -103,7 +80,8 @@ class Prepared:
 def prepared(request: Request, *, most_output_tokens: int | None = None) -> Prepared:
     """Raises InvalidModel, InvalidSetting and what encoding raises."""
     endpoint = resolve(request.model)
-    protocol = PROTOCOLS[endpoint.row.protocol]
+    named = protocol_of(request)
+    protocol = PROTOCOLS[named] if isinstance(named, str) else named
     path, body = protocol.encode(replace(request, now=provider_clock.now_at(endpoint)))
     given = body.pop(EXTRA_HEADERS, None)
     extra_headers = _extra_headers(given) if given else {}

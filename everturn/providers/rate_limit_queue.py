@@ -19,7 +19,7 @@ from typing import Final
 
 from everturn.errors import InvalidSetting, RateLimited
 from everturn.limits import RateLimit
-from everturn.models import PROVIDERS, Model
+from everturn.models import Model
 from everturn.providers.catalog import ModelEndpoint, resolve
 from everturn.providers.event_loops import of_this_loop
 from everturn.providers.rate_headers import allowances
@@ -27,6 +27,7 @@ from everturn.providers.rate_limiter import RateLimiter
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply, Usage
 from everturn.validation.spelling import nearest
+from everturn.vendor_models.plugins import known_names
 
 PRESUMED_SECONDS: Final = 1.0
 """A call counts as accepted after this long without a refusal: providers refuse at once, but may think for minutes."""
@@ -287,10 +288,10 @@ def read_limits(written: str) -> dict[str, RateLimit]:
 def checked_limits(known: Known) -> dict[str, RateLimit]:
     """Raises InvalidSetting for an unknown provider, and for a value that is not a RateLimit."""
     for provider, limit in known.items():
-        if provider not in PROVIDERS:
-            near = nearest(str(provider), PROVIDERS)
+        if provider not in (known_here := known_names()):
+            near = nearest(str(provider), known_here)
             hint = f"Did you mean {near!r}? " if near else ""
-            cure = f"{hint}Known providers: {', '.join(PROVIDERS)}."
+            cure = f"{hint}Known providers: {', '.join(known_here)}."
             raise InvalidSetting(f"A rate limit names the provider {provider!r}, which does not exist.", cure=cure)
         if not isinstance(limit, RateLimit):
             raise InvalidSetting(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field, PydanticUserError
 from pydantic_core import SchemaError
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.models import Model, check_provider
+from everturn.models import Model
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.handoff import AGENT_NAME, HandOff
+from everturn.tools.mcp.config import McpServer
 from everturn.tools.output_type import OutputType
+from everturn.tools.server_tools import ServerTool
+from everturn.tools.tool import Tool
 from everturn.validation.explaining import in_one_line
+from everturn.vendor_models.abilities import check_tools
+from everturn.vendor_models.plugins import check_provider
 
 _NAME = re.compile(AGENT_NAME)
 
@@ -74,6 +79,16 @@ def model_of(name: str, option: str, value: object) -> Model:
         f"Agent {name!r} has {option}={value!r}, {kind(value)}.",
         cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
     )
+
+
+def check_taken_tools(
+    models: Iterable[Model], tools: Iterable[Tool], served: Iterable[ServerTool], mcp_servers: Iterable[McpServer]
+) -> None:
+    """Raises InvalidTool if it is known that one of the models does not take the tools."""
+    functions = [tool.name for tool in tools if not tool.provider_tool]
+    functions += ["the tools of an McpServer" for _ in mcp_servers]
+    for model in models:
+        check_tools(model, functions=functions, server_tools=[type(tool).__name__ for tool in served])
 
 
 def input_of(name: str, given: Any) -> ModelArguments | SchemaArguments | None:

@@ -15,13 +15,16 @@ from functools import partial
 from typing import Any, Final
 
 from everturn.errors import InvalidAgent, InvalidTool
+from everturn.models import Model
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments, whatever_it_takes
+from everturn.tools.server_tools import ServerTool, WebSearch
 from everturn.tools.signature import UntypedParameter
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
 from everturn.validation.spelling import nearest
 
 MCP_APPROVAL: Final = "mcp_approval_request"
+MOONSHOT_SEARCH: Final = "$web_search"
 
 _ANTHROPIC = re.compile(r"(bash|text_editor|computer|memory)_\d{8}")
 _TOOLSET = re.compile(r"(computer|browser)_toolset_\d{8}")
@@ -203,6 +206,14 @@ def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None
         warnings.simplefilter("ignore", UntypedParameter)
         made: Tool = tool(handler, name="handler", parameters=parameters)
     return replace(made, name=name, provider_tool=True)
+
+
+def own_searches(models: Iterable[Model], served: Iterable[ServerTool], tools: Iterable[Tool]) -> Iterator[Tool]:
+    """What answers the calls of Moonshot's search, for an agent of its models that is given a WebSearch."""
+    searches = any(isinstance(tool, WebSearch) for tool in served)
+    taken = MOONSHOT_SEARCH in {tool.name for tool in tools}
+    if searches and not taken and any(model.provider == "moonshot" for model in models):
+        yield _settled_by(MOONSHOT_SEARCH, {"type": "builtin_function"}, None)
 
 
 def _toolset(

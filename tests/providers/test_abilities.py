@@ -1,4 +1,4 @@
-"""What models can do, held against pydantic-ai's profiles, for every name that the vendors' SDKs have.
+"""What models can do, held against pydantic-ai's profiles, for every name that the vendors' SDKs and genai-prices have.
 
 Each difference has its reason in `REASONS`. A new version in the lock file that says something else fails here: the
 row is mended, or gets its reason. `LATEST=1 make peers` says what is new in newer versions.
@@ -16,7 +16,7 @@ from anthropic.types import ModelParam
 from openai.types.shared import ChatModel, ResponsesModel
 
 from everturn.models import Model
-from everturn.providers.abilities import TABLE, UNKNOWN, abilities_of
+from everturn.vendor_models.abilities import TABLE, UNKNOWN, abilities_of
 
 
 def literals(kind: Any) -> Iterator[str]:
@@ -113,6 +113,32 @@ def other_differences() -> Iterator[str]:
         yield from (f"{name}: {what}, {mine!r} is {other!r}" for what, (mine, other) in pairs.items() if mine != other)
 
 
+def tool_differences() -> Iterator[str]:
+    """Which tools a model takes: the server's, and its caller's."""
+    for name in XAI:
+        ours = abilities_of(Model(f"xai:{name}"))
+        theirs = {kind.__name__.removesuffix("Tool") for kind in profile("grok", name)["supported_native_tools"]}
+        for tool in ("WebSearch", "XSearch", "CodeExecution"):
+            if (tool not in ours.without) != (tool in theirs):
+                yield f"{name}: {tool}, {tool not in ours.without} is {tool in theirs}"
+    for name in GOOGLE:
+        ours, theirs_calls = abilities_of(Model(f"google:{name}")), profile("google", name)["supports_tools"]
+        if ours.calls != theirs_calls:
+            yield f"{name}: calls, {ours.calls} is {theirs_calls}"
+
+
+def price_differences() -> Iterator[str]:
+    """The models that genai-prices has a price for and that we know nothing of, by providers whose models we know."""
+    from genai_prices.data import providers
+
+    listed = {"anthropic": "anthropic", "openai": "openai", "google": "google", "x-ai": "xai", "groq": "groq"}
+    listed |= {"moonshotai": "moonshot", "mistral": "mistral", "deepseek": "deepseek"}
+    for provider in providers:
+        for model in provider.models if provider.id in listed else ():
+            if abilities_of(Model(f"{listed[provider.id]}:{model.id}")) is UNKNOWN:
+                yield f"{model.id}: no row"
+
+
 REASONS: dict[str, str] = {
     r"codex-mini-latest|gpt-6-(?:cyber|rosalind)": "It has no row there, and is taken for one that doesn't reason.",
     r"o[34](?:-mini)?-deep-research": "It is taken for the o-series there; models.dev lists no levels for it.",
@@ -121,6 +147,12 @@ REASONS: dict[str, str] = {
     r"grok-4\.20-multi-agent": "It has no row there; xAI takes the effort for the number of agents.",
     r"grok-4\.7": "It takes xhigh, says a comment there, which only isn't mapped yet (pydantic-ai#9744).",
     r"qwen/qwen3\.8-27b": "It has no row of its own there; Groq's SDK says that it takes low, medium and high.",
+    r"claude-[\w-]+: no row": "Google lists Claude's prices for Vertex; its own API does not serve it.",
+    r"gemma-4[\w-]+: no row": "Nothing that it refuses is known.",
+    r"(?:kimi-k2|moonshot-v1)[\w.-]*: no row": "They take an effort as its others do, and stop thinking if asked.",
+    r"(?:ada|curie|moderation|computer-use): no row": "They are retired, or no models that talk.",
+    r"gpt-(?:live|realtime)[\w-]*: no row": "They are asked by WebSockets, which we don't speak.",
+    r"gpt-(?:chat-latest|rosalind-\w+): no row": "An alias, and models for few: no source says what they take.",
 }
 """Every difference between our table and pydantic-ai's profiles of the lock file: a pattern, and why ours stays."""
 
@@ -128,7 +160,8 @@ REASONS: dict[str, str] = {
 def test_every_difference_from_pydantic_ais_profiles_has_its_reason() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [*claude_differences(), *openai_differences(), *other_differences()]
+        found = [*claude_differences(), *openai_differences(), *other_differences(), *tool_differences()]
+        found += price_differences()
     without = [line for line in found if not any(re.match(pattern, line) for pattern in REASONS)]
     assert not without, "\n".join(without)
     unused = [pattern for pattern in REASONS if not any(re.match(pattern, line) for line in found)]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from everturn import prices
+from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
+from everturn.prices import cost_of_reply, cost_usd
 from everturn.providers import Request, anthropic_messages, gemini, openai_chat, openai_responses
+from everturn.providers.catalog import row_of
 from everturn.records import Message, Reply, Usage
 
 
@@ -187,3 +191,95 @@ def test_sound_has_its_price_where_the_list_has_one() -> None:
 
 def test_a_reply_that_was_cut_short_is_counted_in_the_tier_that_was_asked_for() -> None:
     assert prices.asked_tier(ModelSettings(extra={"service_tier": "flex", "store": True})) == {"service_tier": "flex"}
+
+
+RESPONSES = [
+    ({"cost_in_usd_ticks": 1399000}, "xai:grok-3-mini", 1.399e-4),
+    ({"cost_in_usd_ticks": 0}, "xai:grok-3-mini", None),
+    ({"cost": 0.0031}, "openrouter:openai/gpt-6", 0.0031),
+    ({"cost": 0}, "openrouter:openai/gpt-oss-20b:free", 0.0),
+    ({"cost": 0.001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.02}}, "openrouter:m", 0.021),
+    ({"cost": 0.001, "is_byok": True}, "openrouter:m", None),
+    ({"cost": 0.001, "is_byok": False, "cost_details": {"upstream_inference_cost": None}}, "openrouter:m", 0.001),
+    ({"cost": "0.1"}, "openrouter:m", None),
+    ({"cost": True}, "openrouter:m", None),
+    ({"cost": -1}, "openrouter:m", None),
+    ({"cost": {"total": 0.1}}, "openrouter:m", None),
+    ({"cost": 0.5, "cost_in_usd_ticks": 5}, "openai-chat:gpt-6", None),  # whatever another server means by it
+]
+
+
+@pytest.mark.parametrize(("extra", "model", "cost"), RESPONSES)
+def test_what_the_provider_says_that_a_reply_cost_is_what_it_cost(
+    extra: dict[str, Any], model: str, cost: float | None
+) -> None:
+    request = Request(Model(model), [Message.user("?")])
+    usage = {"prompt_tokens": 1000, "completion_tokens": 10, "input_tokens": 1000, "output_tokens": 10, **extra}
+    choice = {"index": 0, "finish_reason": "stop"}
+    if row_of(request.model.provider).protocol == "openai_responses":
+        item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+        response = {"id": "r", "status": "completed", "output": [item], "usage": usage}
+        whole = openai_responses.decode(response, request)
+        stream: list[Any] = [{"type": "response.completed", "response": response}]
+        assembler: Any = openai_responses.Assembler(request)
+    else:
+        message = {"role": "assistant", "content": "a"}
+        whole = openai_chat.decode({"id": "r", "choices": [{**choice, "message": message}], "usage": usage}, request)
+        stream = [{"id": "r", "choices": [{**choice, "delta": message}]}, {"id": "r", "choices": [], "usage": usage}]
+        assembler = openai_chat.Assembler(request)
+    for event in stream:
+        assembler.feed(Event(json.dumps(event)))
+    streamed = assembler.finish()
+    assert whole.cost_usd == streamed.cost_usd == (None if cost is None else pytest.approx(cost))
+    if cost is not None:
+        assert cost_of_reply(request.model, whole) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("model", "queries", "searches"),
+    [
+        ("gemini-3.5-flash", ["a", "b", "a", ""], 2),
+        ("gemini-4-argon", ["a"], 1),
+        ("gemini-2.5-pro", ["a", "b"], 1),
+        ("gemini-2.5-pro", [], 0),
+        ("gemini-flash-latest", ["a", "b"], 2),
+    ],
+)
+def test_searches_of_gemini_are_counted_as_they_are_paid(model: str, queries: list[str], searches: int) -> None:
+    candidate = {"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}
+    candidate["groundingMetadata"] = {"webSearchQueries": queries, "groundingChunks": []}
+    request = Request(Model(f"google:{model}"), [Message.user("?")])
+    usage = {"promptTokenCount": 1000, "candidatesTokenCount": 10}
+    reply = gemini.decode({"candidates": [candidate], "usageMetadata": usage}, request)
+    assert reply.usage.web_searches == searches
+    if searches and model in {"gemini-3.5-flash", "gemini-2.5-pro"}:
+        without = cost_usd(request.model, Usage(input_tokens=1000, output_tokens=10))
+        assert without is not None
+        assert (cost_of_reply(request.model, reply) or 0) - without == pytest.approx(
+            searches * (0.035 if model == "gemini-2.5-pro" else 0.014)
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "actions", "searches"),
+    [
+        ("openai:gpt-5.5", [{"type": "search", "query": "a"}, {"type": "open_page", "url": "u"}, None], 2),
+        ("openai:gpt-5.5", [{"type": "find_in_page", "pattern": "p"}], 0),
+        ("xai:grok-4.5", [{"type": "search", "query": "a"}], 0),  # it says what it all cost
+        ("ollama:qwen3", [{"type": "search", "query": "a"}], 0),
+    ],
+)
+def test_searches_of_openai_are_counted_and_pages_are_not(model: str, actions: list[Any], searches: int) -> None:
+    items: list[Any] = [
+        {"type": "web_search_call", "id": f"ws_{place}", "status": "completed", "action": action}
+        for place, action in enumerate(actions)
+    ]
+    items.append({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]})
+    request = Request(Model(model), [Message.user("?")])
+    usage = {"input_tokens": 1000, "output_tokens": 10, "total_tokens": 1010}
+    reply = openai_responses.decode({"id": "r", "status": "completed", "output": items, "usage": usage}, request)
+    assert reply.usage.web_searches == searches
+    if searches:
+        without = cost_usd(request.model, Usage(input_tokens=1000, output_tokens=10))
+        assert without is not None
+        assert (cost_of_reply(request.model, reply) or 0) - without == pytest.approx(searches * 0.01)

@@ -1,6 +1,6 @@
 """Anthropic Messages: settings and tools in its words, and what its models can't do.
 
-What a model can do is in `providers/abilities.py`. Names that are not Claude's belong to other servers with this
+What a model can do is in `vendor_models/abilities.py`. Names that are not Claude's belong to other servers with this
 protocol: their requests carry every setting as it is.
 """
 
@@ -11,17 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from everturn.errors import InvalidTool
-from everturn.providers.abilities import Abilities, abilities_of
-from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
+from everturn.providers.base import Request, ToolSpec, tool_options, warn_unsupported
 from everturn.providers.json_values import write
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
+from everturn.vendor_models.abilities import Abilities, abilities_of, untaken
 
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _MIN_BUDGET: Final = 1024
-
-_SERVER_TOOLS: Final = ("WebSearch", "CodeExecution")
 
 
 def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
@@ -79,7 +77,7 @@ def _server_tool(tool: ServerTool, request: Request) -> dict[str, Any]:
         case CodeExecution():
             return {"type": "code_execution_20250825", "name": "code_execution"}
         case _:
-            raise refuse_server_tool(request.model, tool, supported=_SERVER_TOOLS)
+            raise untaken(request.model, type(tool).__name__)
 
 
 def _search(tool: WebSearch, request: Request) -> Iterator[tuple[str, Any]]:

@@ -18,6 +18,7 @@ from everturn.providers.base import (
     NOTHING,
     UNPARSED,
     Request,
+    check_tools,
     may_call,
     placeholder,
     plain_name,
@@ -53,6 +54,7 @@ _Turn = tuple[str, list[_Block]]
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
     """The path under the base URL, and the body. Raises InvalidTool; warns of each setting that is left out."""
+    check_tools(request)
     settings = request.settings
     turns, pending = _turns(request)
     body: dict[str, Any] = {"model": request.model.model}

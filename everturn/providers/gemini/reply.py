@@ -10,6 +10,7 @@ not sent back: a request has no place for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -40,6 +41,9 @@ BESIDE: Final = {
 _PLAIN: Final = frozenset({"content", "finishReason", "index"})
 """The only fields of most candidates: these come for every few words of a reply."""
 _OF_A_CANDIDATE: Final = ("finishMessage", "safetyRatings")
+
+_BY_PROMPT: Final = re.compile(r"gemini-[12](?![\d])")
+"""Models whose searches are paid by the prompt, not by the query."""
 
 _SERVER_PARTS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
@@ -186,11 +190,19 @@ class Assembler:
         return Reply(
             message=assistant_message(parts, request=self.request),
             stop=self._stop(stop),
-            usage=_usage(self._usage),
+            usage=_usage(self._usage).model_copy(update={"web_searches": self._searches()}),
             model=self.request.model.name,
             response_id=reading.response_id(self._id),
             details=self._details(),
         )
+
+    def _searches(self) -> int:
+        """What is paid for searching: since Gemini 3 each query, before that each prompt that was searched for, however
+        often (ai.google.dev/gemini-api/docs/pricing, 2026-11)."""
+        grounding = a_dict(self._beside.get("groundingMetadata"))
+        queries = {query for query in a_list(grounding.get("webSearchQueries")) if a_str(query).strip()}
+        served = a_str(self._said_of_it.get("modelVersion")) or self.request.model.model
+        return min(len(queries), 1) if _BY_PROMPT.search(served) else len(queries)
 
     def _details(self) -> dict[str, Any]:
         said, usage = dict(self._said_of_it), self._usage

@@ -13,14 +13,13 @@ from urllib.parse import quote
 
 from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
-from everturn.providers.abilities import abilities_of
 from everturn.providers.base import (
     NOTHING,
     UNPARSED,
     Request,
     ToolSpec,
+    check_tools,
     placeholder,
-    refuse_server_tool,
     tool_options,
     warn_unsupported,
     with_extra,
@@ -46,6 +45,7 @@ from everturn.records import (
 from everturn.tools.provider_defined import in_a_browser
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
+from everturn.vendor_models.abilities import abilities_of, untaken
 
 _NOTHING: Final = {"text": NOTHING}
 """Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""
@@ -77,6 +77,7 @@ Json = dict[str, Any]
 
 def encode(request: Request) -> tuple[str, Json]:
     """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that Gemini lacks."""
+    check_tools(request)
     body: Json = {"contents": _contents(request)}
     # There is no place for a system message in the middle, and a user's message would carry less weight.
     system = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
@@ -138,7 +139,7 @@ def _server_tool(tool: ServerTool, request: Request) -> Json:
         return {"googleSearch": {}}
     if isinstance(tool, CodeExecution):
         return {"codeExecution": {}}
-    raise refuse_server_tool(request.model, tool, supported=("WebSearch", "CodeExecution"))
+    raise untaken(request.model, type(tool).__name__)
 
 
 def _tool_config(request: Request, tools: Sequence[Json]) -> Json:

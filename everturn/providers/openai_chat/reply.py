@@ -24,6 +24,7 @@ from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN, UNKNOWN
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
 from everturn.providers.reply_details import details_of
+from everturn.providers.reported_costs import reported_cost_usd
 from everturn.providers.token_counts import counted
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
@@ -251,6 +252,7 @@ class Assembler:
             message=assistant_message([*self._said(), *self._called(stop)], request=self.request),
             stop=self._stop(stop),
             usage=_usage(self._usage),
+            cost_usd=reported_cost_usd(self._usage, self.request.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._id),
             details=self._details(),

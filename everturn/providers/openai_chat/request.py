@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from everturn.models import Model
-from everturn.providers.abilities import abilities_of
 from everturn.providers.base import (
     Request,
     ToolSpec,
     cache_key,
+    check_tools,
     may_call,
     plain_name,
-    refuse_server_tool,
     schema_in_words,
     tool_options,
     warn_unsupported,
@@ -23,7 +22,9 @@ from everturn.providers.base import (
 from everturn.providers.catalog import Dialect, dialect_of, grammar_over_calls
 from everturn.providers.efforts import nearest_effort, temperature_beside
 from everturn.providers.openai_chat.messages import encode_messages
+from everturn.providers.openai_chat.server_tools import encode_server_tools, searches_without_thinking
 from everturn.providers.schema_strict import fits_strict, only_fitting
+from everturn.vendor_models.abilities import UNKNOWN, abilities_of
 
 PATH = "/chat/completions"
 
@@ -33,6 +34,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
 
     Raises InvalidTool for a server tool that the provider does not have; warns of what it can't do.
     """
+    check_tools(request)
     dialect = dialect_of(request.model)
     output = _output(request, dialect)
     instructions = request.instructions
@@ -61,10 +63,11 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
     if settings.max_output_tokens is not None:
         body[dialect.max_tokens] = settings.max_output_tokens
     stops_by_field = dialect.no_effort == "thinking" and abilities_of(request.model).thinking_off != "never"
+    wanted = _effort(request)
     effort: str | None = None
-    if settings.reasoning_effort == "none" and stops_by_field:
+    if wanted == "none" and stops_by_field:
         body["thinking"] = {"type": "disabled"}
-    elif settings.reasoning_effort and (effort := nearest_effort(request.model, settings.reasoning_effort)):
+    elif wanted and (effort := nearest_effort(request.model, wanted)):
         body["reasoning_effort"] = effort
     temperature = temperature_beside(request.model, settings.temperature, effort)
     if temperature is not None:
@@ -81,12 +84,28 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
     return body
 
 
+def _effort(request: Request) -> str | None:
+    """The effort that is asked for, which beside some tools can only be none."""
+    wanted = request.settings.reasoning_effort
+    model = UNKNOWN if request.model.base_url else abilities_of(request.model)
+    if searches_without_thinking(request):
+        instead = "It searches, and for that it may not think."
+    elif request.tools and not model.effort_beside_calls and "none" in (model.efforts or ()):
+        instead = "It has tools, and by Chat Completions it does not think beside them: 'openai:' does."
+    else:
+        return wanted
+    if wanted not in {None, "none"}:
+        warn_unsupported(request.model, f"reasoning_effort={wanted!r}", instead)
+    return "none"
+
+
 def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
     own = [_tool(tool, request.model, dialect) for tool in request.tools]
-    tools = [*own, *_server_tools(request, dialect), *map(dict, request.raw_tools)]
+    served, fields = encode_server_tools(request, dialect)
+    tools = [*own, *served, *map(dict, request.raw_tools)]
     if not tools:
-        return {}
-    body: dict[str, Any] = {"tools": tools}
+        return fields
+    body: dict[str, Any] = {"tools": tools, **fields}
     choice = "none" if request.conclude else request.settings.tool_choice
     forced = dialect.required != "auto" and abilities_of(request.model).forced_tools
     if choice not in {None, "auto", "none"} and not forced:
@@ -115,22 +134,6 @@ def _tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     more = tool_options(model, tool, *(("strict",) if dialect.strict_tools else ()))
     return {"type": "function", "function": function | only_fitting(model, tool, more)}
-
-
-def _server_tools(request: Request, dialect: Dialect) -> list[dict[str, Any]]:
-    known = dict(dialect.server_tools)
-    tools = []
-    for tool in request.server_tools:
-        name = type(tool).__name__
-        if name not in known:
-            openai = request.model.provider == "openai-chat"
-            cure = "Use it with 'openai:', which has it." if openai and name != "XSearch" else ""
-            raise refuse_server_tool(request.model, tool, supported=known, cure=cure)
-        for field in sorted(tool.model_fields_set):
-            if getattr(tool, field) != type(tool).model_fields[field].default:
-                warn_unsupported(request.model, f"{name}({field}=)")
-        tools.append({"type": known[name]})
-    return tools
 
 
 def _output(request: Request, dialect: Dialect) -> dict[str, Any]:

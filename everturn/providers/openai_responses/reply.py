@@ -6,7 +6,7 @@ before them said. Only if a server sends neither, an item is put together from i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from everturn.http.sse import Event
 from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
+from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, stop_of
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str
@@ -22,6 +23,7 @@ from everturn.providers.openai_responses.caller_run import Item, declared, given
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
 from everturn.providers.reply_details import details_of
+from everturn.providers.reported_costs import reported_cost_usd
 from everturn.providers.token_counts import counted
 from everturn.records import Part, Reply, Stop, Usage
 from everturn.text.utf8 import mend
@@ -163,10 +165,12 @@ class Assembler:
             raise self._invalid("the stream ended in the middle")
         items = self._items()
         parts = self._parts(items)
+        usage = a_dict(self._response.get("usage"))
         return Reply(
             message=assistant_message(parts, request=self.request),
             stop=self._stop(items),
-            usage=_usage(a_dict(self._response.get("usage"))),
+            usage=_with_searches(_usage(usage), items, self.request),
+            cost_usd=reported_cost_usd(usage, self.request.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._response.get("id")),
             details=self._details(),
@@ -316,6 +320,16 @@ def _sealed(item: Item, same: Item) -> Item:
 
 
 _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}
+
+
+def _with_searches(usage: Usage, items: Iterable[Item], request: Request) -> Usage:
+    """OpenAI's searches are paid by the piece; opening a page that was found, and looking for words in it, is not
+    (developers.openai.com, pricing of built-in tools, 2026-11)."""
+    if row_of(request.model.provider).responses.server_tools != "openai":
+        return usage
+    actions = [a_dict(item.get("action")) for item in items if item.get("type") == "web_search_call"]
+    searches = sum(a_str(action.get("type")) in {"search", ""} for action in actions)
+    return usage.model_copy(update={"web_searches": searches}) if searches else usage
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

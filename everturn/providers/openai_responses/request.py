@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.errors import RequestRefused
-from everturn.providers.abilities import abilities_of
 from everturn.providers.base import (
     NO_RESULT,
     Memo,
     Request,
     cache_key,
+    check_tools,
     error_prefix,
     may_call,
     schema_in_words,
@@ -30,10 +30,11 @@ from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_word
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Item
 from everturn.providers.openai_responses.items import others_items, own_items
-from everturn.providers.openai_responses.tools import choice, includes, tools
+from everturn.providers.openai_responses.tools import choice, includes, refused_beside_minimal, tools
 from everturn.providers.pairing import Pairing, calls_in
 from everturn.providers.schema_strict import fits_strict
 from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, on_lines
+from everturn.vendor_models.abilities import abilities_of
 
 PATH = "/responses"
 
@@ -44,6 +45,7 @@ _memo: Memo[tuple[list[Item], bool]] = Memo()
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
     """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that does not exist, and
     RequestRefused for `background` in extra: nothing would pick up the response."""
+    check_tools(request)
     settings, provider = request.settings, request.model.provider
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
@@ -89,6 +91,9 @@ def _settings(request: Request) -> dict[str, Any]:
     if settings.max_output_tokens is not None:
         fields["max_output_tokens"] = settings.max_output_tokens
     effort = nearest_effort(request.model, settings.reasoning_effort) if settings.reasoning_effort else None
+    if effort == "minimal" and (refused := refused_beside_minimal(request)):
+        warn_unsupported(request.model, f"reasoning_effort='minimal' beside {refused}", "It is asked for 'low'.")
+        effort = "low"
     if effort:
         fields["reasoning"] = {"effort": effort}
     temperature = temperature_beside(request.model, settings.temperature, effort)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from everturn.models import Model
-from everturn.providers.base import Request, ToolSpec, refuse_server_tool, tool_options, warn_unsupported
+from everturn.providers.base import Request, ToolSpec, tool_options, warn_unsupported
 from everturn.providers.catalog import row_of
 from everturn.providers.schema_strict import only_fitting
 from everturn.tools.provider_defined import called_as
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch, XSearch
+from everturn.vendor_models.abilities import untaken
 
 Made = dict[str, Any]
 
@@ -56,6 +57,17 @@ def includes(request: Request) -> list[str]:
     return [*dict.fromkeys(filter(None, wanted))]
 
 
+def refused_beside_minimal(request: Request) -> str:
+    """The type of a tool that OpenAI refuses at the lowest effort; empty if there is none. "The following tools cannot
+    be used with reasoning.effort 'minimal': web_search." (openai/codex#3559, 2025-09)"""
+    if row_of(request.model.provider).responses.server_tools != "openai":
+        return ""
+    if any(isinstance(tool, WebSearch) for tool in request.server_tools):
+        return "web_search"
+    kinds = (str(item.get("type")) for item in request.raw_tools)
+    return next((kind for kind in kinds if kind.startswith(("web_search", "image_generation"))), "")
+
+
 def _function(tool: ToolSpec, model: Model) -> Made:
     dialect = row_of(model.provider).responses
     known = ("defer_loading", "allowed_callers") if dialect.server_tools == "openai" else ()
@@ -76,7 +88,7 @@ def _served(tool: ServerTool, model: Model) -> Made:
     known = _SERVED[row_of(model.provider).responses.server_tools]
     make = known.get(type(tool))
     if make is None:
-        raise refuse_server_tool(model, tool, supported=[kind.__name__ for kind in known])
+        raise untaken(model, type(tool).__name__)
     return make(tool, model)
 
 
@@ -90,6 +102,11 @@ def _openai_search(tool: Any, model: Model) -> Made:
         made["search_context_size"] = tool.context_size
     _warn_of(tool, model, ("blocked_domains", "max_uses"))
     return made
+
+
+def _ollama_search(tool: Any, model: Model) -> Made:
+    _warn_of(tool, model, WebSearch.model_fields)
+    return {"type": "web_search"}
 
 
 def _xai_search(tool: Any, model: Model) -> Made:
@@ -123,5 +140,7 @@ _SERVED: Mapping[str, Mapping[type[ServerTool], _Maker]] = {
         XSearch: _x_search,
         CodeExecution: lambda *_: {"type": "code_interpreter"},
     },
+    # Only the type: "the exact web_search type and existing Ollama search defaults" (ollama/ollama#17686, 2026-08).
+    "ollama": {WebSearch: _ollama_search},
     "none": {},
 }

@@ -1,0 +1,1 @@
+"""What models of vendors can do, and providers that other packages add."""
