@@ -59,7 +59,7 @@ def test_a_field_that_a_server_tool_can_not_honour_is_warned_about() -> None:
         ("openai-chat:m", WebSearch(), "Use it with 'openai:', which has it"),
         ("openai-chat:m", XSearch(), "use a provider that has it"),
         ("mistral:m", CodeExecution(), "'mistral' has no tools of its own"),
-        ("openrouter:m", WebSearch(), "'openrouter' has no tools of its own"),
+        ("openrouter:m", CodeExecution(), "'openrouter' has WebSearch"),
     ],
 )
 def test_a_tool_that_a_provider_does_not_have_is_refused(model: str, tool: ServerTool, said: str) -> None:

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -108,6 +109,36 @@ async def test_what_a_reset_copies_is_not_counted_again(client: Client, scripted
         [left] = await costs_of(client.temporal, conversation.id)
         assert (left.turns, left.runs, left.actions["starts"]) == (again.turns, 2, 1)
         await conversation.close()
+
+
+async def test_conversations_that_had_the_same_id_are_added_up_and_counted(
+    server: DevServer,
+    client: Client,
+    scripted: Scripted,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`again=True` begins another one; a revival goes on with the one that there is."""
+    agent = agent_on(scripted(lambda _: say("Yes.", usage=SPOKEN)))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Go.")
+        await conversation.outcome()
+        await conversation.send("And now?", revive=True)
+        await conversation.outcome()
+
+        async def has(runs: int, beginnings: int) -> bool:
+            [cost] = await costs_of(client.temporal, conversation.id)
+            return (cost.runs, cost.turns, cost.beginnings) == (runs, runs, beginnings)
+
+        await eventually(partial(has, 2, 1), what="the index knows of the revival")
+        await (await client.start(agent, "Go.", id=conversation.id, again=True)).outcome()
+        await eventually(partial(has, 3, 2), what="the index knows of the new one")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    assert await asyncio.to_thread(run_command, ["cost", conversation.id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["conversations"][0]["beginnings"] == 2
+    assert await asyncio.to_thread(run_command, ["cost", conversation.id]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 conversations have had this id, one after the other." in shown
 
 
 async def test_a_conversation_that_there_is_not_is_said(
