@@ -21,6 +21,7 @@ from benchmarks.measures import (
     history,
     imports,
     latency,
+    lengths,
     long_tool,
     parallel,
     reading,
@@ -37,6 +38,7 @@ from everturn.devserver import find_binary
 
 MEASURES = {
     "latency": latency,
+    "lengths": lengths,
     "parallel": parallel,
     "events": events,
     "history": history,

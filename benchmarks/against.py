@@ -13,14 +13,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import report
-from benchmarks.contestants import EVERTURN, Contestant, by_everturn
-from benchmarks.measures import Column, Measured, Plan
+from benchmarks import peers, report
+from benchmarks.contestants import ALL, EVERTURN, FLOOR_HTTP, Contestant, by_everturn
+from benchmarks.measures import Column, Measured, Plan, lengths
 from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
 from benchmarks.measures.startup import one_start
 from benchmarks.measures.throughput import Sample as Crowd
@@ -46,6 +47,8 @@ def checked_out(commit: str) -> Iterator[Contestant]:
             contestants = folder / "benchmarks" / "contestants"
             hosted = (contestants / f"{BESIDE}.py").read_text().replace(BESIDE, BEFORE)
             (contestants / f"{BEFORE}.py").write_text(hosted)
+            same_work = (ROOT / "benchmarks" / "work.py").read_text()
+            (folder / "benchmarks" / "work.py").write_text(same_work)
             python.write_text(f'#!/bin/sh\ncd "{folder}" && PYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')
             python.chmod(0o755)
             yield Contestant(BEFORE, "Conversation", f"everturn of {commit}", by_everturn, python=str(python))
@@ -147,12 +150,19 @@ def _row(own: list[Sample], before: list[Sample]) -> dict[str, Any]:
     }
 
 
+def _peers_here() -> list[Contestant]:
+    return [one for one in ALL if one.python == peers.PYTHON] if peers.INSTALLED.exists() else []
+
+
 async def main(arguments: argparse.Namespace) -> None:
     facts = report.machine(await find_binary())
     with checked_out(arguments.commit) as before:
         plan = Plan([before, EVERTURN], arguments.rounds, arguments.turns)
         if arguments.start_up:
             name, table = "against_startup", report.table(await measure_startup(before, plan, commit=arguments.commit))
+        elif arguments.lengths:
+            plan = replace(plan, contestants=(FLOOR_HTTP, *plan.contestants, *_peers_here()))
+            name, table = "against_lengths", report.table(await lengths.costs_of(plan))
         elif arguments.at_once:
             crowds = await measure_throughput(before, plan, commit=arguments.commit, at_once=arguments.at_once)
             name, table = "against_throughput", report.table(crowds)
@@ -171,5 +181,8 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--at-once", type=int, help="throughput instead: so many conversations; 8 rounds are 4 minutes")
     parser.add_argument("--start-up", action="store_true", help="how long a worker's start takes instead")
+    parser.add_argument(
+        "--lengths", action="store_true", help="what a turn costs by the length of its transcript instead"
+    )
     parser.add_argument("--record", action="store_true", help="write the numbers into benchmarks/RESULTS.md")
     asyncio.run(main(parser.parse_args()))

@@ -5,6 +5,7 @@ Light on purpose: contestants import it in virtual environments that have no eve
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 TOOL = {
@@ -20,9 +21,14 @@ SLOW = "slowly"
 SLOW_TURN = 1
 
 
+LONG_RESULTS = int(os.environ.get("LONG_RESULTS", "0"))
+"""How many of the first results are long, so that a transcript is long soon."""
+LONG_RESULT_KB = 32
+
+
 def looked_up(number: int) -> str:
-    """What the tool returns: 4 KB."""
-    return f"{number:016}" * 256
+    """What the tool returns: 4 KB, or LONG_RESULT_KB."""
+    return f"{number:016}" * (64 * LONG_RESULT_KB if number < LONG_RESULTS else 256)
 
 
 def opening(turns: int, *, slow: str = "", unlike: str = "", calls: int = 1) -> str:

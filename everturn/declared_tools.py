@@ -62,10 +62,9 @@ def said_by_person(message: Message) -> tuple[Part, ...]:
     return tuple(part for part in message.parts if not part.extra.get(_SHOWN))
 
 
-def with_declared_tools(agent: Agent, messages: Sequence[Message]) -> Agent:
-    """The agent with the tools that came with what a person said last; the same object if none did. A tool that the
+def with_declared_tools(agent: Agent, said: Message | None) -> Agent:
+    """The agent with the tools that came with what a person `said` last; the same object if none did. A tool that the
     agent has itself stays as it is. Raises InvalidTool."""
-    said = next((one for one in reversed(messages) if one.role == "user" and not (one.author or one.summary)), None)
     if said is None or said.provider != READER:
         return agent
     declared = [one for part in said.parts for one in _listed(part.extra.get(_TOOLS))]

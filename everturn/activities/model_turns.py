@@ -27,7 +27,7 @@ from everturn.activities.large_replies import fitted, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
-from everturn.activities.prefix_cache import PrefixCache, digest_of
+from everturn.activities.prefix_cache import PrefixCache, digest_of, transcript
 from everturn.activities.provider_limits import within_limit
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
@@ -110,10 +110,11 @@ class ModelTurns:
         agent = await for_turn(self._toolsets, agent)
         met = not self._prefixes.knows(request.digest)
         request, prefix, delta = await self._messages(request)
-        agent, prompt = await self._decided(agent, request, (*prefix, *delta))
+        messages = transcript(prefix, delta)
+        agent, prompt = await self._decided(agent, request, messages)
         if request.summarise:
             return await self._summary(agent, request, prefix, spent)
-        hooks, messages = HookRuns(agent, partial(self._contexts.of_turn, request)), (*prefix, *delta)
+        hooks = HookRuns(agent, partial(self._contexts.of_turn, request))
         reply = await self._ask(agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request))
         reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
         reply = signed(reply, request)
@@ -121,7 +122,7 @@ class ModelTurns:
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = compaction.next_view(
-            agent.compaction, request.view, (*messages, reply.message), reply.usage
+            agent.compaction, request.view, transcript(messages, (reply.message,)), reply.usage
         )
         turn = ModelReply(
             message=reply.message,
@@ -360,7 +361,7 @@ class ModelTurns:
             # prefix is remembered under its own digest, and never taken for the one that was asked for.
             _log.warning("prefix.digest_differed", messages=len(prefix))
             request = request.model_copy(update={"digest": found})
-        return request, prefix, results
+        return request, self._prefixes.found(request.digest, prefix), results
 
 
 def _model(agent: Agent, request: ModelRequest) -> Model:

@@ -12,7 +12,7 @@ it begins; what says nothing has not begun, and does not count.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -28,6 +28,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import names
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.user_activities import is_users_own
+from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message
 
 MOST_OF_A_TOOL = 5
@@ -72,14 +73,7 @@ _left: ContextVar[dict[str, Any] | None] = ContextVar("left")
 def given_up(messages: Sequence[Message]) -> frozenset[str]:
     """The tools of which MOST_GIVEN_UP calls lost their workers since a user last said something, and were given up. A
     model that is told so once may just call the tool again."""
-    times: Counter[str] = Counter()
-    for message in reversed(messages):
-        if message.role == "user":
-            break
-        for part in message.parts:
-            if names.WORKERS_LOST in part.extra and part.kind == "tool_result":
-                times[part.name] += 1
-    return frozenset(name for name, count in times.items() if count >= MOST_GIVEN_UP)
+    return frozenset(name for name, count in facts_of(messages).lost_calls.items() if count >= MOST_GIVEN_UP)
 
 
 def left() -> dict[str, Any]:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from sys import getsizeof
+from typing import Any, overload
 
+from everturn.providers.encoded_messages import RememberedMessages
 from everturn.records import Message, ToolResult
 
 MESSAGE_OVERHEAD_BYTES, PART_OVERHEAD_BYTES = 500, 1_000
 """What a message and each of its parts take in memory beyond their JSON, as measured. For short ones this is by far the
 most."""
+
+MOST_DERIVED = 3
+"""Of what is worked out from a prefix: its facts, and how it is encoded for two models."""
 
 
 @dataclass(eq=False, slots=True)
@@ -41,6 +46,19 @@ class _Node:
     used: int = 0
     """When it was asked for last, in steps of the memory's clock."""
 
+    derived: dict[Hashable, _Derived] = field(default_factory=dict)
+    """What was worked out from the prefix, or from the beginning of it."""
+
+    @property
+    def derived_bytes(self) -> int:
+        return sum(derived.bytes for derived in self.derived.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    value: Any
+    bytes: int
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -49,6 +67,60 @@ class _Kept:
     result: ToolResult
     bytes: int
     used: int
+
+
+class Prefix(Sequence[Message]):
+    """The messages of one branch."""
+
+    def __init__(self, cache: PrefixCache, node: _Node) -> None:
+        self._cache = cache
+        self._node = node
+
+    def __len__(self) -> int:
+        return self._node.length
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
+        if isinstance(place, int):
+            return self._from(place if place >= 0 else len(self) + place)[0]
+        start, stop, step = place.indices(len(self))
+        return self._from(start)[: max(stop - start, 0) : step] if step > 0 else [*self][place]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._from(0))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _from(self, start: int) -> list[Message]:
+        """From there on; only the turns that hold them are looked at."""
+        turns: list[Sequence[Message]] = []
+        for node in _upwards(self._node):
+            if node.length <= start:
+                break
+            begins = node.length - len(node.messages)
+            turns.append(node.messages[max(start - begins, 0) :])
+        return [message for turn in reversed(turns) for message in turn]
+
+    def kept(self, key: Hashable) -> Any:
+        """What was worked out from these messages, or from the first of them, and kept; None if there is none."""
+        return self._cache.derived(self._node, key)
+
+    def keep(self, key: Hashable, value: Any, size: int) -> None:
+        """Keeps what was worked out, for the next turn of this branch."""
+        self._cache.keep(self._node, key, value, size)
+
+
+def transcript(prefix: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
+    """The messages of a prefix, and the new ones."""
+    if isinstance(prefix, RememberedMessages):
+        return prefix.followed_by(new)
+    return RememberedMessages(prefix, new) if isinstance(prefix, Prefix) else (*prefix, *new)
 
 
 class PrefixCache:
@@ -84,8 +156,38 @@ class PrefixCache:
         if node is None or node.length != length:
             return None
         self._touch(node)
-        turns = list(_upwards(node))
-        return [message for turn in reversed(turns) for message in turn.messages]
+        return Prefix(self, node)
+
+    def found(self, digest: str, messages: Sequence[Message]) -> Sequence[Message]:
+        """Remembers a whole prefix that was found elsewhere; returns it as `find` does."""
+        if messages and digest not in self._nodes and (size := sum(map(_taken_by, messages))) <= self.max_bytes:
+            self._add(digest, None, messages, size)
+            self._forget_the_oldest()
+        return self.find(digest, len(messages)) or messages
+
+    def derived(self, node: _Node, key: Hashable) -> Any:
+        holder = next((above for above in _upwards(node) if above.derived), node)
+        if holder is not node and self._nodes.get(node.digest) is node:
+            # It goes along with the newest turn: a fork from an earlier one works it out anew, and has its own.
+            node.derived, holder.derived = holder.derived, {}
+        derived = node.derived.get(key)
+        return derived.value if derived else None
+
+    def keep(self, node: _Node, key: Hashable, value: Any, size: int) -> None:
+        if self._nodes.get(node.digest) is not node:
+            return  # it was forgotten in the meantime
+        self._drop(node, key)
+        if node.branch_bytes + node.derived_bytes + size > self.max_bytes:
+            return
+        while len(node.derived) >= MOST_DERIVED:
+            self._drop(node, next(iter(node.derived)))
+        node.derived[key] = _Derived(value, size)
+        self.bytes += size
+        self._forget_the_oldest()
+
+    def _drop(self, node: _Node, key: Hashable) -> None:
+        if (derived := node.derived.pop(key, None)) is not None:
+            self.bytes -= derived.bytes
 
     def remember(self, prefix_digest: str, messages: Sequence[Message], new: Sequence[Message]) -> str:
         """Remembers `messages` followed by `new`; returns the digest of both together."""
@@ -173,7 +275,7 @@ class PrefixCache:
             if node.children:
                 break
             del self._nodes[node.digest]
-            self.bytes -= node.bytes
+            self.bytes -= node.bytes + node.derived_bytes
             if node.parent:
                 node.parent.children -= 1
 

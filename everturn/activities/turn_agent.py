@@ -15,6 +15,7 @@ from everturn.agent import Agent
 from everturn.declared_tools import with_declared_tools
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
+from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message
 from everturn.tools import raised, user_code
 from everturn.tools.context import TurnContext
@@ -31,7 +32,7 @@ async def agent_for_turn(agent: Agent, turn: Callable[[], TurnContext[Any]], mes
     conversation stalls. It stalls at once if what a function returns can't be used. `turn` makes their context."""
     agent = await _by_functions(agent, turn)
     try:
-        return with_declared_tools(agent, messages)
+        return with_declared_tools(agent, facts_of(messages).last_said)
     except InvalidTool as error:
         raise _unusable(agent, "What the front end declares for", error.message.rstrip("."), error.cure) from None
 

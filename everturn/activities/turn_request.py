@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from temporalio import activity
 
 from everturn.activities import compaction
+from everturn.activities.prefix_cache import transcript
 from everturn.agent import Agent
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
+from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message, Text
 
 CUT_SHORT = "\n[Cut short: the turn was cancelled before this reply was finished.]"
@@ -24,7 +26,7 @@ def turn_request_of(
     shown = messages if request.summarise else with_notes(compaction.shown(messages, request.view))
     return Request(
         model=model,
-        messages=[*shown, *_told_to_conclude(request, shown)],
+        messages=transcript(shown, _told_to_conclude(request, shown)),
         hidden_ids=_call_ids(messages) - _call_ids(shown) if request.view else frozenset(),
         instructions=agent.instructions if isinstance(agent.instructions, str) else "",
         tools=tools,
@@ -43,7 +45,7 @@ def _call_ids(messages: Sequence[Message]) -> frozenset[str]:
 
 def with_notes(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages, with a note in those that were cut short: a model takes its own words to be complete."""
-    if not any(message.cut_short for message in messages):
+    if not facts_of(messages).is_cut_short:
         return messages
     note = Text(text=CUT_SHORT)
     return [one.model_copy(update={"parts": (*one.parts, note)}) if one.cut_short else one for one in messages]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic_core import to_json
 
@@ -23,8 +22,6 @@ from everturn.vendor_models import abilities
 
 if TYPE_CHECKING:
     from everturn.tools.tool import Tool
-
-T = TypeVar("T")
 
 NO_RESULT: Final = "Error: this call has no result."
 """What the model reads for a call that was never answered. Servers refuse a call without a result."""
@@ -177,31 +174,3 @@ def cache_key(conversation_id: str) -> str:
     if len(conversation_id) <= _MAX_CACHE_KEY_CHARS:
         return conversation_id
     return hashlib.sha256(conversation_id.encode()).hexdigest()[:_MAX_CACHE_KEY_CHARS]
-
-
-class Memo(Generic[T]):
-    """What a message was encoded to, kept as long as the message lives.
-
-    Messages are frozen, and a worker hands the same objects to every turn of a conversation, so each turn encodes only
-    its delta. Messages are found by identity, since comparing long ones costs as much as encoding them. Requests share
-    what is kept: nobody may change it.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Message], dict[str, T]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, message: Message, variant: str) -> T | None:
-        kept = self._kept.get(id(message))
-        return kept[1].get(variant) if kept is not None and kept[0]() is message else None
-
-    def put(self, message: Message, variant: str, made: T) -> T:
-        """Keeps `made` for the message; `variant` separates the encodings of one message for several providers."""
-        key, keep = id(message), self._kept
-        kept = keep.get(key)
-        if kept is None or kept[0]() is not message:
-            kept = keep[key] = (weakref.ref(message, lambda _: keep.pop(key, None)), {})
-        kept[1][variant] = made
-        return made

@@ -24,6 +24,7 @@ from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.json_values import a_dict, a_str
+from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Thinking
 
 LEFT_OUT: Final = "thoughts_left_out"
@@ -50,6 +51,8 @@ class BoundRequest:
 
 def without_stale_thoughts(request: Request) -> BoundRequest:
     """The request without the thoughts that its provider is known to refuse."""
+    if not facts_of(request.messages).is_bound:
+        return BoundRequest(request)
     marked = [place for place, message in enumerate(request.messages) if _is_marked(message, request.model)]
     if not marked:
         return BoundRequest(request)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 
+from everturn.providers.encoded_messages import BranchedSet
+from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message
 from everturn.text.utf8 import mend
 
@@ -25,14 +27,14 @@ def call_ids(
     the idempotency keys of the one before.
     """
     mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""
-    replies = [message for message in messages if message.role == "assistant"]
-    used = {*hidden, *(call.call_id for reply in replies for call in reply.tool_calls)}
+    facts = facts_of(messages)
+    used = BranchedSet(facts.call_ids, hidden)
     seen: set[str] = set()
     ids: list[tuple[str, str | None]] = []
     for number, wanted in enumerate(map(mend, given)):
         call_id, provider_id = wanted, None
         if wanted in used or not _USABLE.fullmatch(wanted):
-            call_id = _new(f"call_{len(replies)}_{number}{mark}", used)
+            call_id = _new(f"call_{facts.replies}_{number}{mark}", used)
             provider_id = wanted if wanted not in seen else None
         used.add(call_id)
         seen.add(wanted)
@@ -40,7 +42,7 @@ def call_ids(
     return ids
 
 
-def _new(wanted: str, used: set[str]) -> str:
+def _new(wanted: str, used: BranchedSet) -> str:
     new, tries = wanted, 1
     while new in used:
         tries += 1

@@ -28,7 +28,8 @@ from everturn.providers import (
 from everturn.providers.base import OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, protocol_of, resolve
 from everturn.providers.connections import aclose, answered, lent
-from everturn.providers.json_values import TooManyValues, a_dict, parse, write
+from everturn.providers.encoded_messages import body_in_json
+from everturn.providers.json_values import TooManyValues, a_dict, parse
 from everturn.providers.wire_protocol import Assembler, ProtocolName, WireProtocol
 from everturn.records import Reply, Usage
 
@@ -86,11 +87,11 @@ def prepared(request: Request, *, most_output_tokens: int | None = None) -> Prep
     given = body.pop(EXTRA_HEADERS, None)
     extra_headers = _extra_headers(given) if given else {}
     headers = _headers(tuple(extra_headers.items()), tuple(endpoint.headers().items()))
-    content = write(body)
+    content = body_in_json(body)
     known = output_limits.known(endpoint.base_url, endpoint.model, body_bytes=len(content))
     most = known if most_output_tokens is None else most_output_tokens
     if most is not None and (output_limits.asked_for(body) or 0) > most:
-        content = write(output_limits.lowered(body, most))
+        content = body_in_json(output_limits.lowered(body, most))
     return Prepared(endpoint, protocol, path, content, headers)
 
 

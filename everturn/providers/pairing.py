@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn.providers.base import Request
 from everturn.records import Message, ToolCall, results_in
 
 
 class Pairing:
-    """The calls and results in the messages of one request."""
+    """The calls and results in messages that refer to no others."""
 
-    def __init__(self, request: Request) -> None:
-        self.results = results_in(request.messages)
+    def __init__(self, messages: Sequence[Message], *, as_given: bool) -> None:
+        self.results = results_in(messages)
         """Results by call_id."""
-        self.as_given = request.as_given
-        self._called = {call.call_id for message in request.messages for call in calls_in(message)}
+        self.as_given = as_given
+        self._called = {call.call_id for message in messages for call in calls_in(message)}
 
     def after(self, message: Message) -> Sequence[ToolCall]:
         """The calls whose results are written after a message: all calls of a reply, since servers refuse one without.
-        If the request is `as_given`: the reply's calls that have a result; after any other message, for each result
+        If the messages are `as_given`: the reply's calls that have a result; after any other message, for each result
         whose call is missing, a call with the result's name."""
         calls = calls_in(message)
         if calls or not self.as_given:

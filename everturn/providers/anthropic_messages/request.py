@@ -9,10 +9,10 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from everturn.providers.anthropic_messages.options import options, tools
-from everturn.providers.anthropic_messages.prompt_caching import mark_cached
+from everturn.providers.anthropic_messages.prompt_caching import mark_cached, marks_in
 from everturn.providers.base import (
     NO_RESULT,
     NOTHING,
@@ -26,6 +26,7 @@ from everturn.providers.base import (
     with_extra,
 )
 from everturn.providers.catalog import grammar_over_calls
+from everturn.providers.encoded_messages import EncodedMessages, Item, encoded_messages
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
 from everturn.providers.pairing import Pairing
@@ -56,27 +57,29 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     """The path under the base URL, and the body. Raises InvalidTool; warns of each setting that is left out."""
     check_tools(request)
     settings = request.settings
-    turns, pending = _turns(request)
+    encoded = encoded_messages(request, AnthropicTurns, request.model)
+    if not request.as_given:
+        encoded.begin_with_a_user()
     body: dict[str, Any] = {"model": request.model.model}
     # All system messages go first: older models refuse them in mid-conversation.
     over_calls = request.output_schema is not None and grammar_over_calls(request.model)
     told = [schema_in_words(request)] if over_calls else []
-    said = [request.instructions, *told, *(message.text for message in request.messages if message.role == "system")]
+    said = [request.instructions, *told, *encoded.system]
     if system := "\n\n".join(text for text in said if text.strip()):
         body["system"] = system
-    body["messages"] = [{"role": role, "content": content} for role, content in turns]
+    body["messages"] = encoded.items()
     if offered := tools(request):
         body["tools"] = offered
-    body |= options(request, thoughtless=_thoughtless(turns))
+    body |= options(request, thoughtless=encoded.is_thoughtless())
     if over_calls and may_call(request):
         config = {name: value for name, value in body.pop("output_config", {}).items() if name != "format"}
         body |= {"output_config": config} if config else {}
-    if container := _container(request, pending=pending):
+    if container := _container(encoded, now=request.now):
         body["container"] = container
     if settings.stream:
         body["stream"] = True
     if settings.cache and "cache_control" not in settings.extra:
-        mark_cached(body)
+        mark_cached(body, marked=encoded.marked)
     merged = body | settings.extra
     if isinstance(also := settings.extra.get("output_config"), dict):
         merged["output_config"] = body.get("output_config", {}) | also  # two settings of ours share this field
@@ -85,31 +88,93 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     return PATH, merged
 
 
-def _turns(request: Request) -> tuple[list[_Turn], bool]:
-    """User's and assistant's turns, alternating; and whether a server's tool is still running in the last one."""
-    provider = request.model.provider
-    results = {
-        result.call_id: (result, message.provider == provider)
-        for message in request.messages
-        for result in message.tool_results
-    }
-    pairing = Pairing(request)
-    pairs, waiting = _server_pairs(request)
-    turns: list[_Turn] = []
-    for message in request.messages:
-        own = message.provider == provider
-        if message.role == "assistant":
-            blocks = list(_assistant(message, own=own, pairs=pairs))
-            while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
-                blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
-            _add(turns, "assistant", blocks)
-        _add(turns, "user", _results(pairing.after(message), results))
-        if message.role == "user":
-            content = list(_content(message.parts, own=own))
-            _add(turns, "user", content or ([] if pairing.answers(message) else [_text(NOTHING)]))
-    if not request.as_given and (not turns or turns[0][0] == "assistant"):
-        turns.insert(0, ("user", [_text(NOTHING)]))
-    return turns, waiting
+class AnthropicTurns(EncodedMessages):
+    """User's and assistant's turns, alternating."""
+
+    open: list[_Turn]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.system: tuple[str, ...] = ()
+        """What system messages say."""
+        self.pending = False
+        """Whether a server's tool is still running in the last turn."""
+        self.container: dict[str, Any] | None = None
+        """The latest one in which the provider ran code."""
+        self.marked = 0
+        """How many cache breakpoints are in the turns that are written."""
+        self._thoughtless = True
+        """Whether the written turns end like that (see `is_thoughtless`), if none of the others says it."""
+
+    def item(self, opened: _Turn) -> Item:
+        role, content = opened
+        return {"role": role, "content": content}
+
+    def branch(self) -> Self:
+        copied = super().branch()
+        copied.open = [(role, list(blocks)) for role, blocks in self.open]
+        return copied
+
+    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+        provider = request.model.provider
+        results = {
+            result.call_id: (result, message.provider == provider)
+            for message in messages
+            for result in message.tool_results
+        }
+        pairing = Pairing(messages, as_given=request.as_given)
+        pairs, self.pending = _server_pairs(messages, provider)
+        for message in messages:
+            own = message.provider == provider
+            if message.role == "assistant":
+                blocks = list(_assistant(message, own=own, pairs=pairs))
+                while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
+                    blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
+                _add(self.open, "assistant", blocks)
+                if own and (container := _container_in(message)) is not None:
+                    self.container = container
+            _add(self.open, "user", _results(pairing.after(message), results))
+            if message.role == "user":
+                content = list(_content(message.parts, own=own))
+                _add(self.open, "user", content or ([] if pairing.answers(message) else [_text(NOTHING)]))
+            elif message.role == "system":
+                self.system += (message.text,)
+
+    def can_close_after(self, messages: Sequence[Message], request: Request) -> bool:
+        return not _server_pairs(messages, request.model.provider)[1]
+
+    def close(self, messages: Sequence[Message]) -> None:
+        if self.open:
+            self.begin_with_a_user()
+        for role, blocks in self.open[: self._first_open()]:
+            self.marked += marks_in(blocks)
+            self._thoughtless = _is_thoughtless_after(role, blocks, before=self._thoughtless)
+        super().close(messages)
+
+    def _first_open(self) -> int:
+        """The last two user's turns get breakpoints."""
+        users = [place for place, (role, _) in enumerate(self.open) if role == "user"]
+        return users[-2] if len(users) > 1 else 0
+
+    def begin_with_a_user(self) -> None:
+        if not self.written and (not self.open or self.open[0][0] == "assistant"):
+            self.open.insert(0, ("user", [_text(NOTHING)]))
+
+    def is_thoughtless(self) -> bool:
+        """Whether the turns end among the calls and results of a turn in which this provider's model never thought."""
+        last_role, last = self.open[-1] if self.open else ("assistant", [])
+        if last_role == "user" and not all(block["type"] == "tool_result" for block in last[:1]):
+            return False  # a user's words begin a turn, unless they came last, with the results
+        thoughtless = self._thoughtless
+        for role, blocks in self.open[:-1] if last_role == "user" else self.open:
+            thoughtless = _is_thoughtless_after(role, blocks, before=thoughtless)
+        return thoughtless
+
+
+def _is_thoughtless_after(role: str, blocks: Sequence[_Block], *, before: bool) -> bool:
+    if role == "assistant":
+        return before and a_str(blocks[0].get("type")) not in _THOUGHTS
+    return before or not all(block["type"] == "tool_result" for block in blocks)  # a user's words begin a turn
 
 
 def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
@@ -121,7 +186,7 @@ def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
         turns.append((role, found))
 
 
-def _server_pairs(request: Request) -> tuple[frozenset[str], bool]:
+def _server_pairs(messages: Sequence[Message], provider: str) -> tuple[frozenset[str], bool]:
     """The ids of the server's tool uses that may be sent, and whether one of them has no result yet.
 
     A use is sent with its result, and neither without the other. A use that is still running (the reply was paused, or
@@ -130,11 +195,11 @@ def _server_pairs(request: Request) -> tuple[frozenset[str], bool]:
     uses: set[str] = set()
     done: set[str] = set()
     latest: set[str] = set()
-    for message in request.messages:
+    for message in messages:
         if message.role == "user":
             latest = set()
         elif message.role == "assistant":
-            blocks = list(_server_blocks(message)) if message.provider == request.model.provider else []
+            blocks = list(_server_blocks(message)) if message.provider == provider else []
             started = {a_str(block.get("id")) for block in blocks if "tool_use_id" not in block}
             latest |= started
             uses |= started
@@ -277,32 +342,17 @@ def _source(part: Image | Document, media_type: str, data: str | None) -> dict[s
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
-def _thoughtless(turns: Sequence[_Turn]) -> bool:
-    """Whether these end among the calls and results of a turn in which this provider's model never thought."""
-    for number, (role, blocks) in enumerate(reversed(turns)):
-        if role == "assistant":
-            if a_str(blocks[0].get("type")) in _THOUGHTS:
-                return False
-            continue
-        # A user's words begin a turn, unless they came last, with the results.
-        if all(block["type"] == "tool_result" for block in blocks[: None if number else 1]):
-            continue
-        return number > 0
-    return True
-
-
-def _container(request: Request, *, pending: bool) -> str | None:
+def _container(encoded: AnthropicTurns, *, now: datetime | None) -> str | None:
     """The latest container, if it can still be used; code that waits for a result of ours needs it in any case."""
-    for message in reversed(request.messages):
-        if message.role != "assistant" or message.provider != request.model.provider:
-            continue
-        for part in message.parts:
-            if isinstance(part, Opaque) and isinstance(part.data, dict) and "type" not in part.data:
-                container = a_dict(part.data.get("container"))
-                expires_at = a_str(container.get("expires_at"))
-                if (name := a_str(container.get("id"))) and (pending or _fresh(expires_at, request.now)):
-                    return name
-                return None
+    container = encoded.container or {}
+    name = a_str(container.get("id"))
+    return name if name and (encoded.pending or _fresh(a_str(container.get("expires_at")), now)) else None
+
+
+def _container_in(message: Message) -> dict[str, Any] | None:
+    for part in message.parts:
+        if isinstance(part, Opaque) and isinstance(part.data, dict) and "type" not in part.data:
+            return a_dict(part.data.get("container"))
     return None
 
 

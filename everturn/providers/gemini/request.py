@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, Self, TypeGuard
 from urllib.parse import quote
 
 from everturn.errors import InvalidTool
@@ -25,6 +25,7 @@ from everturn.providers.base import (
     with_extra,
 )
 from everturn.providers.efforts import nearest_effort
+from everturn.providers.encoded_messages import EncodedMessages, encoded_messages
 from everturn.providers.gemini.calls import wire_name
 from everturn.providers.gemini.reply import BESIDE
 from everturn.providers.json_values import a_dict, object_in
@@ -78,9 +79,13 @@ Json = dict[str, Any]
 def encode(request: Request) -> tuple[str, Json]:
     """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that Gemini lacks."""
     check_tools(request)
-    body: Json = {"contents": _contents(request)}
+    browses = any(raw.keys() & {"computerUse", "computer_use"} for raw in request.raw_tools)
+    encoded = encoded_messages(request, BrowsersContents if browses else GeminiContents, request.model)
+    if not request.as_given:
+        encoded.begin_with_a_user()
+    body: Json = {"contents": encoded.items()}
     # There is no place for a system message in the middle, and a user's message would carry less weight.
-    system = [request.instructions, *(message.text for message in request.messages if message.role == "system")]
+    system = [request.instructions, *encoded.system]
     if text := "\n\n".join(filter(None, system)):
         body["systemInstruction"] = {"parts": [{"text": text}]}
     if tools := _tools(request):
@@ -213,34 +218,60 @@ def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
 # ---------------------------------------------------------------- the transcript
 
 
-def _contents(request: Request) -> list[Json]:
-    pairing = Pairing(request)
-    told = (message for message in request.messages if message.provider == request.model.provider)
-    ours = {result.call_id: result.extra for message in told for result in message.tool_results}
-    browses = any(raw.keys() & {"computerUse", "computer_use"} for raw in request.raw_tools)
-    is_3 = _is_3(request) or browses  # whose screenshots are in the results, whatever the model's version
-    contents: list[Json] = []
-    nothing = {"text": ""} if request.as_given else _NOTHING
-    for message in request.messages:
-        own = message.provider == request.model.provider
-        if message.role == "user":
-            said = list(_user_parts(message.parts, own=own)) or ([] if pairing.answers(message) else [nothing])
-            contents += [{"role": "user", "parts": said}] if said else []
-        elif message.role == "assistant":
-            parts = list(_model_parts(message, own=own))
-            parts = _signed(parts) if is_3 else parts
-            if not parts:
-                pass  # a content without parts is refused
-            elif contents and contents[-1]["role"] == "model":
-                contents[-1]["parts"] += parts  # a call has to come right after a user's content
-            else:
-                contents.append({"role": "model", "parts": parts})
-        contents += _results(pairing.after(message), pairing.results, ours, is_3=is_3, browses=browses)
-    if request.as_given:
-        return contents
-    if not contents or contents[0]["role"] == "model":
-        contents.insert(0, {"role": "user", "parts": [_NOTHING]})
-    return contents
+class GeminiContents(EncodedMessages):
+    """A transcript's contents."""
+
+    browses = False
+    """Whether the model uses a browser, whose screenshots are in the results, whatever the model's version."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.system: tuple[str, ...] = ()
+        """What system messages say."""
+
+    def branch(self) -> Self:
+        copied = super().branch()
+        copied.open = [{**content, "parts": [*content["parts"]]} for content in self.open]
+        return copied
+
+    def close(self, messages: Sequence[Message]) -> None:
+        if self.open:
+            self.begin_with_a_user()
+        super().close(messages)
+
+    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+        pairing = Pairing(messages, as_given=request.as_given)
+        told = (message for message in messages if message.provider == request.model.provider)
+        ours = {result.call_id: result.extra for message in told for result in message.tool_results}
+        is_3 = _is_3(request) or self.browses
+        contents, nothing = self.open, {"text": ""} if request.as_given else _NOTHING
+        for message in messages:
+            own = message.provider == request.model.provider
+            if message.role == "user":
+                said = list(_user_parts(message.parts, own=own)) or ([] if pairing.answers(message) else [nothing])
+                contents += [{"role": "user", "parts": said}] if said else []
+            elif message.role == "assistant":
+                parts = list(_model_parts(message, own=own))
+                parts = _signed(parts) if is_3 else parts
+                if not parts:
+                    pass  # a content without parts is refused
+                elif contents and contents[-1]["role"] == "model":
+                    contents[-1]["parts"] += parts  # a call has to come right after a user's content
+                else:
+                    contents.append({"role": "model", "parts": parts})
+            elif message.role == "system":
+                self.system += (message.text,)
+            contents += _results(pairing.after(message), pairing.results, ours, is_3=is_3, browses=self.browses)
+
+    def begin_with_a_user(self) -> None:
+        if not self.written and (not self.open or self.open[0]["role"] == "model"):
+            self.open.insert(0, {"role": "user", "parts": [_NOTHING]})
+
+
+class BrowsersContents(GeminiContents):
+    """The same for a model that uses a browser."""
+
+    browses = True
 
 
 def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:

@@ -10,6 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 from everturn.providers.base import Request
@@ -76,6 +77,13 @@ def named(message: Message, now: datetime | None) -> tuple[str, frozenset[int]]:
     if not name or not isinstance(until, int | float) or until <= (now or datetime.now(UTC)).timestamp():
         return "", frozenset()
     return name, frozenset(place for place, _ in found)
+
+
+def expiry(message: Message, now: datetime | None) -> float:
+    """When the id of a message's sound expires, as a timestamp; infinite if `named` finds none."""
+    name, places = named(message, now)
+    audio = a_dict(message.parts[min(places)].extra[AUDIO]) if name else {}
+    return float(audio.get("expires_at", inf))
 
 
 def is_sound(part: Part) -> bool:

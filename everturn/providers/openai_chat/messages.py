@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Memo, Request, error_prefix, plain_name, with_extra
+from everturn.providers.base import NO_RESULT, UNPARSED, Request, error_prefix, plain_name, with_extra
 from everturn.providers.catalog import Dialect, dialect_of
+from everturn.providers.encoded_messages import EncodedMessages, WireItems, encoded_messages
 from everturn.providers.json_values import a_dict, write
 from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
 from everturn.providers.openai_chat.blocks import blocks_of
 from everturn.providers.openai_chat.calls import LEGACY
-from everturn.providers.openai_chat.media import IMAGES, is_sound, named, pictures
+from everturn.providers.openai_chat.media import IMAGES, expiry, is_sound, named, pictures
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, on_lines
 
@@ -34,66 +35,63 @@ MESSAGE_FIELDS = ("reasoning_details", "extra_content")
 Encoded = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """An assistant's message with its calls' results, encoded, and the results that it was encoded from."""
+class ChatMessages(EncodedMessages):
+    """A transcript's messages. Each result goes after its call; a call without one gets NO_RESULT."""
 
-    results: tuple[tuple[str, ToolResult | None], ...]
-    encoded: list[Encoded]
+    def __init__(self) -> None:
+        super().__init__()
+        self.leading: tuple[str, ...] = ()
+        """What system messages say before all others: many servers take only one of those, and that one first."""
+        self._leads = True
 
+    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+        dialect, pairing = dialect_of(request.model), Pairing(messages, as_given=request.as_given)
+        encoded: list[Encoded] = []
+        for message in messages:
+            if self._leads and message.role == "system":
+                self.leading += (message.text,)
+                continue
+            self._leads = False
+            encoded += self._encoded(message, pairing, dialect, request)
+        previous = self.open[-1]["role"] if self.open else ""
+        self.open += encoded if dialect.user_after_tool else _bridged(encoded, previous=previous)
 
-_TURNS: Memo[_Turn] = Memo()
-_USERS: Memo[Encoded] = Memo()
-
-
-def encode_messages(request: Request, *, instructions: str) -> list[Encoded]:
-    """The request's messages. Each result goes after its call; a call without one gets NO_RESULT."""
-    messages, provider, pairing = request.messages, request.model.provider, Pairing(request)
-    dialect = dialect_of(request.model)
-    results, variant = pairing.results, f"{provider} {dialect.gateway}{' as given' if pairing.as_given else ''}"
-    leading = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
-    # Many servers take no more than one system message, and that one first.
-    system = "\n\n".join(filter(None, [instructions, *(message.text for message in messages[:leading])]))
-    encoded: list[Encoded] = [{"role": "system", "content": system}] if system else []
-    for message in messages[leading:]:
+    def _encoded(self, message: Message, pairing: Pairing, dialect: Dialect, request: Request) -> Iterator[Encoded]:
+        own = message.provider == request.model.provider
         match message.role:
             case "assistant":
-                kept = _TURNS.get(message, variant)
-                if kept is None or any(results.get(call_id) is not result for call_id, result in kept.results):
-                    kept = _turn(message, pairing, dialect=dialect, provider=provider, now=request.now)
-                    # Pictures are written anew each time: keeping them would keep every one twice.
-                    # And a sound is named only as long as it lives.
-                    if kept.encoded[-1]["role"] != "user" and not kept.encoded[0].keys() & {"audio", "images"}:
-                        _TURNS.put(message, variant, kept)
-                encoded += kept.encoded
+                self.good_until = min(self.good_until, expiry(message, request.now) if own else inf)
+                yield from _turn(message, pairing, dialect=dialect, own=own, now=request.now)
             case "user":
-                user = _USERS.get(message, provider)
-                if user is None:
-                    user = _user(message, dialect, own=message.provider == provider)
-                    if isinstance(user.get("content"), str):
-                        _USERS.put(message, provider, user)
-                if user:
-                    encoded.append(user)
+                if user := _user(message, dialect, own=own):
+                    yield user
             case "system":
-                encoded.append({"role": "system", "content": message.text})
+                yield {"role": "system", "content": message.text}
             case "tool" if pairing.as_given:  # else each result goes after its call
-                encoded += _answers(pairing.after(message), results, dialect)
-                encoded += _pictures_of(pairing.after(message), results, dialect)
+                yield from _answers(pairing.after(message), pairing.results, dialect)
+                yield from _pictures_of(pairing.after(message), pairing.results, dialect)
             case _:
                 pass
-    return encoded if dialect.user_after_tool else list(_bridged(encoded))
 
 
-def _turn(message: Message, pairing: Pairing, *, dialect: Dialect, provider: str, now: datetime | None) -> _Turn:
+def encode_messages(request: Request, *, instructions: str) -> WireItems:
+    """The request's messages, after a system message with the instructions."""
+    messages = encoded_messages(request, ChatMessages, request.model)
+    system = "\n\n".join(filter(None, [instructions, *messages.leading]))
+    return messages.items([{"role": "system", "content": system}] if system else [])
+
+
+def _turn(
+    message: Message, pairing: Pairing, *, dialect: Dialect, own: bool, now: datetime | None
+) -> Iterator[Encoded]:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
     calls, results = pairing.after(message), pairing.results
-    encoded = [_assistant(message, dialect=dialect, own=message.provider == provider, now=now)]
-    encoded += _answers(calls, results, dialect)
-    if message.provider == provider:
+    yield _assistant(message, dialect=dialect, own=own, now=now)
+    yield from _answers(calls, results, dialect)
+    if own:
         for custom in _customs(message):
-            encoded.append({"role": "tool", "tool_call_id": str(custom["id"]), "content": NOT_OURS})
-    encoded += _pictures_of(calls, results, dialect)
-    return _Turn(tuple((call.call_id, results.get(call.call_id)) for call in message.tool_calls), encoded)
+            yield {"role": "tool", "tool_call_id": str(custom["id"]), "content": NOT_OURS}
+    yield from _pictures_of(calls, results, dialect)
 
 
 def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
@@ -259,9 +257,8 @@ def _words(part: Part) -> str:
     return in_words(part) if isinstance(part, Image | Document) else ""
 
 
-def _bridged(messages: Sequence[Encoded]) -> Iterator[Encoded]:
-    """Mistral answers 400 (code 3230) to a user message right after a tool message."""
-    previous = ""
+def _bridged(messages: Sequence[Encoded], *, previous: str) -> Iterator[Encoded]:
+    """Mistral answers 400 (code 3230) to a user message right after a tool message. `previous`: the role before."""
     for message in messages:
         if previous == "tool" and message["role"] == "user":
             yield {"role": "assistant", "content": "OK"}

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from everturn.errors import RequestRefused
 from everturn.providers.base import (
     NO_RESULT,
-    Memo,
     Request,
     cache_key,
     check_tools,
@@ -26,6 +25,7 @@ from everturn.providers.base import (
 )
 from everturn.providers.catalog import grammar_over_calls, row_of
 from everturn.providers.efforts import nearest_effort, temperature_beside
+from everturn.providers.encoded_messages import BranchedSet, EncodedMessages, encoded_messages
 from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Item
@@ -39,7 +39,6 @@ from everturn.vendor_models.abilities import abilities_of
 PATH = "/responses"
 
 _WIRE_ID = re.compile(r"\S{1,64}")
-_memo: Memo[tuple[list[Item], bool]] = Memo()
 
 
 def encode(request: Request) -> tuple[str, dict[str, Any]]:
@@ -58,7 +57,8 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
             body["instructions"] = instructions
         else:
             body["input"].append({"role": "system", "content": instructions})
-    body["input"] += _input(request, stored=stored)
+    encoded = encoded_messages(request, StoredItems if stored else ResponsesItems, request.model)
+    body["input"] = encoded.items(body["input"])
     # A model that does not reason answers 400 if it is asked for its encrypted reasoning.
     reasons = abilities_of(request.model).encrypted_reasoning
     if include := ["reasoning.encrypted_content"] * reasons + includes(request):
@@ -124,23 +124,46 @@ def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _input(request: Request, *, stored: bool) -> Iterator[Item]:
-    messages, provider, pairing = request.messages, request.model.provider, Pairing(request)
-    ours = {result.call_id for message in messages if message.provider == provider for result in message.tool_results}
-    wire_ids = _wire_ids(messages, provider, pairing)
-    for message in messages:
-        match message.role:
-            case "assistant":
-                items, own = _assistant(message, wire_ids, provider=provider, stored=stored)
-                yield from items
-                # Right after their calls: some servers look no further.
-                yield from _outputs(pairing.after(message), pairing, wire_ids, ours, own=own)
-            case "user":
-                yield {"role": "user", "content": _user_content(message.parts, own=message.provider == provider)}
-            case "system":
-                yield {"role": "system", "content": message.text}
-            case "tool":  # each result goes after its call
-                yield from _outputs(pairing.after(message), pairing, wire_ids, ours, own=False)
+class ResponsesItems(EncodedMessages):
+    """A transcript's items, each call's output right after it."""
+
+    stored = False
+    """Whether the server keeps what it says, so that an item may only refer to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wire_ids: set[str] | BranchedSet = set()
+
+    def branch(self) -> Self:
+        copied = super().branch()
+        copied._wire_ids = BranchedSet(self._wire_ids)
+        return copied
+
+    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+        provider, pairing = request.model.provider, Pairing(messages, as_given=request.as_given)
+        own = (message for message in messages if message.provider == provider)
+        ours = {result.call_id for message in own for result in message.tool_results}
+        wire_ids = _wire_ids(messages, provider, pairing, used=self._wire_ids)
+        for message in messages:
+            match message.role:
+                case "assistant":
+                    items, as_made = _encoded(message, wire_ids, provider, self.stored)
+                    self.open += items
+                    # Right after their calls: some servers look no further.
+                    self.open += _outputs(pairing.after(message), pairing, wire_ids, ours, own=as_made)
+                case "user":
+                    content = _user_content(message.parts, own=message.provider == provider)
+                    self.open.append({"role": "user", "content": content})
+                case "system":
+                    self.open.append({"role": "system", "content": message.text})
+                case "tool":  # each result goes after its call
+                    self.open += _outputs(pairing.after(message), pairing, wire_ids, ours, own=False)
+
+
+class StoredItems(ResponsesItems):
+    """The same for a server that keeps what it says."""
+
+    stored = True
 
 
 def _outputs(
@@ -155,15 +178,9 @@ def _outputs(
         yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
 
 
-def _assistant(
-    message: Message, wire_ids: Mapping[str, str], *, provider: str, stored: bool
-) -> tuple[list[Item], bool]:
-    """The items of an assistant's message, and whether they are exactly as this provider made them."""
-    variant = " ".join([provider, str(stored), *(wire_ids[call.call_id] for call in message.tool_calls)])
-    return _memo.get(message, variant) or _memo.put(message, variant, _encoded(message, wire_ids, provider, stored))
-
-
 def _encoded(message: Message, wire_ids: Mapping[str, str], provider: str, stored: bool) -> tuple[list[Item], bool]:
+    """The items of an assistant's message, and whether they are exactly as this provider made them."""
+
     def wire_id(call: ToolCall) -> str:
         return wire_ids[call.call_id]
 
@@ -185,11 +202,12 @@ def _is_elsewhere(item: Item) -> bool:
     return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
 
 
-def _wire_ids(messages: Sequence[Message], provider: str, pairing: Pairing) -> dict[str, str]:
-    """For each call_id the id on the wire. Calls and results are paired by it alone, so that no two may share one;
-    what a message's id is never changes as the conversation goes on."""
+def _wire_ids(
+    messages: Sequence[Message], provider: str, pairing: Pairing, *, used: set[str] | BranchedSet
+) -> dict[str, str]:
+    """For each call_id the id on the wire, which is then among those that are `used`. Calls and results are paired by
+    it alone, so that no two may share one; what a message's id is never changes as the conversation goes on."""
     ids: dict[str, str] = {}
-    used: set[str] = set()
     for message in messages:
         own = message.provider == provider and message.role == "assistant"
         for call in calls_in(message) or pairing.after(message):

@@ -1,0 +1,241 @@
+"""Transcripts as a protocol writes them: what was encoded for one request is not encoded again for the next.
+
+A worker remembers the beginning of a transcript, and with it what the beginning was encoded to: `EncodedMessages`, one
+for each way to write it (its `key`: the protocol, the model, and what else decides). The next request adds the messages
+that are new. If they touch what is written already (the result of a call that was thought to have none), all messages
+are encoded anew: so a request's bytes are the same as without anything kept.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from math import inf
+from typing import Any, Protocol, Self, TypeVar, overload
+
+from everturn.providers.base import Request
+from everturn.providers.json_values import a_dict, write
+from everturn.records import Message, ServerToolUse, ToolCall, ToolResult
+
+Item = dict[str, Any]
+
+CHUNK_OVERHEAD_BYTES = 41
+"""What each of the `written` takes in memory beside its bytes."""
+
+
+class WireItems(list[Item]):
+    """The list of a request's body that holds its transcript. After its first `head` items come those that are
+    `written` already, and then the others."""
+
+    def __init__(self, items: Iterable[Item] = (), *, head: int = 0, written: Sequence[bytes] = ()) -> None:
+        super().__init__(items)
+        self.head = head
+        self.written = written
+
+    def in_json(self) -> Iterator[bytes]:
+        """The list as JSON, in pieces."""
+        first, rest = write(self[: self.head])[1:-1], write(self[self.head :])[1:-1]
+        yield b"[" + first
+        if self.written:
+            yield self.written[0] if first else self.written[0][1:]
+            yield from self.written[1:]
+        yield b"," if rest and (first or self.written) else b""
+        yield rest
+        yield b"]"
+
+
+def body_in_json(body: dict[str, Any]) -> bytes:
+    """`write(body)`, with what is written already."""
+    if not any(isinstance(value, WireItems) and value.written for value in body.values()):
+        return write(body)
+    pieces: list[bytes] = []
+    for name, value in body.items():
+        pieces.append((b"," if pieces else b"{") + write(name) + b":")
+        pieces += value.in_json() if isinstance(value, WireItems) else [write(value)]
+    return b"".join([*pieces, b"}"])
+
+
+class BranchedSet:
+    """A set, and what a branch adds to it."""
+
+    def __init__(self, below: set[str] | BranchedSet, added: Iterable[str] = ()) -> None:
+        self._below = below
+        self._added = set(added)
+
+    def __contains__(self, value: str) -> bool:
+        return value in self._added or value in self._below
+
+    def add(self, value: str) -> None:
+        self._added.add(value)
+
+
+class EncodedMessages(ABC):
+    """The first messages of a transcript, encoded. Items that no later message can change are `written`; the others are
+    `open`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Of the messages."""
+        self.written: list[bytes] = []
+        """JSON, with a comma before each item."""
+        self.open: list[Any] = []
+        self.good_until = inf
+        """When a name in it expires, as a timestamp."""
+        self.bytes = 0
+        """In memory."""
+        self._ids: set[str] = set()
+
+    def add(self, messages: Sequence[Message], request: Request) -> None:
+        """Encodes the messages that follow."""
+        self._encode(messages, request)
+        self.count += len(messages)
+
+    @abstractmethod
+    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+        """Adds what these messages are encoded to."""
+
+    def item(self, opened: Any) -> Item:
+        """One of the `open` as the request has it."""
+        return opened  # type: ignore[no-any-return]
+
+    def items(self, head: Sequence[Item] = ()) -> WireItems:
+        """All items, after those of the `head`."""
+        return WireItems([*head, *map(self.item, self.open)], head=len(head), written=self.written)
+
+    def branch(self) -> Self:
+        """A copy to which messages can be added; it must not be closed."""
+        copied = copy.copy(self)
+        copied.open = list(self.open)
+        return copied
+
+    def is_apart_from(self, messages: Sequence[Message]) -> bool:
+        """Whether nothing in the encoded messages depends on these, nor these on them, but for the items' order."""
+        return self._ids.isdisjoint(_ids_in(messages))
+
+    def can_close_after(self, messages: Sequence[Message], request: Request) -> bool:  # noqa: ARG002 - Anthropic's does
+        """Whether what these are encoded to, after what is here, does not depend on what follows."""
+        return True
+
+    def close(self, messages: Sequence[Message]) -> None:
+        """Writes what no later message can change. `messages`: those that were added since this was last done."""
+        place = self._first_open()
+        closed, self.open = self.open[:place], self.open[place:]
+        for opened in closed:
+            written = b"," + write(self.item(opened))
+            self.written.append(written)
+            self.bytes += len(written) + CHUNK_OVERHEAD_BYTES
+        self._ids.update(_ids_in(messages))
+
+    def _first_open(self) -> int:
+        """The place among `open` of the first that later messages can change."""
+        return max(len(self.open) - 1, 0)
+
+
+class TranscriptBeginning(Protocol):
+    """The first messages of a transcript, as a worker remembers them."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Message]: ...
+    def __iter__(self) -> Iterator[Message]: ...
+    def kept(self, key: Hashable) -> Any:
+        """What was kept for these messages, or for the first ones of them; None if nothing was."""
+
+    def keep(self, key: Hashable, value: Any, size: int) -> None:
+        """Keeps something that was worked out from these messages, or from the first ones of them."""
+
+
+class RememberedMessages(Sequence[Message]):
+    """A transcript of which a worker remembers the beginning."""
+
+    def __init__(self, beginning: TranscriptBeginning, new: Iterable[Message]) -> None:
+        self.beginning = beginning
+        self.new = tuple(new)
+
+    def __len__(self) -> int:
+        return len(self.beginning) + len(self.new)
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
+        before = len(self.beginning)
+        if isinstance(place, int):
+            place = place + len(self) if place < 0 else place
+            return self.beginning[place] if 0 <= place < before else self.new[place - before]
+        start, stop, step = place.indices(len(self))
+        if step != 1:
+            return [*self][place]
+        if start >= before:
+            return self.new[start - before : max(stop - before, 0)]
+        return [*self.beginning[start : min(stop, before)], *self.new[: max(stop - before, 0)]]
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain(self.beginning, self.new)
+
+    def followed_by(self, messages: Iterable[Message]) -> RememberedMessages:
+        return RememberedMessages(self.beginning, (*self.new, *messages))
+
+
+E = TypeVar("E", bound=EncodedMessages)
+
+
+def encoded_messages(request: Request, kind: type[E], *deciding: Hashable) -> E:
+    """The request's messages, encoded. `deciding`: what of the request decides how, beside its messages."""
+    messages = request.messages
+    if isinstance(messages, RememberedMessages) and not request.as_given:
+        key = (kind, *deciding)
+        kept: E = _settled(messages.beginning, messages.beginning.kept(key), kind, request)
+        messages.beginning.keep(key, kept, kept.bytes)
+        rest = messages[kept.count :]
+        if kept.count and kept.is_apart_from(rest):
+            encoded = kept.branch()
+            encoded.add(rest, request)
+            return encoded
+    encoded = kind()
+    encoded.add([*messages], request)
+    return encoded
+
+
+def _settled(beginning: TranscriptBeginning, kept: E | None, kind: type[E], request: Request) -> E:
+    """What was kept, with as many more of the remembered messages as nothing that follows can change."""
+    if kept is None or kept.good_until <= (request.now or datetime.now(UTC)).timestamp():
+        kept = kind()
+    place = _last_reply_in(beginning, kept.count)
+    more = beginning[kept.count : place]
+    if more and not kept.is_apart_from(more):
+        kept, more = kind(), beginning[:place]
+    if more and kept.can_close_after(more, request):
+        kept.add(more, request)
+        kept.close(more)
+    return kept
+
+
+def _last_reply_in(beginning: TranscriptBeginning, start: int) -> int:
+    """Where the last reply begins, whose results are still to come; `start` if there is none after it."""
+    for place in range(len(beginning) - 1, start, -1):
+        if beginning[place].role == "assistant" and beginning[place - 1].role != "assistant":
+            return place
+    return start
+
+
+def _ids_in(messages: Sequence[Message]) -> Iterator[str]:
+    """All ids by which one message can mean another."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall | ToolResult):
+                yield part.call_id
+            if isinstance(part, ToolCall) and (caller := a_dict(part.extra.get("caller"))):
+                yield from filter(None, [_text(caller.get("tool_id"))])
+            elif isinstance(part, ServerToolUse) and isinstance(part.data, dict):
+                yield from filter(None, [_text(part.data.get("id")), _text(part.data.get("tool_use_id"))])
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

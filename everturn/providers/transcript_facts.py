@@ -1,0 +1,67 @@
+"""What a request and its reply need to know of a whole transcript, worked out from each message once."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from everturn import names
+from everturn.providers.encoded_messages import BranchedSet, RememberedMessages
+from everturn.records import Message
+
+_BYTES_OF_AN_ID = 130
+
+
+class TranscriptFacts:
+    def __init__(self) -> None:
+        self.count = 0
+        """Of the messages."""
+        self.replies = 0
+        self.call_ids: set[str] | BranchedSet = set()
+        """Of the calls in replies."""
+        self.is_cut_short = False
+        """A reply's turn was cancelled."""
+        self.is_bound = False
+        """A reply was asked for without thoughts that its provider had refused."""
+        self.last_said: Message | None = None
+        """What a person said last."""
+        self.lost_calls: Counter[str] = Counter()
+        """How many calls of each tool were given up, since a user's message, because workers were lost with them."""
+
+    def add(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.is_cut_short |= message.cut_short
+            self.is_bound |= bool(message.bound_to)
+            if message.role == "user":
+                self.lost_calls = Counter()
+                if not (message.author or message.summary):
+                    self.last_said = message
+            for part in message.parts:
+                if part.kind == "tool_call" and message.role == "assistant":
+                    self.call_ids.add(part.call_id)
+                elif part.kind == "tool_result" and names.WORKERS_LOST in part.extra:
+                    self.lost_calls = self.lost_calls + Counter([part.name])
+            self.replies += message.role == "assistant"
+        self.count += len(messages)
+
+    def branch(self) -> Self:
+        """A copy to which messages can be added."""
+        copied = copy.copy(self)
+        copied.call_ids = BranchedSet(self.call_ids)
+        return copied
+
+
+def facts_of(messages: Sequence[Message]) -> TranscriptFacts:
+    if not isinstance(messages, RememberedMessages):
+        facts = TranscriptFacts()
+        facts.add(messages)
+        return facts
+    beginning = messages.beginning
+    kept: TranscriptFacts = beginning.kept(TranscriptFacts) or TranscriptFacts()
+    kept.add(beginning[kept.count :])
+    beginning.keep(TranscriptFacts, kept, _BYTES_OF_AN_ID * kept.replies)
+    facts = kept.branch()
+    facts.add(messages.new)
+    return facts
