@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 from everturn.agent_settings import Compaction
 from everturn.carryover import View
+from everturn.providers.encoded_messages import TranscriptBeginning
 from everturn.records import Message, Part, Text, ToolCall, ToolResult, Usage
 
 TRIMMED_OVER_CHARS = 200
@@ -36,6 +37,16 @@ def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
     seen = _seen(messages, view)
     trimmed = [(place, _trimmed(one) if place < view.trim_before else one) for place, one in seen]
     return [message for _, message in _without_tools(trimmed, before=view.tools_from)]
+
+
+def unchanged_from(messages: TranscriptBeginning, view: View | None, *, after_summaries: int) -> int | None:
+    """The place from which on each message is shown as it is, whatever follows; None if that is after all of these."""
+    if view is None:
+        return 0
+    place = max(view.trim_before, view.tools_from, view.keep_from, after_summaries)
+    while place < len(messages) and messages[place].role == "tool":  # there may be results of calls that are not shown
+        place += 1
+    return place if place < len(messages) else None
 
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import is_
 from typing import Any, NoReturn
 
 from temporalio.exceptions import ApplicationError
@@ -118,9 +119,10 @@ class HookRuns:
             if isinstance(said, StopWith):
                 return request
             if said is not None and said != given:
+                same = len(said.messages) == len(given.messages) and all(map(is_, said.messages, given.messages))
                 request = replace(
                     request,
-                    messages=said.messages,
+                    messages=request.messages if same else said.messages,
                     instructions=said.instructions,
                     tools=[tool for tool in request.tools if tool.name in said.tools],
                     settings=said.settings,

@@ -21,8 +21,9 @@ MESSAGE_OVERHEAD_BYTES, PART_OVERHEAD_BYTES = 500, 1_000
 """What a message and each of its parts take in memory beyond their JSON, as measured. For short ones this is by far the
 most."""
 
-MOST_DERIVED = 3
-"""Of what is worked out from a prefix: its facts, and how it is encoded for two models."""
+STALE_MESSAGES = 20
+"""What was worked out from a prefix, and was not asked for while so many messages came, is of no use any more: of a
+model or a view that was changed since."""
 
 
 @dataclass(eq=False, slots=True)
@@ -54,10 +55,12 @@ class _Node:
         return sum(derived.bytes for derived in self.derived.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Derived:
     value: Any
     bytes: int
+    used_at: int
+    """The length of the prefix that it was asked for last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +173,20 @@ class PrefixCache:
         if holder is not node and self._nodes.get(node.digest) is node:
             # It goes along with the newest turn: a fork from an earlier one works it out anew, and has its own.
             node.derived, holder.derived = holder.derived, {}
-        derived = node.derived.get(key)
-        return derived.value if derived else None
+        if (derived := node.derived.get(key)) is None:
+            return None
+        derived.used_at = node.length
+        return derived.value
 
     def keep(self, node: _Node, key: Hashable, value: Any, size: int) -> None:
         if self._nodes.get(node.digest) is not node:
             return  # it was forgotten in the meantime
-        self._drop(node, key)
+        stale = [name for name, derived in node.derived.items() if derived.used_at < node.length - STALE_MESSAGES]
+        for name in (key, *stale):
+            self._drop(node, name)
         if node.branch_bytes + node.derived_bytes + size > self.max_bytes:
             return
-        while len(node.derived) >= MOST_DERIVED:
-            self._drop(node, next(iter(node.derived)))
-        node.derived[key] = _Derived(value, size)
+        node.derived[key] = _Derived(value, size, node.length)
         self.bytes += size
         self._forget_the_oldest()
 

@@ -9,9 +9,11 @@ from temporalio import activity
 from everturn.activities import compaction
 from everturn.activities.prefix_cache import transcript
 from everturn.agent import Agent
+from everturn.carryover import View
 from everturn.models import Model, ModelSettings
 from everturn.payloads import ModelRequest
 from everturn.providers import Request, ToolSpec
+from everturn.providers.encoded_messages import RememberedMessages, shown_beginning
 from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message, Text
 
@@ -23,11 +25,11 @@ _NOT_FORCED = frozenset({None, "auto", "none"})
 def turn_request_of(
     agent: Agent, request: ModelRequest, messages: Sequence[Message], *, model: Model, tools: Sequence[ToolSpec]
 ) -> Request:
-    shown = messages if request.summarise else with_notes(compaction.shown(messages, request.view))
+    shown = messages if request.summarise else shown_to_model(messages, request.view)
     return Request(
         model=model,
         messages=transcript(shown, _told_to_conclude(request, shown)),
-        hidden_ids=_call_ids(messages) - _call_ids(shown) if request.view else frozenset(),
+        hidden_ids=facts_of(messages).call_ids if request.view else frozenset(),
         instructions=agent.instructions if isinstance(agent.instructions, str) else "",
         tools=tools,
         server_tools=agent.server_tools,
@@ -39,16 +41,33 @@ def turn_request_of(
     )
 
 
-def _call_ids(messages: Sequence[Message]) -> frozenset[str]:
-    return frozenset(call.call_id for message in messages for call in message.tool_calls)
+def shown_to_model(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
+    """The messages as the model sees them. What a worker remembers of them is put into that form once."""
+    facts = facts_of(messages)
+    if not isinstance(messages, RememberedMessages) or not (view or facts.is_cut_short):
+        return with_notes(compaction.shown(messages, view))
+    start = compaction.unchanged_from(messages.beginning, view, after_summaries=facts.after_summaries)
+    if start is None:
+        return with_notes(compaction.shown(messages, view))
+
+    def head(first: Sequence[Message]) -> Sequence[Message]:
+        return with_notes(compaction.shown(first, view))
+
+    beginning = shown_beginning(messages.beginning, ("shown", view), start, head, _noted)
+    return RememberedMessages(beginning, map(_noted, messages.new))
 
 
 def with_notes(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages, with a note in those that were cut short: a model takes its own words to be complete."""
     if not facts_of(messages).is_cut_short:
         return messages
-    note = Text(text=CUT_SHORT)
-    return [one.model_copy(update={"parts": (*one.parts, note)}) if one.cut_short else one for one in messages]
+    return [_noted(message) for message in messages]
+
+
+def _noted(message: Message) -> Message:
+    if not message.cut_short:
+        return message
+    return message.model_copy(update={"parts": (*message.parts, Text(text=CUT_SHORT))})
 
 
 def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelSettings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -79,8 +79,9 @@ class Request:
     """Tools are shown, since the transcript speaks of them, but may not be called."""
     as_given: bool = False
     """The messages are pieces of a transcript: nothing is added to complete them."""
-    hidden_ids: frozenset[str] = frozenset()
-    """The ids of the conversation's calls that are not in `messages`: a new call gets none of them either."""
+    hidden_ids: Container[str] = frozenset()
+    """The ids of the conversation's calls that are not in `messages`, and maybe of others: a new call gets none of them
+    either."""
     now: datetime | None = None
     """The time by the provider's clock; None if it is not known."""
 

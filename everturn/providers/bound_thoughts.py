@@ -23,6 +23,7 @@ from typing import Any, Final
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
+from everturn.providers.encoded_messages import RememberedMessages, shown_beginning
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Thinking
@@ -51,9 +52,8 @@ class BoundRequest:
 
 def without_stale_thoughts(request: Request) -> BoundRequest:
     """The request without the thoughts that its provider is known to refuse."""
-    if not facts_of(request.messages).is_bound:
-        return BoundRequest(request)
-    marked = [place for place, message in enumerate(request.messages) if _is_marked(message, request.model)]
+    bound = facts_of(request.messages).bound
+    marked = [place for place, message in bound if _is_marked(message, request.model)]
     if not marked:
         return BoundRequest(request)
     beginning, latest = _beginning_of(request), marked[-1]
@@ -100,8 +100,14 @@ def _count(messages: Sequence[Message], model: Model) -> int:
 
 
 def _stripped(request: Request, *, before: int) -> Request:
-    stripped = [_without_thoughts(message, request.model) for message in request.messages[:before]]
-    return replace(request, messages=[*stripped, *request.messages[before:]])
+    def without(messages: Sequence[Message]) -> list[Message]:
+        return [_without_thoughts(message, request.model) for message in messages]
+
+    messages = request.messages
+    if isinstance(messages, RememberedMessages) and before <= len(messages.beginning):
+        beginning = shown_beginning(messages.beginning, ("without thoughts", request.model), before, without)
+        return replace(request, messages=RememberedMessages(beginning, messages.new))
+    return replace(request, messages=[*without(messages[:before]), *messages[before:]])
 
 
 def _without_thoughts(message: Message, model: Model) -> Message:
@@ -138,7 +144,7 @@ def _beginning_of(request: Request) -> str:
     """A digest of what stands before the messages. Only requests of one provider are compared."""
     tools = [[tool.name, tool.description, tool.parameters, tool.options.model_dump()] for tool in request.tools]
     served = [[type(tool).__name__, tool.model_dump(mode="json")] for tool in request.server_tools]
-    system = [message.text for message in request.messages if message.role == "system"]
+    system = [*facts_of(request.messages).system]
     beginning: list[Any] = [request.instructions, system, tools, served, [dict(tool) for tool in request.raw_tools]]
     written = json.dumps(beginning, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
     return hashlib.sha256(written).hexdigest()[:_DIGEST_CHARS]

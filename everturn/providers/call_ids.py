@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 
 from everturn.providers.encoded_messages import BranchedSet
@@ -16,7 +16,7 @@ _USABLE = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 
 
 def call_ids(
-    given: Iterable[str], messages: Sequence[Message], *, response_id: str, hidden: Collection[str] = ()
+    given: Iterable[str], messages: Sequence[Message], *, response_id: str, hidden: Container[str] = frozenset()
 ) -> list[tuple[str, str | None]]:
     """For each id of a reply's calls, in order: a `call_id`, and a `provider_id` if that is different.
 

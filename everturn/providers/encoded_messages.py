@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from math import inf
@@ -21,6 +21,9 @@ from everturn.providers.json_values import a_dict, write
 from everturn.records import Message, ServerToolUse, ToolCall, ToolResult
 
 Item = dict[str, Any]
+
+_BYTES_OF_A_MESSAGE = 1_500
+"""Of one that replaces another, whose texts it mostly shares."""
 
 CHUNK_OVERHEAD_BYTES = 41
 """What each of the `written` takes in memory beside its bytes."""
@@ -59,14 +62,14 @@ def body_in_json(body: dict[str, Any]) -> bytes:
 
 
 class BranchedSet:
-    """A set, and what a branch adds to it."""
+    """Sets of ids, and what a branch adds to them."""
 
-    def __init__(self, below: set[str] | BranchedSet, added: Iterable[str] = ()) -> None:
+    def __init__(self, *below: Container[str]) -> None:
         self._below = below
-        self._added = set(added)
+        self._added: set[str] = set()
 
-    def __contains__(self, value: str) -> bool:
-        return value in self._added or value in self._below
+    def __contains__(self, value: object) -> bool:
+        return value in self._added or any(value in values for values in self._below)
 
     def add(self, value: str) -> None:
         self._added.add(value)
@@ -148,6 +151,69 @@ class TranscriptBeginning(Protocol):
 
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keeps something that was worked out from these messages, or from the first ones of them."""
+
+
+class ShownBeginning(Sequence[Message]):
+    """A beginning as a model is shown it: its first messages are replaced by others, and each of the rest is shown by
+    itself."""
+
+    def __init__(
+        self,
+        source: TranscriptBeginning,
+        key: Hashable,
+        *,
+        head: Sequence[Message],
+        start: int,
+        shown: Callable[[Message], Message],
+    ) -> None:
+        """`head`: in the place of the first `start` messages. `key`: what decided how they are shown."""
+        self._source = source
+        self._key = key
+        self._head = head
+        self._start = start
+        self._shown = shown
+
+    def __len__(self) -> int:
+        return len(self._head) + len(self._source) - self._start
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
+        after_head = self._start - len(self._head)
+        if isinstance(place, int):
+            place = place + len(self) if place < 0 else place
+            if place < len(self._head):
+                return self._head[place]
+            return self._shown(self._source[place + after_head])
+        first, last, step = place.indices(len(self))
+        rest = self._source[max(first + after_head, self._start) : max(last + after_head, self._start)]
+        return [*self._head[first:last], *map(self._shown, rest)][::step]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self[:])
+
+    def kept(self, key: Hashable) -> Any:
+        return self._source.kept((self._key, key))
+
+    def keep(self, key: Hashable, value: Any, size: int) -> None:
+        self._source.keep((self._key, key), value, size)
+
+
+def shown_beginning(
+    source: TranscriptBeginning,
+    key: Hashable,
+    start: int,
+    head_of: Callable[[Sequence[Message]], Sequence[Message]],
+    shown: Callable[[Message], Message] = lambda message: message,
+) -> ShownBeginning:
+    """`head_of`: what the first `start` messages are shown as, which is worked out once."""
+    head: Sequence[Message] | None = source.kept((key, start))
+    if head is None:
+        head = tuple(head_of(source[:start]))
+        source.keep((key, start), head, _BYTES_OF_A_MESSAGE * len(head))
+    return ShownBeginning(source, key, head=head, start=start, shown=shown)
 
 
 class RememberedMessages(Sequence[Message]):

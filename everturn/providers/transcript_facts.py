@@ -23,17 +23,26 @@ class TranscriptFacts:
         """Of the calls in replies."""
         self.is_cut_short = False
         """A reply's turn was cancelled."""
-        self.is_bound = False
-        """A reply was asked for without thoughts that its provider had refused."""
+        self.bound: tuple[tuple[int, Message], ...] = ()
+        """Replies that were asked for without thoughts that their provider had refused, with their places."""
+        self.after_summaries = 0
+        """The place after the last summary."""
+        self.system: tuple[str, ...] = ()
+        """What system messages say."""
         self.last_said: Message | None = None
         """What a person said last."""
         self.lost_calls: Counter[str] = Counter()
         """How many calls of each tool were given up, since a user's message, because workers were lost with them."""
 
     def add(self, messages: Sequence[Message]) -> None:
-        for message in messages:
+        for place, message in enumerate(messages, self.count):
             self.is_cut_short |= message.cut_short
-            self.is_bound |= bool(message.bound_to)
+            if message.summary:
+                self.after_summaries = place + 1
+            if message.bound_to:
+                self.bound += ((place, message),)
+            if message.role == "system":
+                self.system += (message.text,)
             if message.role == "user":
                 self.lost_calls = Counter()
                 if not (message.author or message.summary):

@@ -11,9 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from everturn.activities import compaction
 from everturn.activities.prefix_cache import PrefixCache, transcript
+from everturn.activities.turn_request import shown_to_model, with_notes
+from everturn.carryover import View
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
+from everturn.providers.bound_thoughts import _beginning_of, without_stale_thoughts
 from everturn.providers.catalog import row_of
 from everturn.providers.encoded_messages import WireItems, body_in_json
 from everturn.providers.http import PROTOCOLS
@@ -141,6 +145,50 @@ def test_a_sound_is_named_until_its_name_expires() -> None:
         assert body_in_json(body_of(turn)) == encoded_anew(turn)
         seen.add(b"audio_1" in encoded_anew(turn))
     assert seen == {True, False}
+
+
+VIEWS = [
+    View(trim_before=4),
+    View(keep_from=3),
+    View(tools_from=5, keep_from=1),
+    View(summary_at=6, keep_from=3),
+    View(summary_at=6, keep_from=3, trim_before=9, tools_from=2),
+]
+
+
+@pytest.mark.parametrize("view", [None, *VIEWS], ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_model_is_shown_of_a_transcript_is_encoded_once_too(model: str, view: View | None) -> None:
+    """Trimmed results, a summary, a handoff's filter, and a note in what was cut short."""
+    summary = Message.user("In short: sun.").model_copy(update={"summary": True, "author": "everturn"})
+    cut = Message(role="assistant", parts=(Text(text="I w"),), cut_short=True)
+    said = [*conversation(3, "sun" * 100)[:6], summary, *conversation(9)[6:10], cut, ASK, *conversation(12)[11:]]
+    written = set()
+    for asked in turn_by_turn(said):
+        shown = shown_to_model(asked, view if len(asked) > 9 else None)
+        anew = with_notes(compaction.shown([*asked], view if len(asked) > 9 else None))
+        turn, plain = _request(model, shown), _request(model, anew)
+        assert body_in_json(body_of(turn)) == write(body_of(plain))
+        written.add(max(len(items.written) for items in map(_wire_items, body_of(turn).values()) if items is not None))
+    assert len(written) > 5, "what is kept grows with the conversation"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_transcript_without_its_stale_thoughts_is_encoded_once_too(model: str) -> None:
+    provider = Model(model).provider
+    thought = Message(
+        role="assistant", parts=(Thinking(text="hm", extra={"signature": "s"}), Text(text="So.")), provider=provider
+    )
+    asking = _request(model, ())
+    marked = thought.model_copy(update={"bound_to": _beginning_of(asking)})
+    said = [ASK, thought, *conversation(2), marked, ASK, thought, *conversation(8), thought, ASK]
+    written = 0
+    for asked in turn_by_turn(said):
+        turn = without_stale_thoughts(replace(asking, messages=asked)).request
+        plain = without_stale_thoughts(replace(asking, messages=[*asked])).request
+        assert body_in_json(body_of(turn)) == write(body_of(plain))
+        written = max(len(items.written) for items in map(_wire_items, body_of(turn).values()) if items is not None)
+    assert written > 10
 
 
 # ---------------------------------------------------------------- any transcript
