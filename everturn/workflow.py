@@ -23,6 +23,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import (
@@ -293,7 +294,10 @@ def _typed(ended: Mapping[str, Any], agent: Agent[OutputT_co] | None) -> TypedOu
     outcome = TypedOutcome.model_validate(ended)
     if agent is None or agent.output_adapter is None or outcome.status != "completed":
         return outcome
-    return outcome.model_copy(update={"output": agent.output_adapter.validate_python(outcome.output)})
+    output = agent.output_adapter.validate_json(
+        to_json(outcome.output)
+    )  # as JSON: a strict type takes no text for a date
+    return outcome.model_copy(update={"output": output})
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +56,10 @@ class OutputType:
                 value = from_json(data, allow_inf_nan=False)
                 data = to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
             checked = self.adapter.validate_json(data, context=context)
-            dumped: JsonValue = self.adapter.dump_python(checked, mode="json")
-            parse_json(data)  # a number beyond a double, where the type takes any value: pydantic would write null
+            sent = parse_json(
+                data
+            )  # a number beyond a double, where the type takes any value: pydantic would write null
+            dumped = self._written(checked, sent, context)
         except ValidationError as error:
             raise InvalidOutput(problems_in(error)) from None
         except Exception as error:
@@ -65,6 +68,17 @@ class OutputType:
         if odd := place_of_odd_number(dumped):  # it would be recorded as something else
             raise InvalidOutput(bounded_lines([f"{odd}, which is not a number in JSON"]))
         return dumped
+
+    def _written(self, checked: Any, sent: JsonValue, context: Any) -> JsonValue:
+        """The value in JSON, as the type itself reads it again: by the names of its schema, and not as a serializer of
+        the user's own writes it if that is for other readers. In the end, what the model sent."""
+        for by_alias in (True, False):
+            with suppress(Exception):  # of a serializer or validator of the user's own
+                dumped: JsonValue = self.adapter.dump_python(checked, mode="json", by_alias=by_alias)
+                if place_of_odd_number(dumped) is None:
+                    self.adapter.validate_json(to_json(dumped), context=context)
+                return dumped
+        return sent
 
 
 def _unfenced(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_serializer, field_validator
 
 from everturn.agent import Agent
 from everturn.providers.schema_strict import fits_strict
@@ -44,6 +44,27 @@ class Fussy(BaseModel):
         raise RuntimeError("the register is down")
 
 
+class Aliased(BaseModel):
+    order_id: str = Field(alias="orderId")
+
+
+class TwoNames(BaseModel):
+    order_id: str = Field(validation_alias="orderId", serialization_alias="order-id")
+
+
+class ForPeople(BaseModel):
+    cents: int
+
+    @field_serializer("cents")
+    def _in_words(self, value: int) -> str:
+        return f"{value / 100} euros"
+
+
+class HalfHidden(BaseModel):
+    id: str
+    key: str = Field(exclude=True)
+
+
 @dataclass
 class Point:
     x: int
@@ -78,6 +99,24 @@ def test_a_reply_becomes_a_value(output: Any, text: str, value: Any) -> None:
     assert made.read_output(text) == value
     assert made.output_schema is not None
     assert made.output_schema["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        (Aliased, '{"orderId": "81"}'),
+        (TwoNames, '{"orderId": "81"}'),
+        (ForPeople, '{"cents": 500}'),
+        (HalfHidden, '{"id": "81", "key": "k"}'),
+        (list[Aliased], '[{"orderId": "81"}]'),
+    ],
+)
+def test_what_is_recorded_is_what_the_type_reads(output: Any, text: str) -> None:
+    made = agent(output)
+    recorded = made.read_output(text)
+    assert recorded == json.loads(text)
+    assert made.output_adapter is not None
+    made.output_adapter.validate_json(json.dumps(recorded))
 
 
 @pytest.mark.parametrize(
