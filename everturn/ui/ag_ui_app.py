@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from everturn.agent import Agent
 from everturn.client.client import Client
-from everturn.errors import InvalidSetting, Refused
-from everturn.ui.ag_ui_request import RunInput, read
+from everturn.errors import InvalidSetting, NotFound, Refused
+from everturn.ui.ag_ui_request import RunAsked, RunInput, read
 from everturn.ui.ag_ui_stream import AgUiRun
 from everturn.ui.chats import KEEP_OPEN, MAX_THREAD_BODY_BYTES, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
@@ -65,6 +65,19 @@ def ag_ui(
     )
 
 
+async def _decide(chat: Chat, asked: RunAsked) -> tuple[bool, list[str]]:
+    """As `Chat.decide`. Of a conversation that is no more, nothing is left to decide; a client that still has the old
+    thread sends its answers again with each run, and what is new begins another conversation."""
+    if not asked.decides:
+        return False, []
+    try:
+        return await chat.decide(asked.choices, asked.outputs)
+    except NotFound:
+        if not asked.said:
+            raise
+        return False, []
+
+
 class _AgUi:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
@@ -73,7 +86,7 @@ class _AgUi:
         run = RunInput.model_validate_json(await self._chats.body_of(request))
         chat = await self._chats.visited(request, run.threadId)
         asked = read(run)
-        decided, refused = await chat.decide(asked.choices, asked.outputs) if asked.decides else (False, [])
+        decided, refused = await _decide(chat, asked)
         for said in asked.said:
             try:
                 await chat.say(said)

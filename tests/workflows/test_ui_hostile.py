@@ -176,6 +176,25 @@ def test_no_two_visitors_meet_in_one_conversation() -> None:
     assert ui.Visitor(name="ann").conversation_id("clerk", "chat") == "clerk:ann:chat"
 
 
+@pytest.mark.parametrize(
+    "answered",
+    [
+        {"messages": [{"id": "t1", "role": "tool", "toolCallId": "gone", "content": "x"}]},
+        {"resume": [{"interruptId": "gone.1", "status": "resolved", "payload": {"approved": True}}]},
+    ],
+)
+async def test_a_thread_of_a_conversation_that_is_no_more_goes_on_with_what_is_new(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str, answered: dict[str, Any]
+) -> None:
+    """An AG-UI client sends what it has answered again with each run, and can't take it back."""
+    said = [*answered.get("messages", ()), {"id": "u1", "role": "user", "content": "Hi"}]
+    body = {**answered, "threadId": chat, "runId": "r", "messages": said}
+    async with hosting(client, agent_on(scripted(["Hello."]))):
+        answer = await http.post("/ag-ui/", json=body)
+    assert answer.status_code == 200, answer.text
+    assert "Hello." in answer.text
+
+
 @pytest.mark.parametrize("make", [ui.ai_sdk, ui.ag_ui])
 async def test_who_leaves_before_the_request_is_whole_leaves_no_traceback(client: Client, make: Any) -> None:
     app = make(client, agent="clerk", authorize=ui.anybody)
