@@ -18,6 +18,9 @@ TENANT_BUDGET: Final = "TenantBudget"
 
 BUDGET_OF: Final = "everturn-budget:"
 
+RERUN: Final = "rerun:"
+"""How the ids of reruns begin: conversations that no list of conversations has."""
+
 RESERVED_IDS: Final = (BUDGET_OF,)
 """How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
 

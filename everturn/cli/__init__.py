@@ -30,6 +30,7 @@ from everturn.cli.mcp import mcp
 from everturn.cli.models import models
 from everturn.cli.queues import queues
 from everturn.cli.replay import replay
+from everturn.cli.rerun import rerun
 from everturn.cli.run import run
 from everturn.cli.send import send
 from everturn.cli.show import show
@@ -58,7 +59,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, erase),
-    "Look": (list_, show, watch, cost, budget, queues, export, tools, models, replay, doctor),
+    "Look": (list_, show, watch, cost, budget, queues, export, tools, models, replay, rerun, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -38,7 +38,11 @@ MOST_VERSIONS: Final = 50
 """The most worker versions that a count looks at."""
 
 # Runs that were continued as new are left out: only the newest run of a chain is listed.
-_CONVERSATIONS: Final = f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew'"
+# So are reruns: they did not happen.
+_CONVERSATIONS: Final = (
+    f"WorkflowType = '{names.CONVERSATION}' AND ExecutionStatus != 'ContinuedAsNew' "
+    f"AND WorkflowId NOT STARTS_WITH '{names.RERUN}'"
+)
 
 _UNFINISHED: Final = f"({names.EVERTURN_STATUS} IS NULL OR {names.EVERTURN_STATUS} != 'done')"
 

@@ -27,7 +27,8 @@ async def matching(
     wanted = f"WorkflowType = {quoted(names.CONVERSATION)}" + (f" AND {also}" if also else "") + f" AND ({query})"
     try:
         async for one in temporal.list_workflows(wanted):
-            if one.workflow_type == names.CONVERSATION:  # brackets in the filter may have cancelled ours
+            # Brackets in the filter may have cancelled ours. Reruns did not happen.
+            if one.workflow_type == names.CONVERSATION and not one.id.startswith(names.RERUN):
                 yield one
     except RPCError as error:
         if error.status is not RPCStatusCode.INVALID_ARGUMENT:

@@ -26,7 +26,7 @@ BOTTOM_UP = """
     events storage state live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver
-    workflow workflows testing activities worker exporting web ui mcp_server cli
+    workflow workflows testing activities worker exporting web ui mcp_server evals cli
 """
 ORDER = BOTTOM_UP.split()
 """The modules and folders of `everturn/`: each imports only what comes before it."""

@@ -1,0 +1,318 @@
+"""What a rerun did otherwise than the recorded conversation, and whether that is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+
+from everturn.evals.recorded import Recorded, RecordedCall
+from everturn.policy import same_json
+from everturn.records import ToolCall
+from everturn.text.markdown import code
+from everturn.text.printable import printable_line
+
+ARGUMENT_CHARS = 60
+"""Of a call's arguments, in a table."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where a rerun ended, since nothing recorded answers its call."""
+
+    made: ToolCall
+    expected: RecordedCall | None
+    """The first recorded call that the rerun had not made by then; None if it had made all."""
+
+    def as_json(self) -> dict[str, JsonValue]:
+        made: dict[str, JsonValue] = {"tool": self.made.name, "arguments": self.made.arguments}
+        return {"made": made, "expected": self.expected.as_json() if self.expected else None}
+
+
+@dataclass(frozen=True)
+class ChangedCall:
+    """The same tool, called with other arguments."""
+
+    before: RecordedCall
+    after: RecordedCall
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A recorded conversation, or one turn of it, beside a rerun of it."""
+
+    recorded: Recorded
+    rerun: Recorded
+    sample: int = 1
+    at_turn: int | None = None
+    """Only this turn's reply was asked for."""
+    missing: tuple[RecordedCall, ...] = ()
+    """Recorded calls that the rerun did not make, although it came past them."""
+    extra: tuple[RecordedCall, ...] = ()
+    """Calls that only the rerun made."""
+    changed: tuple[ChangedCall, ...] = ()
+    reordered: bool = False
+    """The same calls came in another order."""
+    diverged: Divergence | None = None
+    problem: str = ""
+    """Why the rerun did not end: it stalled, or waited for a person."""
+    same_meaning: bool | None = None
+    """What the judge says of the two answers; None if it was not asked."""
+
+    @property
+    def same_calls(self) -> bool:
+        return not (self.missing or self.extra or self.changed or self.reordered or self.diverged or self.problem)
+
+    @property
+    def same_text(self) -> bool:
+        return self.answers[0].strip() == self.answers[1].strip()
+
+    @property
+    def same_output(self) -> bool:
+        return same_json(self.recorded.output, self.rerun.output)
+
+    @property
+    def answers(self) -> tuple[str, str]:
+        """What the recorded conversation and the rerun said last; of one turn, its reply."""
+        if self.at_turn is None:
+            return self.recorded.text, self.rerun.text
+        said = [one.replies.get(self.at_turn) for one in (self.recorded, self.rerun)]
+        before, after = (message.text if message else "" for message in said)
+        return before, after
+
+    @property
+    def verdict(self) -> str:
+        if self.problem:
+            return "stuck"
+        if self.diverged:
+            return "diverged"
+        return "same calls" if self.same_calls else "other calls"
+
+    def findings(self) -> list[str]:
+        """Each difference of the calls, in words."""
+        found = [f"missing {_shown(call.call)}" for call in self.missing]
+        found += [f"extra {_shown(call.call)}" for call in self.extra]
+        found += [f"changed {_shown(one.before.call)} to {_shown(one.after.call)}" for one in self.changed]
+        found += ["the same calls in another order"] if self.reordered else []
+        if self.diverged:
+            expected = self.diverged.expected
+            beside = f"recorded: {_shown(expected.call)}" if expected else "recorded: no further call"
+            found.append(f"diverged here: {_shown(self.diverged.made)}; {beside}")
+        return found + ([self.problem] if self.problem else [])
+
+    def as_json(self) -> dict[str, JsonValue]:
+        before, after = self.recorded, self.rerun
+        figures: dict[str, JsonValue] = {
+            name: [getattr(before, name), getattr(after, name)] for name in ("turns", "cost_usd", "seconds")
+        }
+        if self.at_turn is not None:
+            figures = {}
+        tokens: list[JsonValue] = [_tokens(before), _tokens(after)]
+        return {
+            "id": before.id,
+            "rerun": after.id,
+            "sample": self.sample,
+            "at_turn": self.at_turn,
+            "verdict": self.verdict,
+            "same_calls": self.same_calls,
+            "same_text": self.same_text,
+            "same_output": self.same_output,
+            "same_meaning": self.same_meaning,
+            "missing": [call.as_json() for call in self.missing],
+            "extra": [call.as_json() for call in self.extra],
+            "changed": [{"before": one.before.as_json(), "after": one.after.as_json()} for one in self.changed],
+            "reordered": self.reordered,
+            "diverged": self.diverged.as_json() if self.diverged else None,
+            "problem": self.problem or None,
+            "text": list(self.answers),
+            **figures,
+            **({} if self.at_turn is not None else {"tokens": tokens}),
+        }
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a candidate has to reach. Shares are of all reruns, from 0 to 1; ratios are the rerun's to the recorded.
+    None asks for nothing."""
+
+    same_calls: float | None = 1.0
+    """At least this share makes the same calls, in the same order."""
+    same_output: float | None = None
+    same_text: float | None = None
+    same_meaning: float | None = None
+    """By the judge."""
+    cost_ratio: float | None = None
+    """At most this, of all costs that are known on both sides."""
+    token_ratio: float | None = None
+    turn_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Reruns:
+    """All comparisons of one candidate."""
+
+    comparisons: tuple[Comparison, ...]
+    left_out: tuple[str, ...] = ()
+    """Tools of the candidate that its provider would have run by itself, and that a rerun goes without."""
+    queue: str = field(default="", compare=False)
+
+    def failures(self, thresholds: Thresholds | None = None) -> list[str]:
+        """Each threshold that is missed, in words; empty if the candidate passes."""
+        wanted = thresholds or Thresholds()
+        missed = []
+        if not self.comparisons:
+            return ["there is nothing to compare"]
+        for name in ("same_calls", "same_output", "same_text", "same_meaning"):
+            least = getattr(wanted, name)
+            share = self._share(name)
+            if least is not None and share < least:
+                missed.append(f"{name.replace('_', ' ')}: {share:.0%} of the reruns; at least {least:.0%} are wanted")
+        for name, ratio in self.ratios().items():
+            most = getattr(wanted, f"{name}_ratio")
+            if most is not None and (ratio is None or ratio > most):
+                shown = "not known" if ratio is None else f"{ratio:.2f} times the recorded"
+                missed.append(f"{name}: {shown}; at most {most:.2f} times is wanted")
+        return missed
+
+    def ratios(self) -> dict[str, float | None]:
+        """Of cost, tokens and turns: the reruns' to the recorded conversations'. None if it is not known."""
+        whole = [one for one in self.comparisons if one.at_turn is None and not one.problem]
+        of: dict[str, Callable[[Recorded], float | None]] = {
+            "cost": lambda one: one.cost_usd,
+            "token": _tokens,
+            "turn": lambda one: one.turns,
+        }
+        return {name: _ratio([(value(one.recorded), value(one.rerun)) for one in whole]) for name, value in of.items()}
+
+    def _share(self, name: str) -> float:
+        return sum(bool(getattr(one, name)) for one in self.comparisons) / len(self.comparisons)
+
+    def as_json(self) -> dict[str, Any]:
+        counts = {name: sum(one.verdict == name for one in self.comparisons) for name in VERDICTS}
+        return {
+            "reruns": len(self.comparisons),
+            **{name.replace(" ", "_"): count for name, count in counts.items()},
+            "ratios": self.ratios(),
+            "left_out": list(self.left_out),
+            "comparisons": [one.as_json() for one in self.comparisons],
+        }
+
+    def as_table(self) -> str:
+        """Columns for a terminal, and below them each difference."""
+        rows = [["conversation", "verdict", "calls", "turns", "tokens", "cost"], *map(_row, self.comparisons)]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        for one in self.comparisons:
+            lines += [printable_line(f"{_name(one)}: {finding}") for finding in one.findings()]
+        return "\n".join(lines)
+
+    def as_markdown(self) -> str:
+        """A table for a pull request."""
+        header = (
+            "| conversation | verdict | calls | turns | tokens | cost | differences |\n|---|---|---|---|---|---|---|"
+        )
+        rows = [
+            f"| {_cell(_name(one))} | {' | '.join(_row(one)[1:])} | {'<br>'.join(map(_cell, one.findings()))} |"
+            for one in self.comparisons
+        ]
+        return "\n".join([header, *rows])
+
+
+VERDICTS = ("same calls", "other calls", "diverged", "stuck")
+
+
+def compare(
+    recorded: Recorded,
+    rerun: Recorded,
+    *,
+    ended_at: ToolCall | None = None,
+    sample: int = 1,
+    at_turn: int | None = None,
+    problem: str = "",
+) -> Comparison:
+    """`ended_at`: the call that nothing recorded answered, and that ended the rerun."""
+    before = list(recorded.calls if at_turn is None else recorded.at_turn(at_turn))
+    after = list(rerun.calls if at_turn is None else rerun.at_turn(at_turn))
+    pairs = _paired(before, after)
+    unmade = [place for place in range(len(before)) if place not in pairs]
+    ended = ended_at is not None or bool(problem)
+    passed = max(pairs, default=-1)
+    lost = [place for place in unmade if not ended or place < passed]
+    new = [call for place, call in enumerate(after) if place not in pairs.values()]
+    changed: list[ChangedCall] = []
+    for place in list(lost):
+        other = next((call for call in new if call.call.name == before[place].call.name), None)
+        if other is not None and (ended_at is None or other.call.call_id != ended_at.call_id):
+            changed.append(ChangedCall(before[place], other))
+            lost.remove(place)
+            new.remove(other)
+    order = [pairs[place] for place in sorted(pairs)]
+    diverged = None
+    if ended_at is not None and at_turn is None:
+        diverged = Divergence(ended_at, before[unmade[0]] if unmade else None)
+    return Comparison(
+        recorded,
+        rerun,
+        sample=sample,
+        at_turn=at_turn,
+        missing=tuple(before[place] for place in lost),
+        extra=tuple(new),
+        changed=tuple(changed),
+        reordered=order != sorted(order) and not (lost or new or changed),
+        diverged=diverged,
+        problem=problem,
+    )
+
+
+def _paired(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -> dict[int, int]:
+    """Which recorded call is which call of the rerun, by their places: the first that is the same."""
+    pairs: dict[int, int] = {}
+    for place, made in enumerate(after):
+        same = (at for at, known in enumerate(before) if at not in pairs and known.is_same(made.call))
+        if (found := next(same, None)) is not None:
+            pairs[found] = place
+    return pairs
+
+
+def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+    known = [(before, after) for before, after in pairs if before is not None and after is not None]
+    total = sum(before for before, _ in known)
+    return sum(after for _, after in known) / total if total else None
+
+
+def _tokens(recorded: Recorded) -> int:
+    return recorded.usage.input_tokens + recorded.usage.output_tokens
+
+
+def _name(one: Comparison) -> str:
+    turn = "" if one.at_turn is None else f" turn {one.at_turn}"
+    return f"{one.recorded.id}{turn}" + (f" #{one.sample}" if one.sample > 1 else "")
+
+
+def _row(one: Comparison) -> list[str]:
+    before, after = one.recorded, one.rerun
+    calls = [of.calls if one.at_turn is None else of.at_turn(one.at_turn) for of in (before, after)]
+    counts = " > ".join(str(len(made)) for made in calls)
+    if one.at_turn is not None:
+        return [_name(one), one.verdict, counts, "", "", ""]
+    costs = [f"{of.cost_usd:.4f}" if of.cost_usd is not None else "?" for of in (before, after)]
+    return [
+        _name(one),
+        one.verdict,
+        counts,
+        f"{before.turns} > {after.turns}",
+        f"{_tokens(before)} > {_tokens(after)}",
+        " > ".join(costs),
+    ]
+
+
+def _cell(text: str) -> str:
+    return code(text).replace("|", "\\|")
+
+
+def _shown(call: ToolCall) -> str:
+    written = json.dumps(call.arguments, ensure_ascii=False)
+    return f"{call.name}({written if len(written) <= ARGUMENT_CHARS else written[: ARGUMENT_CHARS - 3] + '...'})"

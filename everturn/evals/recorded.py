@@ -1,0 +1,113 @@
+"""What a conversation was, as evals look at it: what people said, each call with its result, the answer, the cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from everturn.client.client import Client
+from everturn.exporting.reading import Exported, read_conversation
+from everturn.policy import same_json
+from everturn.records import Message, ToolCall, ToolResult, Usage, results_in
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """A call of a tool, as the model made it, and what came back."""
+
+    call: ToolCall
+    turn: int
+    result: ToolResult | None = None
+    """None if it has none yet."""
+
+    def is_same(self, call: ToolCall) -> bool:
+        """The same tool with the same arguments."""
+        return self.call.name == call.name and same_json(self.call.arguments, call.arguments)
+
+    def as_json(self) -> dict[str, JsonValue]:
+        written: dict[str, JsonValue] = {"turn": self.turn, "tool": self.call.name, "arguments": self.call.arguments}
+        if self.result:
+            written |= {"result": self.result.text, "is_error": self.result.is_error}
+            if decision := self.result.decision:
+                written["decision"] = decision.model_dump(mode="json", exclude_none=True)
+        return written
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A conversation, or a rerun of one, up to now."""
+
+    id: str
+    agent: str
+    model: str
+    status: str
+    messages: tuple[Message, ...]
+    asked: tuple[Message, ...]
+    """What people said, in order."""
+    replies: dict[int, Message]
+    """The model's replies, by turn."""
+    calls: tuple[RecordedCall, ...]
+    text: str
+    """The last reply's."""
+    output: JsonValue = None
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    """None if a price is not known."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    """None while it runs."""
+    metadata: dict[str, JsonValue] = field(default_factory=dict)
+    tenant: str | None = None
+
+    @property
+    def turns(self) -> int:
+        return len(self.replies)
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its end, with the time that it waited for people; None while it runs."""
+        return (self.ended_at - self.started_at).total_seconds() if self.started_at and self.ended_at else None
+
+    def at_turn(self, turn: int) -> tuple[RecordedCall, ...]:
+        """The calls of that turn's reply."""
+        return tuple(call for call in self.calls if call.turn == turn)
+
+
+async def read_recorded(client: Client, conversation_id: str) -> Recorded:
+    """Reads a conversation. Raises NotFound, and Unreachable if Temporal does not answer."""
+    return recorded_of(await read_conversation(client, conversation_id))
+
+
+def recorded_of(exported: Exported) -> Recorded:
+    results = results_in(exported.messages)
+    replies: dict[int, Message] = {}
+    calls: list[RecordedCall] = []
+    for position, message in enumerate(exported.messages):
+        if message.role != "assistant":
+            continue
+        known = exported.facts.get(position)
+        turn = known.turn if known else len(replies) + 1
+        replies[turn] = message
+        calls += [RecordedCall(call, turn, results.get(call.call_id)) for call in message.tool_calls]
+    said = [message for message in exported.messages if message.role == "assistant"]
+    outcome, labels = exported.outcome, exported.labels
+    return Recorded(
+        id=exported.id,
+        agent=exported.agent,
+        model=exported.model,
+        status=exported.status,
+        messages=exported.messages,
+        asked=tuple(one for one in exported.messages if one.role == "user" and not (one.author or one.summary)),
+        replies=replies,
+        calls=tuple(calls),
+        text=outcome.text if outcome else said[-1].text if said else "",
+        output=outcome.output if outcome else None,
+        usage=exported.usage,
+        cost_usd=exported.cost_usd,
+        started_at=exported.started_at,
+        ended_at=exported.ended_at,
+        metadata=dict(labels.get("metadata") or {}),
+        tenant=labels.get("tenant"),
+    )

@@ -1,0 +1,191 @@
+"""The hook that answers the calls of a rerun from what was recorded: no tool that may have an effect runs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from everturn.agent import Agent
+from everturn.client.client import Client
+from everturn.evals.candidates import harmless, may_read
+from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
+from everturn.hooks import LONGEST_TIMEOUT, Hooks, ModelInput, StopWith
+from everturn.records import Message, Text, ToolCall, ToolResult
+from everturn.tools.context import ToolContext, TurnContext
+
+RERUN_OF: Final = "everturn_rerun_of"
+"""The key of a rerun's metadata that has the id of the recorded conversation."""
+AT_TURN: Final = "everturn_rerun_at_turn"
+"""The key for the turn whose reply alone is asked for."""
+
+HOOK_NAME: Final = "everturn-rerun"
+
+Matcher = Callable[[ToolCall, ToolCall], bool]
+"""Whether a call of the candidate's (first) may be answered with the result of a recorded one (second)."""
+
+Answer = ToolResult | str | None
+V = TypeVar("V")
+
+StandIn = Callable[[ToolCall, ToolContext], Answer | Awaitable[Answer]]
+"""Plays a tool whose call is not recorded: returns its result, or None to end the rerun there."""
+
+
+@dataclass
+class _Answered:
+    """Which calls of a rerun were answered by which recorded ones."""
+
+    earlier: list[int] = field(default_factory=list)
+    """Places of recorded calls that answered calls of turns before those that this process has seen."""
+    by_try: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """By turn and attempt: the places that its reply's calls have taken."""
+
+    def taken(self, turn: int, attempt: int) -> set[int]:
+        """By earlier turns, the last attempt at each, and by this attempt."""
+        last: dict[int, list[int]] = {}
+        for (of_turn, of_attempt), places in sorted(self.by_try.items()):
+            if of_turn < turn or (of_turn, of_attempt) == (turn, attempt):
+                last[of_turn] = places
+        return {*self.earlier, *(place for places in last.values() for place in places)}
+
+
+class RecordedAnswers(Hooks):
+    """Answers each call of a rerun: with the recorded result of the same call, with a stand-in's, or with the end of
+    the rerun. Only what says that it reads may run, and only if `run_reads`."""
+
+    name = HOOK_NAME
+    timeout = LONGEST_TIMEOUT
+
+    def __init__(
+        self,
+        source: Client,
+        host: Client,
+        *,
+        run_reads: bool = False,
+        matches: Matcher | None = None,
+        stand_in: StandIn | None = None,
+    ) -> None:
+        self._source = source
+        self._host = host
+        self._run_reads = run_reads
+        self._matches = matches
+        self._stand_in = stand_in
+        self._recorded: dict[str, asyncio.Future[Recorded]] = {}
+        self._answered: dict[str, asyncio.Future[_Answered]] = {}
+        self._ends: set[tuple[str, str]] = set()
+        """Calls that end their rerun, by its id and theirs."""
+        self.agents: Mapping[str, Agent] = {}
+        """The candidate and the agents that it knows, by name."""
+
+    def knows(self, recorded: Recorded) -> None:
+        """Spares reading it once more."""
+        known: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
+        known.set_result(recorded)
+        self._recorded[recorded.id] = known
+
+    def before_model(self, given: ModelInput, context: TurnContext) -> ModelInput | None:  # noqa: ARG002 - as of Hooks
+        """Hooks of the candidate's may have changed the settings."""
+        settings = harmless(given.settings)
+        return None if settings is given.settings else replace(given, settings=settings)
+
+    async def before_tool(self, call: ToolCall, context: ToolContext) -> ToolResult | None:
+        if AT_TURN in context.metadata:
+            return self._end(call, context, "Only this reply was asked for.")
+        agent = self.agents.get(context.agent)
+        if agent and agent.handoff(call.name):
+            return None  # another agent takes over, which has this hook as well
+        recorded = await self._once(self._recorded, str(context.metadata[RERUN_OF]), self._read)
+        answered = await self._once(self._answered, context.conversation_id, lambda _: self._read_on(recorded, context))
+        taken = answered.taken(context.turn, context.attempt)
+        place = self._place(recorded, call, taken)
+        if place is not None:
+            answered.by_try.setdefault((context.turn, context.attempt), []).append(place)
+            return _as_result(call, recorded.calls[place].result)
+        tool = agent.tool(call.name) if agent else None
+        if self._run_reads and may_read(tool):
+            return None
+        if tool is not None and tool.effect == "read" and (same := _last_same(recorded, call)) is not None:
+            return _as_result(call, same.result)  # it was read before, and is read once more
+        played = await self._played(call, context)
+        return played or self._end(call, context, f"{call.name} was not called like this.")
+
+    def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> StopWith | None:
+        if (context.conversation_id, call.call_id) in self._ends:
+            return StopWith(f"The rerun ends here: {result.text}")
+        return None
+
+    # ------------------------------------------------------------ underneath
+
+    def _place(self, recorded: Recorded, call: ToolCall, taken: set[int]) -> int | None:
+        for place, known in enumerate(recorded.calls):
+            if place not in taken and known.result is not None and self._fits(call, known):
+                return place
+        return None
+
+    def _fits(self, call: ToolCall, known: RecordedCall) -> bool:
+        if self._matches is not None and call.name == known.call.name:
+            return known.is_same(call) or self._matches(call, known.call)
+        return known.is_same(call)
+
+    async def _played(self, call: ToolCall, context: ToolContext) -> ToolResult | None:
+        if self._stand_in is None:
+            return None
+        given = self._stand_in(call, context)
+        if inspect.isawaitable(given):
+            given = await given
+        return _as_result(call, given)
+
+    def _end(self, call: ToolCall, context: ToolContext, why: str) -> ToolResult:
+        self._ends.add((context.conversation_id, call.call_id))
+        return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=why),), is_error=True)
+
+    async def _read(self, conversation_id: str) -> Recorded:
+        return await read_recorded(self._source, conversation_id)
+
+    async def _read_on(self, recorded: Recorded, context: ToolContext) -> _Answered:
+        """What earlier turns of the rerun took, if another process had run them."""
+        answered = _Answered()
+        if context.turn > 1:
+            rerun = await read_recorded(self._host, context.conversation_id)
+            for made in rerun.calls:
+                if made.turn < context.turn and made.result and made.result.by_hook:
+                    place = self._place(recorded, made.call, set(answered.earlier))
+                    answered.earlier += [] if place is None else [place]
+        return answered
+
+    @staticmethod
+    async def _once(known: dict[str, asyncio.Future[V]], key: str, read: Callable[[str], Awaitable[V]]) -> V:
+        """What `read` returns: read once, also if several calls want it at the same time."""
+        if key not in known:
+            known[key] = asyncio.ensure_future(read(key))
+        try:
+            return await asyncio.shield(known[key])
+        except BaseException:
+            if known[key].done():
+                known.pop(key, None)
+            raise
+
+
+def _as_result(call: ToolCall, given: Answer) -> ToolResult | None:
+    """As the result of this call, which has an id of its own."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=given),))
+    return ToolResult(call_id=call.call_id, name=call.name, content=given.content, is_error=given.is_error)
+
+
+def _last_same(recorded: Recorded, call: ToolCall) -> RecordedCall | None:
+    return next((known for known in reversed(recorded.calls) if known.result and known.is_same(call)), None)
+
+
+def ended_at(messages: tuple[Message, ...]) -> ToolCall | None:
+    """The call at which a rerun ended, since nothing recorded answers it; None if it went to its end."""
+    calls = {call.call_id: call for message in messages for call in message.tool_calls}
+    for message in messages:
+        for result in message.tool_results:
+            if any(action.hook == HOOK_NAME and action.did == "stopped" for action in result.hooks):
+                return calls.get(result.call_id)
+    return None

@@ -1,0 +1,262 @@
+"""Reruns: recorded conversations against a candidate, without harm."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import activity
+
+from everturn import Agent, Client, McpServer, ToolCall, activity_tool, ask_user, tool
+from everturn.errors import InvalidAgent, NotFound, Refused
+from everturn.evals import Thresholds, rerun
+from everturn.hooks import AskApproval, before_tool
+from everturn.testing import ScriptedModel, call, fail
+from tests.support.agents import agent_on, hosting
+from tests.support.transcripts import results_of
+from tests.support.waiting import eventually, waiting
+
+Scripted = Callable[..., ScriptedModel]
+
+ROOT = Path(__file__).parents[2]
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+@tool(effect="read")
+def find_order(order_id: str) -> str:
+    """Finds an order."""
+    ran.append(f"find {order_id}")
+    return f"order {order_id}: 1200 cents"
+
+
+@tool(effect="once")
+def pay(order_id: str, cents: int) -> str:
+    """Pays."""
+    ran.append(f"pay {order_id}")
+    return f"paid {cents}"
+
+
+FIND = call("find_order", {"order_id": "81"})
+PAY = call("pay", {"order_id": "81", "cents": 1200})
+
+
+def told(*replies: Any) -> Callable[[list[Any]], Any]:
+    """The replies in order, by how many the transcript has: the same for every conversation."""
+    return lambda messages: replies[sum(one["role"] == "assistant" for one in messages)]
+
+
+async def paid(client: Client, scripted: Scripted) -> tuple[Agent, str]:
+    agent = agent_on(scripted(told(FIND, PAY, "Paid.")), tools=[find_order, pay])
+    async with hosting(client, agent):
+        order = (await client.run(agent, "Pay order 81")).id
+    assert ran == ["find 81", "pay 81"]
+    ran.clear()
+    return agent, order
+
+
+async def test_a_candidate_that_pays_twice_and_skips_a_look_up_is_found_and_nothing_runs(
+    client: Client, scripted: Scripted
+) -> None:
+    _, order = await paid(client, scripted)
+    careless = agent_on(scripted(told(PAY, PAY, "Paid.")), tools=[find_order, pay])
+    reruns = await rerun(client, order, agent=careless)
+    [compared] = reruns.comparisons
+    assert ran == []
+    assert compared.verdict == "diverged"
+    assert [one.call.name for one in compared.missing] == ["find_order"]
+    assert [one.call.name for one in compared.extra] == ["pay"]
+    assert compared.diverged
+    assert compared.diverged.made.name == "pay"
+    assert results_of(compared.rerun.messages)[0].text == "paid 1200"
+    assert reruns.failures() == ["same calls: 0% of the reruns; at least 100% are wanted"]
+    assert "diverged here: pay(" in reruns.as_table()
+    assert "missing find_order" in reruns.as_markdown()
+    assert reruns.as_json()["comparisons"][0]["extra"][0]["tool"] == "pay"
+    listed = [one.id async for one in client.conversations()]
+    assert [one for one in listed if one.startswith("rerun:")] == []
+    again = await rerun(client, order, agent=careless)
+    assert again.comparisons[0].rerun.id == compared.rerun.id
+    assert again.comparisons[0].rerun.ended_at == compared.rerun.ended_at, "it was begun anew"
+    await client.erase(order)
+    with pytest.raises(NotFound):
+        await client.conversation(compared.rerun.id).transcript()
+
+
+async def test_the_same_candidate_makes_the_same_calls_through_all_messages_and_decisions(
+    client: Client, scripted: Scripted
+) -> None:
+    @tool(effect="once", needs_approval=True)
+    def refund(cents: int) -> str:
+        """Refunds."""
+        ran.append(f"refund {cents}")
+        return f"refunded {cents}"
+
+    script = told(
+        [call("refund", {"cents": 5}, id="a"), call("refund", {"cents": 7}, id="b")],
+        "Half of it.",
+        call("refund", {"cents": 5}, id="c"),
+        "All of it.",
+    )
+    agent = agent_on(scripted(script), tools=[refund])
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund", id="both", keep_open=timedelta(minutes=1))
+        await waiting(conversation, calls=2)
+        await conversation.approve("a", {"cents": 4})
+        await conversation.deny("b", "too much")
+        await conversation.reply()
+        await conversation.send("The rest")
+        await waiting(conversation)
+        await conversation.approve("c")
+        await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
+    before = [result.text for result in results_of(await conversation.transcript())]
+    ran.clear()
+    reruns = await rerun(client, "both", agent=agent_on(scripted(script), tools=[refund]))
+    [compared] = reruns.comparisons
+    assert (compared.verdict, compared.answers) == ("same calls", ("All of it.", "All of it."))
+    assert [result.text for result in results_of(compared.rerun.messages)] == before
+    assert not reruns.failures(Thresholds(same_calls=1, same_text=1, turn_ratio=1))
+    assert ran == []
+
+
+@activity.defn(name="pay_by_activity")
+async def pay_by_activity(order_id: str) -> str:
+    """Pays."""
+    ran.append("activity")
+    return "paid"
+
+
+async def test_no_kind_of_call_runs_whatever_the_candidate_does(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    """Once, idempotent, local, read; an activity; a client's; a question; a sub-agent; MCP; a provider's, with a
+    handler and without; of a function for the turn's tools; behind a hook that asks; with a manual loop."""
+    _, order = await paid(client, scripted)
+
+    def named(name: str, **options: Any) -> Any:
+        def run(order_id: str) -> str:
+            """Does something."""
+            ran.append(name)
+            return "done"
+
+        return tool(run, name=name, **options)
+
+    def bash(command: str) -> str:
+        ran.append("bash")
+        return "done"
+
+    helper = agent_on(scripted(lambda _: ran.append("helper") or "Done."), name="helper")
+    command = [sys.executable, "-m", "tests.support.mcp_shop", str(tmp_path)]
+    own = [
+        named("charge", effect="once"),
+        named("charge_again", effect="idempotent"),
+        named("look", effect="read", needs_approval=True),
+        activity_tool(pay_by_activity),
+        named("sign", runs_on="client", effect="once"),
+        ask_user,
+        helper,
+        McpServer(command=command, cwd=str(ROOT)),
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "mcp", "server_label": "shop", "server_url": "https://shop.example/mcp"},
+    ]
+    arguments: dict[str, Any] = {"ask_user": {"question": "Which?"}, "helper": {"message": "Pay"}}
+    arguments |= {"find": {"name": "lamp"}, "bash": {"command": "pay"}}
+    called = ["charge", "charge_again", "look", "pay_by_activity", "sign", "ask_user", "helper", "find", "bash"]
+    calls = [call(name, arguments.get(name, {"order_id": "1"}), id=name) for name in called]
+
+    @before_tool(tools=["charge"])
+    def careful(made: ToolCall, context: Any) -> AskApproval:
+        return AskApproval("who knows")
+
+    candidate = agent_on(
+        scripted(told(calls, "Done.")),
+        tools=own,
+        handlers={"bash": bash},
+        hooks=[careful],
+    )
+    reruns = await rerun(client, order, agent=candidate, run_reads=True)
+    [compared] = reruns.comparisons
+    assert ran == []
+    assert not compared.problem
+    assert {one.call.name for one in compared.extra} == set(called)
+    assert [result.text for result in results_of(compared.rerun.messages) if not result.by_hook] == []
+    assert reruns.left_out == ("mcp",)
+    late = call("late", {"order_id": "1"})
+    chosen = agent_on(
+        scripted(told(late, "Done.")), prepare_tools=lambda context, tools: [*tools, named("late", effect="once")]
+    )
+    other = agent_on(scripted(told("", PAY, PAY)), tools=[pay], name="other")
+    handing_on = agent_on(scripted(told(call("transfer_to_other", {"message": "Pay"}))), handoff_to=[other])
+    manual = agent_on(
+        scripted(told(PAY, call("pay", {"order_id": "2", "cents": 1}), "Done.")), tools=[pay], loop="manual"
+    )
+    for others in (chosen, handing_on, manual):
+        [compared] = (await rerun(client, order, agent=others)).comparisons
+        assert (compared.verdict, compared.problem, ran) == ("diverged", "", [])
+
+
+async def test_reads_run_if_they_may_and_a_stand_in_plays_what_is_not_recorded(
+    client: Client, scripted: Scripted
+) -> None:
+    _, order = await paid(client, scripted)
+    other, twice = call("find_order", {"order_id": "82"}), call("pay", {"order_id": "82", "cents": 5})
+    candidate = agent_on(scripted(told(FIND, FIND, other, twice, PAY, "Paid.")), tools=[find_order, pay])
+    reruns = await rerun(client, order, agent=candidate, run_reads=True, stand_in=lambda call, context: "played")
+    [compared] = reruns.comparisons
+    assert ran == ["find 81", "find 82"]
+    texts = [result.text for result in results_of(compared.rerun.messages)]
+    assert texts == ["order 81: 1200 cents"] * 2 + ["order 82: 1200 cents", "played", "paid 1200"]
+    assert compared.verdict == "other calls"
+
+
+async def test_one_turn_is_asked_for_as_often_as_wanted_after_the_exact_transcript(
+    client: Client, scripted: Scripted
+) -> None:
+    agent, order = await paid(client, scripted)
+    model = scripted(told("", PAY))
+    reruns = await rerun(client, order, agent=agent_on(model, tools=[find_order, pay]), at_turn=2, samples=3)
+    assert [one.verdict for one in reruns.comparisons] == ["same calls"] * 3
+    assert ran == []
+    first = await rerun(client, order, agent=agent, at_turn=1, instructions="Be quick.")
+    assert first.comparisons[0].same_calls
+    with pytest.raises(Refused, match="no reply of turn 9"):
+        await rerun(client, order, agent=agent, at_turn=9)
+    with pytest.raises(InvalidAgent, match="needs a candidate"):
+        await rerun(client, order)
+
+
+async def test_a_rerun_that_was_cut_short_goes_on_where_it_was(client: Client, scripted: Scripted) -> None:
+    """Pays twice only after it was cut: what the first process had answered counts in the second."""
+    _, order = await paid(client, scripted)
+    gate, asked = asyncio.Event(), []
+
+    def script(messages: list[Any]) -> Any:
+        turn = sum(one["role"] == "assistant" for one in messages)
+        asked.append(turn)
+        if turn == 2 and not gate.is_set():
+            return fail(503, headers={"retry-after": "1"})
+        return [FIND, PAY, PAY][turn]
+
+    candidate = agent_on(scripted(script), tools=[find_order, pay])
+    first = asyncio.create_task(rerun(client, order, agent=candidate))
+    await eventually(lambda: 2 in asked)
+    first.cancel()
+    with suppress(asyncio.CancelledError):
+        await first
+    gate.set()
+    [compared] = (await rerun(client, order, agent=candidate)).comparisons
+    assert compared.verdict == "diverged"
+    assert (asked.count(0), asked.count(1), ran) == (1, 1, [])
