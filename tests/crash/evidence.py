@@ -20,6 +20,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
+from everturn import names
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
@@ -43,7 +44,7 @@ class Run:
     tries: int = 0
     ended_at: float | None = None
     how: str = ""
-    """completed, failed, timed out; empty while it is open."""
+    """completed, failed, timed out, never began; empty while it is open."""
 
 
 @dataclass
@@ -166,8 +167,10 @@ def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
                 _end(scheduled, event.activity_task_completed_event_attributes.scheduled_event_id, at, "completed")
             case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
                 failed = event.activity_task_failed_event_attributes
-                _end(scheduled, failed.scheduled_event_id, at, "failed")
-                evidence.lost += failed.failure.application_failure_info.type == "WorkerLost"
+                kind = failed.failure.application_failure_info.type
+                how = "never began" if kind == names.NEVER_STARTED else "failed"
+                _end(scheduled, failed.scheduled_event_id, at, how)
+                evidence.lost += kind in (names.WORKER_LOST, names.NEVER_STARTED)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
                 _end(scheduled, event.activity_task_timed_out_event_attributes.scheduled_event_id, at, "timed out")
                 evidence.lost += 1
@@ -254,8 +257,8 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
         # Requests hold the replies before them; whose turn it is follows from how many.
         times = [one.at for one in evidence.asked if one.turn == run.input["turn"] - 1]
         times += _logged([one for one in evidence.lines if one.turn == run.input["turn"]], killed_at)
-    elif run.tries <= 1 and run.how in ("timed out", "failed"):
-        # A once tool: it is taken up when a person is asked.
+    elif run.tries <= 1 and run.how in ("timed out", "failed", "never began"):
+        # A once tool: it is taken up when a person is asked, or, if it had not begun, sent again.
         times = [at for at in evidence.task_times if at >= (run.ended_at or 0)]
     else:
         times = [effect.at for effect in evidence.effects.get(run.input.get("call_id", ""), ()) if effect.attempt > 1]

@@ -125,9 +125,10 @@ def _result(call: ToolCall, result: ToolResult, evidence: Evidence) -> Iterator[
 
 
 def _effects(evidence: Evidence) -> Iterator[str]:
-    """`read` and `idempotent`: at least once for each run, and once a try. `once`: at most once for each approval."""
+    """`read` and `idempotent`: at least once for each run, and once a try. `once`: at most once for each approval. A
+    run whose worker was lost before it began is sent again by itself, and took no effect."""
     for call in _all_calls(evidence):
-        tool, runs = TOOLS[call.name], evidence.runs_of(call.call_id)
+        tool, runs = TOOLS[call.name], [run for run in evidence.runs_of(call.call_id) if run.how != "never began"]
         effects = evidence.effects.get(call.call_id, [])
         allowed = len(evidence.approvals.get(call.call_id, ())) + (not tool.needs_approval)
         tries = sum(run.tries for run in runs)
@@ -137,7 +138,7 @@ def _effects(evidence: Evidence) -> Iterator[str]:
             yield f"{call.name} {call.call_id} took effect {len(effects)} times, and {allowed} were allowed"
         if len(effects) > tries:
             yield f"{call.name} {call.call_id} took effect {len(effects)} times in {tries} tries"
-        if tool.effect == "once" and any(run.tries > 1 for run in runs):
+        if tool.effect == "once" and any(run.tries > 1 for run in evidence.runs_of(call.call_id)):
             yield f"{call.name} {call.call_id} was tried again by itself"
         if tool.effect != "once" and any(run.how == "completed" for run in runs) and not effects:
             # An edit that does not fit fails its run; whatever completed has taken effect.
