@@ -265,10 +265,11 @@ def _of_openai(theirs: Any, deps: Any) -> Adopted:
 
     asks: Any = getattr(theirs, "needs_approval", False)
 
-    async def needs_approval(arguments: dict[str, Any]) -> bool:
+    async def needs_approval(arguments: dict[str, Any]) -> Any:
         made = _openai_context(theirs.name, "", json.dumps(arguments, ensure_ascii=False), deps)
         asked = asks(made, arguments, "")
-        return bool(await asked if inspect.isawaitable(asked) else asked)
+        # As it is: only False lets the call run.
+        return await asked if inspect.isawaitable(asked) else asked
 
     return Adopted(
         theirs.name,

@@ -157,6 +157,17 @@ class TestOpenAiAgents:
         assert [type(part) for part in parts][1] is Image
         assert not tool(refund, needs_approval=False).needs_approval
 
+    @pytest.mark.parametrize(("verdict", "asks"), [(False, False), (True, True), (None, True), (0, True), ("", True)])
+    async def test_only_false_lets_a_call_run_without_an_approval(self, verdict: Any, asks: bool) -> None:
+        from agents import function_tool
+
+        @function_tool(needs_approval=lambda context, given, call_id: verdict)
+        def refund(cents: int) -> str:
+            """Refund."""
+            return "Paid."
+
+        assert await tool(refund).needs_decision({"cents": 5}) is asks
+
 
 # ---------------------------------------------------------------- pydantic-ai
 
