@@ -107,13 +107,14 @@ class ToolCalled(_Event):
 
 
 class ApprovalRequested(_Event):
-    """The call waits for a person's decision; `reason` and `why` are those of `status().waiting`."""
+    """The call waits for a person's decision; `reason`, `why` and `question` are those of `status().waiting`."""
 
     kind: Literal["approval_requested"] = "approval_requested"
     turn: int
     call: ToolCall
     reason: WaitReason | None = None
     why: str = ""
+    question: str = ""
 
 
 class AnswerRequested(_Event):
@@ -124,6 +125,7 @@ class AnswerRequested(_Event):
     call: ToolCall
     reason: WaitReason | None = None
     why: str = ""
+    question: str = ""
 
 
 class Decided(_Event):

@@ -35,12 +35,12 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.agent import Agent, name_of
-from everturn.client.messages import MessageLike, message_payload, start_payload
+from everturn.client.messages import MessageLike, message_payload, seen_options, start_payload
 from everturn.client.trace_context import current_context
 from everturn.errors import EverturnError, InvalidSetting
 from everturn.limits import Limits
 from everturn.models import Model, check_spelling
-from everturn.payloads import JoinRequest, Notify, Start, WaitNotice
+from everturn.payloads import JoinRequest, Notify, Start, WaitingCall, WaitNotice
 from everturn.records import Outcome
 from everturn.temporal.ids import id_problem
 from everturn.temporal.task_timeout import TASK_TIMEOUT
@@ -112,20 +112,35 @@ class ChildConversation(Generic[OutputT_co]):
         await self._handle.signal(names.MESSAGE, payload.model_dump(mode="json"))
 
     async def approve(
-        self, call_id: str = names.EVERY_CALL, arguments: dict[str, JsonValue] | None = None, note: str | None = None
+        self,
+        call_id: str = names.EVERY_CALL,
+        arguments: dict[str, JsonValue] | None = None,
+        note: str | None = None,
+        *,
+        expected: WaitingCall | None = None,
     ) -> None:
         """Lets a call run, with `arguments` in place of the model's if given. Name the call: without `call_id`, a call
-        that may have run already (`outcome_unknown`) runs again, too."""
+        that may have run already (`outcome_unknown`) runs again, too. `expected`: the call as a WaitNotice has it; the
+        decision does nothing if something else is asked about it by then. So for all three."""
         edited = {} if arguments is None else {"arguments": arguments}
-        await self._say(names.APPROVE, {"call_id": call_id, "note": note, **edited})
+        await self._say(names.APPROVE, {"call_id": call_id, "note": note, **edited, **seen_options(expected)})
 
-    async def deny(self, call_id: str = names.EVERY_CALL, reason: str | None = None) -> None:
+    async def deny(
+        self,
+        call_id: str = names.EVERY_CALL,
+        reason: str | None = None,
+        *,
+        expected: WaitingCall | None = None,
+    ) -> None:
         """Denies a call: it does not run, and the model reads the reason."""
-        await self._say(names.DENY, {"call_id": call_id, "reason": reason})
+        await self._say(names.DENY, {"call_id": call_id, "reason": reason, **seen_options(expected)})
 
-    async def answer(self, call_id: str, content: JsonValue, *, is_error: bool = False) -> None:
+    async def answer(
+        self, call_id: str, content: JsonValue, *, is_error: bool = False, expected: WaitingCall | None = None
+    ) -> None:
         """Gives a call's result instead of the tool: a text or JSON."""
-        await self._say(names.ANSWER, {"call_id": call_id, "content": content, "is_error": is_error})
+        payload = {"call_id": call_id, "content": content, "is_error": is_error, **seen_options(expected)}
+        await self._say(names.ANSWER, payload)
 
     async def pause(self, reason: str | None = None) -> None:
         """Holds it before its next model turn."""

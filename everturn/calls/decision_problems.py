@@ -8,9 +8,10 @@ from collections.abc import Collection
 from everturn import names
 from everturn.calls.decisions import Answer, Approve, Deny, too_late
 from everturn.calls.pending_calls import RULED, PendingCall, rules_of
-from everturn.policy import Policy, with_rules
+from everturn.policy import Policy, same_json, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.sizes import MAX_INPUT_BYTES, MAX_REASON_BYTES, SMALL_DECISION_BYTES, shortened, size_of
+from everturn.text.json_text import json_text
 
 MOST_REFUSED_EDITS = 200
 """The limit for a turn. Each edit costs a dozen events and an update; Temporal takes 2,000 updates in a run."""
@@ -28,7 +29,7 @@ def decision_problem(
     """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about, of this
     `agent`. `time`: of the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
     edit = _edit_problem(said, refused_edits) if isinstance(said, Approve) else None
-    problem = edit or _size_problem(said, len(calls)) or too_late(said, time)
+    problem = edit or _size_problem(said, len(calls)) or too_late(said, time) or _question_problem(said, calls)
     if problem or isinstance(said, Answer):
         return problem
     return _expected_problem(said, calls) or _always_problem(said, calls, policy, agent=agent)
@@ -58,10 +59,29 @@ def _size_problem(said: Approve | Deny | Answer, calls: int) -> str | None:
     return None
 
 
+def _question_problem(said: Approve | Deny | Answer, calls: Collection[PendingCall]) -> str | None:
+    """Whoever decided saw the call in another state: it may have run since."""
+    if said.question is None:
+        return None
+    if said.call_id == names.EVERY_CALL:
+        return "A question is about one call: name its call_id."
+    changed = next((pending for pending in calls if pending.question != said.question), None)
+    if changed is None:
+        return None
+    words = shortened(changed.asked.in_words, max_bytes=MAX_REASON_BYTES)
+    arguments = shortened(json_text(changed.call.arguments), max_bytes=MAX_REASON_BYTES)
+    return (
+        f"Something else is asked about call {changed.call.call_id!r} now: {words}. Its arguments are {arguments}. "
+        "Look at it, then decide."
+    )
+
+
 def _expected_problem(said: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
     """Whoever approved had other arguments before them."""
     expected = said.expected if isinstance(said, Approve) else None
-    other = next((one.call for one in calls if one.call.arguments != expected), None) if expected is not None else None
+    other = None
+    if expected is not None:
+        other = next((one.call for one in calls if not same_json(one.call.arguments, expected)), None)
     if other is None:
         return None
     arguments = shortened(str(other.arguments), max_bytes=MAX_REASON_BYTES)

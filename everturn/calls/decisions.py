@@ -28,6 +28,9 @@ class Approve(Record):
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
     """The arguments that the person saw. The approval is refused if the call has others."""
+    question: str | None = None
+    """The `question` of the call that the person saw. The decision is refused if something else is asked now. So in
+    all three."""
     note: str | None = None
     by: str = ""
     always: Always = False
@@ -38,6 +41,7 @@ class Approve(Record):
 
 class Deny(Record):
     call_id: str
+    question: str | None = None
     reason: str | None = None
     by: str = ""
     always: Always = False
@@ -48,6 +52,7 @@ class Answer(Record):
     """`answer`: the result, in the tool's place. `parts` instead of `content` if it is more than text or JSON."""
 
     call_id: str
+    question: str | None = None
     content: JsonValue = None
     parts: tuple[ResultPart, ...] = Field(default=(), max_length=MAX_INPUT_PARTS)
     is_error: bool = False

@@ -3,6 +3,8 @@ this, so that they say the same."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -28,6 +30,9 @@ RULED = ("needs_approval", "not_allowed")
 
 AT_THE_GATE = (*RULED, "invalid_edit")
 """Reasons of calls that run outside and are not let out yet."""
+
+QUESTION_CHARS = 16
+"""Of the digest that names a question."""
 
 READ_ELSEWHERE = (
     "If another version of the code wrote it, deploy that version. If it is in external "
@@ -174,6 +179,14 @@ class PendingCall:
         """Whether a decision on `call_id`, which may mean every call, is about this one."""
         return call_id in (names.EVERY_CALL, self.call.call_id) and not self.refuses(verdict)
 
+    @property
+    def question(self) -> str:
+        """Names what is asked about the call now, and all that people are shown of it."""
+        asked = self.asked
+        shown = [self.call.call_id, self.call.name, self.call.arguments, asked.since, asked.reason, asked.in_words]
+        written = json.dumps(shown, sort_keys=True)
+        return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:QUESTION_CHARS]
+
     def shown(self) -> WaitingCall:
         expires = self.expires
         return WaitingCall(
@@ -185,6 +198,7 @@ class PendingCall:
             why=self.asked.in_words,
             since=iso(self.since),
             expires_at=iso(expires) if expires else None,
+            question=self.question,
         )
 
     def _with(self, **changes: object) -> PendingCall:

@@ -114,7 +114,7 @@ class ApprovalPrompt:
         if self._approve_all and waits.needs == "approval" and plain:
             self._approved.add(waits.address)
             place = self._conversation.where(waits)
-            approve = partial(place.approve, waits.call_id, expected=waits.arguments, children=False)
+            approve = partial(place.approve, waits.call_id, expected=waits, children=False)
             await self._decide(waits, approve)
         elif self._screen.can_ask:
             self._asked = waits
@@ -174,12 +174,12 @@ class ApprovalPrompt:
         question = f"    your answer to {folded(waits.tool, 60)}: "
         while not (said := await self._screen.ask(question, above=block, fresh=True)):
             pass
-        return partial(self._conversation.where(waits).answer, waits.call_id, said, children=False)
+        return partial(self._conversation.where(waits).answer, waits.call_id, said, expected=waits, children=False)
 
     async def _ask_for_approval(self, waits: WaitingCall, block: Text) -> Decide:
-        place, seen = self._conversation.where(waits), waits.arguments
-        approve = partial(place.approve, waits.call_id, expected=seen, children=False)
-        written = printable(json.dumps(seen, ensure_ascii=False, indent=2))
+        place = self._conversation.where(waits)
+        approve = partial(place.approve, waits.call_id, expected=waits, children=False)
+        written = printable(json.dumps(waits.arguments, ensure_ascii=False, indent=2))
         while True:
             question = f"    approve {folded(waits.tool, 60)}? [y]es, [n]o, [e]dit: "
             said = (await self._screen.ask(question, above=block, fresh=True)).lower()
@@ -187,7 +187,7 @@ class ApprovalPrompt:
                 return approve
             if said in ("n", "no"):
                 reason = await self._screen.ask("    why not? (the model reads it; Enter for no reason) ")
-                return partial(place.deny, waits.call_id, reason=reason or None, children=False)
+                return partial(place.deny, waits.call_id, reason=reason or None, expected=waits, children=False)
             if said in ("e", "edit"):
                 try:
                     written = await edited(self._screen, waits.tool, written)

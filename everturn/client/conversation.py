@@ -18,7 +18,7 @@ from everturn.client.client_base import ClientBase
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
-from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
+from everturn.client.messages import MessageLike, SeenCall, check_room, decision_options, message_payload, seen_options
 from everturn.client.missing_worker import Silence, logged
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.send_or_revive import deliver
@@ -238,7 +238,7 @@ class Conversation(Forks):
         arguments: dict[str, JsonValue] | None = None,
         note: str | None = None,
         *,
-        expected: dict[str, JsonValue] | None = None,
+        expected: dict[str, JsonValue] | str | SeenCall | None = None,
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
         children: bool = True,
@@ -248,7 +248,9 @@ class Conversation(Forks):
         Name the call. Without `call_id`, every call that waits for an approval is approved, also one whose outcome is
         unknown (`reason` is `outcome_unknown`): it may have run already, and **runs again**.
 
-        `expected`: the arguments that you saw; the decision is refused if the call has others now. `always=True`:
+        `expected`: the call as you saw it, of `status().waiting` or of the event that told of it, or its `question`.
+        The decision is refused if something else is asked about the call now, such as since it has run and its outcome
+        is unknown. Or the arguments that you saw: then it is refused only if the call has others now. `always=True`:
         decide the same for every later call of that tool in this conversation. `always={"cents": {"at_most":
         2000}}`: only for calls whose arguments fit; see Condition. `within`: after this time, by this machine's clock,
         the decision is not accepted any more.
@@ -262,7 +264,12 @@ class Conversation(Forks):
         otherwise. All methods that decide or steer do the same. At most eight decisions are sent at the same time;
         further ones wait until one of these is done.
         """
-        more = {"arguments": arguments, "note": note, "expected": expected, **decision_options(always, within)}
+        more = {
+            "arguments": arguments,
+            "note": note,
+            **seen_options(expected, approves=True),
+            **decision_options(always, within),
+        }
         return await self._decide(names.APPROVE, call_id, children=children, **more)
 
     async def deny(
@@ -270,13 +277,14 @@ class Conversation(Forks):
         call_id: str = names.EVERY_CALL,
         reason: str | None = None,
         *,
+        expected: str | SeenCall | None = None,
         always: bool | Mapping[str, Any] = False,
         within: timedelta | None = None,
         children: bool = True,
     ) -> tuple[str, ...]:
-        """Denies a call: it does not run, and the model reads the reason. `always`, `within`, `children`: as in
-        `approve`."""
-        more = {"reason": reason, **decision_options(always, within)}
+        """Denies a call: it does not run, and the model reads the reason. `expected`: the call as you saw it; this,
+        `always`, `within` and `children` are as in `approve`."""
+        more = {"reason": reason, **seen_options(expected), **decision_options(always, within)}
         return await self._decide(names.DENY, call_id, children=children, **more)
 
     async def set_policy(self, rules: Iterable[Rule | Mapping[str, Any]]) -> None:
@@ -295,15 +303,16 @@ class Conversation(Forks):
         *,
         parts: Iterable[ResultPart] = (),
         is_error: bool = False,
+        expected: str | SeenCall | None = None,
         within: timedelta | None = None,
         children: bool = True,
     ) -> tuple[str, ...]:
         """Gives a call's result instead of the tool: a text or JSON, content blocks, or `parts` such as images.
-        `within`, `children`: as in `approve`."""
+        `expected`: the call as you saw it; this, `within` and `children` are as in `approve`."""
         if not parts and (blocks := parts_of_blocks(content)) is not None:
             parts, is_error = blocks, is_error or says_error(content)
         given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
-        more = {"is_error": is_error, **given, **decision_options(False, within)}
+        more = {"is_error": is_error, **given, **seen_options(expected), **decision_options(False, within)}
         return await self._decide(names.ANSWER, call_id, children=children, **more)
 
     async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
@@ -351,7 +360,9 @@ class Conversation(Forks):
         if not children:
             return await self._decide_here(name, call_id=call_id, **payload)
         check_input(name, _given({"call_id": call_id, **payload}))  # before anything is asked
-        places = await self._places(name, call_id, edited=bool({"arguments", "expected"} & _given(payload).keys()))
+        places = await self._places(
+            name, call_id, edited=bool({"arguments", "expected", "question"} & _given(payload).keys())
+        )
         if len(places) == 1:
             conversation, own_id = places[0]
             return await conversation._decide_here(name, call_id=own_id, **payload)

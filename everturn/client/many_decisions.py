@@ -97,7 +97,7 @@ class Many:
             self.verdict,
             waits.call_id,
             words=self.words,
-            expected=waits.arguments,
+            expected=waits,
             always=always,
             within=self.within,
         )
@@ -116,18 +116,19 @@ async def decide_one(
     call_id: str,
     *,
     words: str | None,
-    expected: dict[str, JsonValue],
+    expected: WaitingCall | dict[str, JsonValue],
     always: bool | dict[str, Any] = False,
     within: timedelta | None = None,
 ) -> str:
     """Decides on a call of the conversation itself. Returns why the decision was not accepted; empty if it was.
-    `expected`: the arguments that were seen."""
+    `expected`: the call as it was seen; or its arguments, which only an approval depends on."""
     more: dict[str, Any] = {"always": always, "within": within, "children": False}
     try:
         if verdict == "approve":
             await conversation.approve(call_id, note=words, expected=expected, **more)
         else:
-            await conversation.deny(call_id, words, **more)
+            seen = expected if isinstance(expected, WaitingCall) else None
+            await conversation.deny(call_id, words, expected=seen, **more)
     except EverturnError as error:
         return error.message
     return ""

@@ -302,4 +302,6 @@ def _acts(turn: int, actions: Iterable[HookAction], at: str) -> list[Event]:
 def _ask(turn: int, pending: PendingCall, at: str) -> ApprovalRequested | AnswerRequested:
     asking = AnswerRequested if pending.needs == "answer" else ApprovalRequested
     asked = pending.asked
-    return asking(turn=turn, call=pending.call, reason=asked.reason, why=asked.in_words, at=at)
+    return asking(
+        turn=turn, call=pending.call, reason=asked.reason, why=asked.in_words, question=pending.question, at=at
+    )

@@ -62,6 +62,13 @@ OWN_TOOLS = ("start", "send", "status", "events", "approve", "deny", "answer", "
 """Names that no agent's tool can have, whether or not decisions are taken here."""
 
 Id = Annotated[str, Field(description="The conversation's id, as `start` returned it.")]
+Question = Annotated[
+    str | None,
+    Field(
+        description="The call's `question` in the status. If something else is asked by then, nothing is decided: the "
+        "call may have run since."
+    ),
+]
 CallId = Annotated[str, Field(description="The id of a call in the status's `waiting`.")]
 Ctx = Context[Any, Any]
 R = TypeVar("R")
@@ -215,25 +222,29 @@ class AgentServer:
             dict[str, JsonValue] | None, Field(description="Arguments that replace the call's own.")
         ] = None,
         note: Annotated[str | None, Field(description="For the agent.")] = None,
+        question: Question = None,
     ) -> dict[str, Any]:
         """Let a waiting call run. A person decides this, not a model."""
         conversation = await self._decided(conversation_id, call_id)
-        return {"call_ids": list(await conversation.approve(call_id, arguments, note))}
+        return {"call_ids": list(await conversation.approve(call_id, arguments, note, expected=question))}
 
     async def deny(
         self,
         conversation_id: Id,
         call_id: CallId,
         reason: Annotated[str | None, Field(description="For the agent.")] = None,
+        question: Question = None,
     ) -> dict[str, Any]:
         """Refuse a waiting call, so that it does not run. A person decides this, not a model."""
         conversation = await self._decided(conversation_id, call_id)
-        return {"call_ids": list(await conversation.deny(call_id, reason))}
+        return {"call_ids": list(await conversation.deny(call_id, reason, expected=question))}
 
-    async def answer(self, conversation_id: Id, call_id: CallId, content: JsonValue) -> dict[str, Any]:
+    async def answer(
+        self, conversation_id: Id, call_id: CallId, content: JsonValue, question: Question = None
+    ) -> dict[str, Any]:
         """Answer a question that waits, or give the result of a call that runs outside."""
         conversation = await self._decided(conversation_id, call_id)
-        return {"call_ids": list(await conversation.answer(call_id, content))}
+        return {"call_ids": list(await conversation.answer(call_id, content, expected=question))}
 
     async def close(self, conversation_id: Id, reason: str | None = None) -> dict[str, Any]:
         """End a conversation: the reply at hand is finished, and what waits is denied."""

@@ -195,18 +195,18 @@ def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResul
     content = answer.content or {}
     note = str(content.get("note") or "") or None
     place = conversation.where(call)
-    approve, deny = partial(place.approve, children=False), partial(place.deny, children=False)
+    shown: dict[str, Any] = {"expected": call, "children": False}
     match answer.action, call.needs:
         case "cancel", _:  # a person who closes the question has decided nothing
             return _nothing
         case "decline", _:
-            return partial(deny, call.call_id, "The caller declined to decide.")
+            return partial(place.deny, call.call_id, "The caller declined to decide.", **shown)
         case "accept", "answer" if isinstance(text := content.get("answer"), str):
-            return partial(place.answer, call.call_id, text, children=False)
+            return partial(place.answer, call.call_id, text, **shown)
         case "accept", "approval" if content.get("decision") == "approve":
-            return partial(approve, call.call_id, note=note, expected=call.arguments)
+            return partial(place.approve, call.call_id, note=note, **shown)
         case "accept", "approval" if content.get("decision") == "deny":
-            return partial(deny, call.call_id, note)
+            return partial(place.deny, call.call_id, note, **shown)
     raise Refused(
         f"The answer to the question about call {call.call_id} does not fit.",
         cure="Write an answer." if call.needs == "answer" else "Write the decision: approve or deny.",

@@ -234,14 +234,14 @@ class Chat:
         conversation, call = self.conversation, asked.questions[choice.question_id]
         below = bool(call.path)
         if not choice.approved:
-            return _unless_refused(lambda: conversation.deny(call.call_id, choice.reason, children=below))
+            return _unless_refused(
+                lambda: conversation.deny(call.call_id, choice.reason, expected=call, children=below)
+            )
         edited = choice.arguments
         if edited is not None:
             edited = _arguments_with_exact_values(call, edited)
         return _unless_refused(
-            lambda: conversation.approve(
-                call.call_id, edited, note=choice.reason, expected=call.arguments, children=below
-            )
+            lambda: conversation.approve(call.call_id, edited, note=choice.reason, expected=call, children=below)
         )
 
     def _give(self, output: PageResult, asked: _Asked) -> Awaitable[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
+from everturn.payloads import WaitingCall
 from everturn.system.bounded_concurrency import in_order
 from everturn.text.browser_values import is_same_in_browser, survives_browser, with_exact_values
 
@@ -18,6 +19,7 @@ MOST_CALLS_AT_ONCE: Final = 1_000
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 AnyId = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 """Any characters: the conversation may have been started elsewhere, with an id that Name forbids."""
+Arguments = dict[str, JsonValue] | None
 By = Annotated[str, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 
@@ -71,22 +73,34 @@ class MessageRequest(ConversationRequest):
 
 
 class DecisionRequest(ConversationRequest):
-    """A decision on a call that waits. `children`: as in `Conversation.approve`."""
+    """A decision on a call that waits. `question`: of the call as the page showed it; `children`: as in
+    `Conversation.approve`."""
 
     call_id: Name
+    question: AnyId | None = None
     children: bool = True
+
+    def seen(self, arguments: Arguments = None) -> WaitingCall | None:
+        return _seen(self.call_id, self.question, arguments)
 
 
 class ApproveRequest(DecisionRequest):
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
+    """The arguments that the page showed; always beside a `question`."""
     note: str | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if self.question and self.expected is None:
+            raise ValueError("a question goes with the arguments that were shown, in expected")
+        return self
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
         arguments, expected = self.arguments, self.expected
         if not self.exact_numbers and not survives_browser([arguments, expected]):
             arguments, expected = await _exact(conversation, self.call_id, arguments, expected)
-        more: dict[str, Any] = {"expected": expected, "children": self.children}
+        more: dict[str, Any] = {"expected": self.seen(expected) or expected, "children": self.children}
         return await conversation.approve(self.call_id, arguments, self.note, **more)
 
 
@@ -94,7 +108,7 @@ class DenyRequest(DecisionRequest):
     reason: str | None = None
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        return await conversation.deny(self.call_id, self.reason, children=self.children)
+        return await conversation.deny(self.call_id, self.reason, expected=self.seen(), children=self.children)
 
 
 class AnswerRequest(DecisionRequest):
@@ -102,7 +116,7 @@ class AnswerRequest(DecisionRequest):
     is_error: bool = False
 
     async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        more: dict[str, Any] = {"is_error": self.is_error, "children": self.children}
+        more: dict[str, Any] = {"is_error": self.is_error, "expected": self.seen(), "children": self.children}
         return await conversation.answer(self.call_id, self.content, **more)
 
 
@@ -113,6 +127,7 @@ class OneCall(BaseModel):
     call_id: Name
     expected: dict[str, JsonValue]
     """The arguments that the page showed."""
+    question: AnyId | None = None
 
 
 class DecideManyRequest(RequestBody):
@@ -129,7 +144,10 @@ class DecideManyRequest(RequestBody):
             if not self.exact_numbers and not survives_browser(expected):
                 _, exact = await _exact(conversation, one.call_id, None, expected)
                 expected = expected if exact is None else exact
-            refused = await decide_one(conversation, self.verdict, one.call_id, words=self.words, expected=expected)
+            seen = _seen(one.call_id, one.question, expected)
+            refused = await decide_one(
+                conversation, self.verdict, one.call_id, words=self.words, expected=seen or expected
+            )
             return {"conversation": one.conversation, "call_id": one.call_id, "refused": refused}
 
         return {"calls": await in_order(self.calls, decide, most=AT_ONCE)}
@@ -178,7 +196,11 @@ class CloseRequest(ConversationRequest):
         await conversation.close(self.reason)
 
 
-Arguments = dict[str, JsonValue] | None
+def _seen(call_id: str, question: str | None, arguments: Arguments) -> WaitingCall | None:
+    """The call as the page showed it; None if the page did not say which question that was."""
+    if not question:
+        return None
+    return WaitingCall(call_id=call_id, tool="", arguments=arguments or {}, question=question)
 
 
 async def _exact(

@@ -185,11 +185,11 @@ async def approve_from_a_web_app(page: Page) -> None:
         assert call["arguments"] == {"order_id": "81", "cents": 3490}
         place = f"/conversations/{conversation.id}/calls/{call['call_id']}"
         edited = {"order_id": "81", "cents": 900}
-        said = {"verdict": "approve", "seen": call["arguments"], "arguments": edited}
+        said = {"verdict": "approve", "question": call["question"], "arguments": edited}
         assert (await browser.post(place, json=said)).status_code == 401
         as_ann = {"X-User": "ann"}
-        other = await browser.post(place, json={**said, "seen": edited}, headers=as_ann)
-        assert (other.status_code, "arguments" in other.json()["error"]) == (409, True)
+        other = await browser.post(place, json={**said, "question": "before"}, headers=as_ann)
+        assert (other.status_code, "Something else is asked" in other.json()["error"]) == (409, True)
         assert (await browser.post(place, json=said, headers=as_ann)).json() == {"by": "ann"}
         assert (await conversation.outcome()).status == "completed"
         again = await browser.post(place, json=said, headers=as_ann)

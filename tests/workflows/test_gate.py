@@ -36,8 +36,8 @@ from everturn import (
     tool,
 )
 from everturn.devserver import DevServer
-from everturn.errors import Refused
-from everturn.events import Event
+from everturn.errors import OutcomeUnknown, Refused
+from everturn.events import ApprovalRequested, Event
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
 from everturn.hooks import AskApproval, DenyCall, Hooks, after_tool, before_tool
@@ -491,6 +491,52 @@ async def test_what_a_hook_makes_of_a_persons_arguments_is_shown_to_the_person_f
     assert outcome.text.endswith("paid 600")
     assert outcome.decision
     assert outcome.decision.arguments == {"cents": 600}
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny", "answer"])
+@pytest.mark.parametrize("seen_in", ["status", "event"])
+async def test_a_decision_is_about_the_call_as_it_was_seen(
+    client: Client, scripted: Scripted, verdict: str, seen_in: str
+) -> None:
+    """A tab that was left open shows the same arguments, but the call may have run since."""
+
+    @tool(needs_approval=True, effect="once")
+    def send(to: str) -> str:
+        """Sends."""
+        raise OutcomeUnknown("the line was cut")
+
+    agent = agent_on(scripted([call("send", {"to": "Ann"}, id="c"), "Done."]), tools=[send])
+    async with hosting(client, agent, cached_conversations=0):
+        conversation = await client.start(agent, "Go")
+        seen = await as_seen(conversation, "needs_approval", seen_in)
+        content = {"content": "sent"} if verdict == "answer" else {}
+        decide = getattr(conversation, verdict)
+        await conversation.approve("c", expected=seen)
+        again = await as_seen(conversation, "outcome_unknown", seen_in)
+        assert again.question not in ("", seen.question)
+        with pytest.raises(Refused, match=r"is asked about call 'c' now: outcome unknown: .*the line was"):
+            await decide("c", expected=seen, **content)
+        await decide("c", expected=again, **content)
+        if verdict == "approve":
+            await eventually(lambda: _asks_again(conversation, again.question))
+            await conversation.deny("c")
+        await conversation.outcome()
+
+
+async def as_seen(conversation: Conversation, reason: str, seen_in: str) -> Any:
+    [waits] = (await waits_for(conversation, reason)).waiting
+    if seen_in == "status":
+        return waits
+    async for event in conversation.events(deltas=False):
+        if isinstance(event, ApprovalRequested) and event.reason == reason:
+            assert event.question == waits.question, "it is the same question, however it is read"
+            return event
+    raise AssertionError("nobody is asked")
+
+
+async def _asks_again(conversation: Conversation, question: str) -> bool:
+    waiting = (await conversation.status()).waiting
+    return bool(waiting) and waiting[0].question != question
 
 
 async def test_an_edit_that_changes_nothing_is_not_seen_by_hooks_again(client: Client, scripted: Scripted) -> None:

@@ -30,8 +30,9 @@ export class Call {
     this.result = el("div", { class: "result", hidden: true });
     this.actions = el("div", { class: "actions" });
     this.links = el("p", { class: "links", hidden: true });
+    this.changed = el("div", { class: "changes", hidden: true });
     this.children = el("div", { class: "children" });
-    this.body = el("div", { class: "body" }, this.#arguments(), this.note, this.box, this.decided, this.children, this.result, this.actions, this.links);
+    this.body = el("div", { class: "body" }, this.#arguments(), this.changed, this.note, this.box, this.decided, this.children, this.result, this.actions, this.links);
     const summary = el("summary", {}, el("span", { class: "dot" }), el("b", {}, call.name), this.line, this.who, this.label);
     this.node = el("details", { class: "call", data: { call: call.call_id } }, summary, this.body);
     this.line.textContent = oneLine(call.arguments ?? {});
@@ -50,12 +51,17 @@ export class Call {
   }
 
   /** It needs a person, for an "approval" or an "answer"; `reason` is one of the WaitReason of plans.py. */
-  wait(needs, { reason, why }) {
+  wait(needs, { reason, why, question, arguments: values = this.call.arguments ?? {} }) {
     this.explain(why);
     const doubtful = reason === "outcome_unknown";
-    if (this.waits && this.needs === needs && this.doubtful === doubtful) return;
+    if (this.waits && this.needs === needs && this.doubtful === doubtful && this.question === question) return;
     this.needs = needs;
     this.doubtful = doubtful;
+    // What is decided on is what is shown: not the call that it was when another tab of this browser was opened.
+    this.question = question;
+    this.seen = values;
+    this.changed.replaceChildren(difference(this.call.arguments ?? {}, values));
+    this.changed.hidden = !this.changed.firstChild.hasChildNodes();
     this.second = false;
     this.become("waiting", needs === "answer" ? "waits for your answer" : LABELS.waiting);
     this.decided.hidden = this.who.hidden = true;
@@ -140,6 +146,7 @@ export class Call {
     const answers = this.needs === "answer";
     const { choices } = this.call.arguments ?? {};
     const choose = answers && Array.isArray(choices) ? choices.filter((choice) => typeof choice === "string").slice(0, 50) : [];
+    const { question } = this;
     const { call_id } = this.call;
     this.box.replaceChildren(
       ...choose.map((choice, at) =>
@@ -148,7 +155,7 @@ export class Call {
           class: "choice",
           data: { act: `choice-${at + 1}` },
           title: at < 9 ? `Answer “${choice}” (${at + 1})` : `Answer “${choice}”`,
-          onclick: () => this.#send("answer", { call_id, content: choice }),
+          onclick: () => this.#send("answer", { call_id, question, content: choice }),
         }, choice),
       ),
       ...(answers ? [] : [button("approve", this.doubtful ? "Run it again" : "Approve", "a", "primary")]),
@@ -167,24 +174,25 @@ export class Call {
   }
 
   #take(act, draft) {
-    const { call_id, arguments: seen } = this.call;
-    if (act === "approve") return this.#send("approve", { call_id, expected: seen ?? {} });
+    const { seen, question } = this;
+    const { call_id } = this.call;
+    if (act === "approve") return this.#send("approve", { call_id, question, expected: seen });
     if (act === "edit") {
-      const written = draft ?? printable(JSON.stringify(seen ?? {}, null, 2));
+      const written = draft ?? printable(JSON.stringify(seen, null, 2));
       return this.#ask(act, "Arguments, as JSON", written, "Approve with these", (text) => {
         const edited = parsed(text);
         if (edited === null || typeof edited !== "object" || Array.isArray(edited)) throw new Error("it is no object: {...}");
         this.draft = text;
-        return this.#send("approve", { call_id, arguments: edited, expected: seen ?? {} });
+        return this.#send("approve", { call_id, question, arguments: edited, expected: seen });
       });
     }
     if (act === "deny") {
       return this.#ask(act, "Why not? The model is told.", "", "Deny", (text) =>
-        this.#send("deny", { call_id, ...(text.trim() && { reason: text.trim() }) }),
+        this.#send("deny", { call_id, question, ...(text.trim() && { reason: text.trim() }) }),
       );
     }
     return this.#ask(act, "The result, as a text or as JSON", "", "Answer", (text) =>
-      this.#send("answer", { call_id, content: /^\s*[[{]/.test(text) ? parsed(text) : text }),
+      this.#send("answer", { call_id, question, content: /^\s*[[{]/.test(text) ? parsed(text) : text }),
     );
   }
 
@@ -199,7 +207,7 @@ export class Call {
     if (act === "edit") {
       input.oninput = () => {
         try {
-          changes.replaceChildren(difference(this.call.arguments ?? {}, parsed(input.value)));
+          changes.replaceChildren(difference(this.seen, parsed(input.value)));
         } catch {
           changes.replaceChildren(); // half written
         }

@@ -90,7 +90,7 @@ export class Many {
 
   async #send(verb) {
     const chosen = this.#chosen;
-    const calls = chosen.map(({ conversation, call_id, arguments: expected }) => ({ conversation, call_id, expected }));
+    const calls = chosen.map(({ conversation, call_id, question, arguments: expected }) => ({ conversation, call_id, question, expected }));
     const words = this.part("words").value.trim();
     for (const button of ["approve", "deny"]) this.part(button).disabled = true;
     try {

@@ -106,12 +106,12 @@ export class Transcript {
   }
 
   _approval_requested({ call, ...asked }) {
-    this.#call(call).wait("approval", asked);
+    this.#call(call).wait("approval", { ...asked, arguments: call.arguments });
     this.announce(`${call.name} waits for your decision.`);
   }
 
   _answer_requested({ call, ...asked }) {
-    this.#call(call).wait("answer", asked);
+    this.#call(call).wait("answer", { ...asked, arguments: call.arguments });
     this.announce(`${call.name} waits for your answer.`);
   }
 
