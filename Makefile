@@ -7,7 +7,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 6) + 2)'
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo setup test long check bench peers crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
+.PHONY: demo setup test changed long check bench peers crash sim mutants exits up stack stack-down stack-check image docs release lock lock-agents
 
 demo: setup ## the main job, in under a minute
 	@.venv/bin/everturn demo
@@ -33,10 +33,13 @@ setup: .venv/demo ## everturn and Temporal's server, in .venv
 	@touch $@
 
 # What the tests import is compiled once, and not by each process again.
-test long: export PYTHONDONTWRITEBYTECODE =
+test changed long: export PYTHONDONTWRITEBYTECODE =
 
 test: .venv/ready ## the tests; none needs a key
 	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m "not long" $(ARGS)
+
+changed: .venv/ready ## those of the modules that changed, in about a minute. SINCE=main: since that commit
+	@files=$$(.venv/bin/python -m tests.changed $(SINCE)) && .venv/bin/pytest -n $(JOBS) -m "not long" -x $(ARGS) $$files
 
 long: .venv/ready ## those that take long and find something rarely
 	@.venv/bin/pytest -n $(JOBS) --dist worksteal -m long $(ARGS)

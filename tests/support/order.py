@@ -20,6 +20,9 @@ FIRST = (
     *("tests/workflows/test_cli_run.py", "tests/workflows/test_mcp.py", "tests/workflows/test_fork.py"),
     *("tests/simulation/test_simulation.py", "tests/crash/test_bad_input.py", "tests/workflows/test_told_results.py"),
     *("tests/workflows/test_history_space.py", "tests/workflows/test_one_law.py", "tests/exits/test_exits.py"),
+    *("tests/simulation/test_coincidences.py", "tests/workflows/test_waiting_across_runs.py"),
+    *("tests/workflows/test_worst_payloads.py", "tests/workflows/test_roles.py", "tests/workflows/test_ui_killed.py"),
+    *("tests/unit/test_rate_limiter.py", "tests/replay/test_commands.py", "tests/providers/test_aimock.py"),
 )
 """The files that take longest, the longest first."""
 
@@ -33,7 +36,7 @@ LAST = ("tests/providers/", "tests/unit/", "tests/replay/", "tests/test_docs_com
 def in_pieces(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     files = [(name, list(those)) for name, those in groupby(items, key=lambda item: item.nodeid.partition("::")[0])]
     first = sorted((one for one in files if one[0] in FIRST), key=lambda one: FIRST.index(one[0]))
-    last = [one for one in files if one[0].startswith(LAST)]
+    last = [one for one in files if one[0].startswith(LAST) and one not in first]
     between = [one for one in files if one not in first and one not in last]
     pieces: list[list[pytest.Item]] = [[] for _ in range(processes)]
     for number, (_, those) in enumerate([*first, *between]):
