@@ -56,6 +56,8 @@ def check_command(words: list[str]) -> None:
     while words and (assigned := re.match(r"([A-Z_0-9]+)=", words[0])):
         check_variable(assigned[1])
         words = words[1:]
+    if words:
+        words = [words[0].removeprefix(".venv/bin/").replace("python3", "python"), *words[1:]]
     match words:
         case []:
             pass

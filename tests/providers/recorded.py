@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from everturn import formats
 from everturn.http import sse
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
@@ -36,6 +37,14 @@ _PROVIDERS = {
     "anthropic_messages": ("anthropic", ""),
     "gemini_generate_content": ("google", ""),
 }
+
+READERS = {
+    "openai_chat": (formats.from_openai_chat, formats.to_openai_chat, "messages"),
+    "openai_responses": (formats.from_openai_responses, formats.to_openai_responses, "input"),
+    "anthropic_messages": (formats.from_anthropic, formats.to_anthropic, "messages"),
+    "gemini_generate_content": (formats.from_gemini, formats.to_gemini, "contents"),
+}
+"""By protocol: what reads a conversation as it was sent, what writes it, and where it stands in a request."""
 
 
 @cache

@@ -24,8 +24,7 @@ from everturn.providers.http import PROTOCOLS
 from everturn.providers.json_values import write
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from tests.providers.messages import result, results
-from tests.providers.recorded import HERE, everything, model_of
-from tests.providers.test_every_recording import READERS
+from tests.providers.recorded import HERE, READERS, everything, model_of
 
 MODELS = ["openai-chat:m", "mistral:m", "openai:gpt-5.5", "anthropic:claude-opus-4-7", "google:gemini-3-pro"]
 NOW = datetime(2026, 11, 27, tzinfo=UTC)

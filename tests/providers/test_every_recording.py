@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from everturn import formats
 from everturn.errors import (
     InvalidReply,
     ModelNotFound,
@@ -32,6 +31,7 @@ from everturn.records import Message, Reply, Text
 from tests.providers.benign import opaque, plain
 from tests.providers.recorded import (
     HERE,
+    READERS,
     Recording,
     asked,
     events_of,
@@ -44,13 +44,6 @@ from tests.providers.recorded import (
 )
 
 pytestmark = needs_recordings
-
-READERS = {
-    "openai_chat": (formats.from_openai_chat, formats.to_openai_chat, "messages"),
-    "openai_responses": (formats.from_openai_responses, formats.to_openai_responses, "input"),
-    "anthropic_messages": (formats.from_anthropic, formats.to_anthropic, "messages"),
-    "gemini_generate_content": (formats.from_gemini, formats.to_gemini, "contents"),
-}
 
 ERRORS: dict[str, type[ProviderError]] = {
     "anth-404-model.0.json": ModelNotFound,
