@@ -299,6 +299,13 @@ class Agent(Generic[OutputT_co]):
         wanted: OutputType | None = vars(self)["_output"]
         return wanted.read(text, context) if wanted else None
 
+    def typed_output(self, output: JsonValue, text: str) -> OutputT_co:
+        """A final reply as a value of the `output` type, for whoever has waited for it. `output`: what `read_output`
+        has made of its text; for an agent without a type, this is returned. Raises InvalidOutput."""
+        wanted: OutputType | None = vars(self)["_output"]
+        value: OutputT_co = wanted.typed(output, text) if wanted else output  # type: ignore[assignment]
+        return value
+
 
 def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:
     """The agents and all that are their tools, by full name; the first version of each also by its plain name, if no

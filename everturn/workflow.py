@@ -23,7 +23,6 @@ from datetime import timedelta
 from typing import Any, Final, Generic
 
 from pydantic import JsonValue
-from pydantic_core import to_json
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import (
@@ -47,6 +46,7 @@ from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.priorities import priority_of
 from everturn.text.markdown import code, first_line, inline
 from everturn.tools.output_type import OutputT_co
+from everturn.typed_outcomes import TypedOutcome, typed_outcome
 from everturn.validation.durations import problem
 
 JOIN_TIMEOUT: Final = timedelta(minutes=1)
@@ -55,13 +55,6 @@ JOIN_TIMEOUT: Final = timedelta(minutes=1)
 HEARTBEAT_TIMEOUT: Final = timedelta(seconds=5)
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
-
-
-class TypedOutcome(Outcome, Generic[OutputT_co]):
-    """How a conversation ended. Ask with an Agent, not with its name, and `output` is of its `output` type; None unless
-    the conversation is completed. Type checkers know it too."""
-
-    output: OutputT_co | None = None  # type: ignore[assignment] # of any type, and not only JSON
 
 
 class ChildConversation(Generic[OutputT_co]):
@@ -92,7 +85,7 @@ class ChildConversation(Generic[OutputT_co]):
         if self._joined:
             joined = await self._joined.ask(wait=True)
             with _failing():
-                return _typed({**joined["outcome"], "id": self.id}, self._agent)
+                return typed_outcome(Outcome.model_validate({**joined["outcome"], "id": self.id}), self._agent)
         assert isinstance(self._handle, workflow.ChildWorkflowHandle)
         try:
             ended = await self._handle
@@ -103,7 +96,7 @@ class ChildConversation(Generic[OutputT_co]):
                 raise asyncio.CancelledError from error
             raise
         with _failing():
-            return _typed({**ended, "id": self.id}, self._agent)
+            return typed_outcome(Outcome.model_validate({**ended, "id": self.id}), self._agent)
 
     async def send(self, message: MessageLike) -> None:
         """The user's next message."""
@@ -303,16 +296,6 @@ class _Joining:
             summary=first_line(f"{what} {self.conversation_id}"),
         )
         return {"begun": False, "outcome": {}, **joined}
-
-
-def _typed(ended: Mapping[str, Any], agent: Agent[OutputT_co] | None) -> TypedOutcome[OutputT_co]:
-    outcome = TypedOutcome.model_validate(ended)
-    if agent is None or agent.output_adapter is None or outcome.status != "completed":
-        return outcome
-    output = agent.output_adapter.validate_json(
-        to_json(outcome.output)
-    )  # as JSON: a strict type takes no text for a date
-    return outcome.model_copy(update={"output": output})
 
 
 @contextmanager

@@ -33,13 +33,14 @@ from everturn.history.same_work import is_begun
 from everturn.limits import Limits
 from everturn.models import Model
 from everturn.policy import Rule
-from everturn.records import Outcome
 from everturn.settings import Settings
 from everturn.storage.composed_converter import own_client
 from everturn.storage.encryption import Encryption
 from everturn.tenants.metadata import TENANT
 from everturn.tenants.priorities import Order
 from everturn.text.utf8 import check_utf8, mend
+from everturn.tools.output_type import OutputT_co
+from everturn.typed_outcomes import TypedOutcome
 from everturn.validation import durations
 from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options, options_of
@@ -97,7 +98,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     @known_options("Client.start", InvalidSetting)
     async def start(
         self,
-        agent: Agent | str,
+        agent: Agent[OutputT_co] | str,
         message: MessageLike,
         *,
         id: str | None = None,  # noqa: A002 - the contract's name
@@ -115,7 +116,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
         again: bool = False,
-    ) -> Conversation:
+    ) -> Conversation[OutputT_co]:
         """Starts a conversation, on whichever worker hosts the agent.
 
         **The same id is the same work.** If a conversation of this agent and first message has this `id` already, it
@@ -172,12 +173,12 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
                         continue  # it is gone since: erased, or its retention is over
                 except RPCError as error:
                     raise self.unreachable(error) from error
-            return self.conversation(name)
+            return self.conversation(name, agent=agent if isinstance(agent, Agent) else None)
 
     @known_options("Client.send", InvalidSetting)
     async def send(
         self,
-        agent: Agent | str,
+        agent: Agent[OutputT_co] | str,
         message: MessageLike,
         *,
         id: str,  # noqa: A002 - the contract's name
@@ -190,14 +191,15 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         priority: int | None = None,
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
-    ) -> Conversation:
+    ) -> Conversation[OutputT_co]:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model, limits, tenant and metadata if it is over. With a `message_id`, it is safe to repeat.
         `tenant`, `metadata`, `policy`: as in `start`; used only if the message starts the conversation. `stream`: as
         in `start`, from now on; None changes nothing. `priority`, `fairness_key`, `fairness_weight`: as in
         `start`; a revived conversation keeps its own unless given.
         """
-        conversation, said = self.conversation(id), user_message(message)
+        conversation = self.conversation(id, agent=agent if isinstance(agent, Agent) else None)
+        said = user_message(message)
         anew = start_payload(
             said,
             agent=name_of(agent),
@@ -215,7 +217,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     @known_options("Client.run", InvalidSetting)
     async def run(
         self,
-        agent: Agent | str,
+        agent: Agent[OutputT_co] | str,
         message: MessageLike,
         *,
         id: str | None = None,  # noqa: A002 - the contract's name
@@ -228,13 +230,14 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
         again: bool = False,
-    ) -> Outcome:
-        """Starts a conversation and waits for its outcome. With an `id`, it is safe to repeat: it waits for the
-        conversation that runs, or returns the outcome of the one that is over; see `start`, also for `again`.
+    ) -> TypedOutcome[OutputT_co]:
+        """Starts a conversation and waits for its outcome. With an Agent, and not its name, the output is of its
+        `output` type. With an `id`, it is safe to repeat: it waits for the conversation that runs, or returns the
+        outcome of the one that is over; see `start`, also for `again`.
 
         Raises Stalled if a person has to help first, Ended if the conversation ended without an outcome, such as when
         it was terminated, and Unreachable if the server does not answer after the start: the conversation then goes
-        on, and the error's message has its id."""
+        on, and the error's message has its id. Raises ConversationError if the output is not of the agent's type."""
         conversation = await self.start(
             agent,
             message,
@@ -251,7 +254,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         )
         try:
             with suppress(Ended):  # outcome() says how
-                await conversation.reply()
+                await conversation._awaited_reply()
             return await conversation.outcome()
         except Unreachable as error:
             raise Unreachable(
@@ -259,12 +262,18 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
                 cure=f"Wait for it with client.conversation({conversation.id!r}).outcome().",
             ) from error
 
-    def conversation(self, id: str) -> Conversation:  # noqa: A002 - the contract's name
-        """A handle to a conversation, which need not exist yet."""
+    def conversation(
+        self,
+        id: str,  # noqa: A002 - the contract's name
+        *,
+        agent: Agent[OutputT_co] | None = None,
+    ) -> Conversation[OutputT_co]:
+        """A handle to a conversation, which need not exist yet. `agent`: the one that it was started with, for replies
+        and an output of its `output` type."""
         # Only now: a worker's client has no conversations, and needs none of what reads them.
         from everturn.client.conversation import Conversation
 
-        return Conversation(self, check_utf8("id", id))
+        return Conversation(self, check_utf8("id", id), agent)
 
     async def conversations(
         self,

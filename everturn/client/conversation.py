@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self
 from uuid import uuid4
 
 from pydantic import JsonValue
 
 from everturn import names
+from everturn.agent import Agent
 from everturn.calls.decisions import already_decided
 from everturn.client import listing, updates
 from everturn.client.agents_at_work import agents_at_work, ambiguous, called, may_have_agents, with_agents
@@ -42,18 +43,22 @@ from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id
+from everturn.tools.output_type import OutputT_co
 from everturn.tools.results import parts_of_blocks
+from everturn.typed_outcomes import TypedOutcome, typed_outcome, typed_output
 from everturn.validation.explaining import explain
 from everturn.validation.habits import no_attribute
 from everturn.vendor_models.plugins import check_provider
 from everturn.vendors.content_blocks import says_error
 
 
-class Conversation(Forks):
-    """One conversation, by its id. Any process may have any number of handles on the same one."""
+class Conversation(Forks, Generic[OutputT_co]):
+    """One conversation, by its id. Any process may have any number of handles on the same one. With the Agent that it
+    was started with, its replies are of that agent's `output` type; type checkers know it as Conversation[Invoice]."""
 
-    def __init__(self, client: ClientBase, conversation_id: str) -> None:
+    def __init__(self, client: ClientBase, conversation_id: str, agent: Agent[OutputT_co] | None = None) -> None:
         super().__init__(client, conversation_id)
+        self._agent = agent
         self._sent: set[str] = set()
         """The ids of messages sent by this handle. The server may show them late: reply() waits until it does."""
 
@@ -89,12 +94,17 @@ class Conversation(Forks):
         self._sent.add(known_id(message_id))
         return False
 
-    async def reply(self) -> str:
-        """Waits for the final reply to everything said so far, and returns its text.
+    async def reply(self) -> OutputT_co:
+        """Waits for the final reply to everything said so far, and returns it: its text; or a value of the agent's
+        `output` type, if the handle has an Agent with one, as those from `client.start(agent, ...)` have.
 
-        Raises Stalled if a person has to help first, and Ended if the conversation ended without a reply. Waits
-        for approvals as long as they take.
+        Raises Stalled if a person has to help first, and Ended if the conversation ended without a reply, or without
+        one that fits the `output` type. Waits for approvals as long as they take.
         """
+        return self._typed_reply(*await self._awaited_reply())
+
+    async def _awaited_reply(self) -> tuple[str, JsonValue]:
+        """The text of the reply, and the same as the agent's `output` type, in JSON. Raises what `reply` raises."""
         described = await self._describe()
         held = holds_back(described)
         seen = self._client.read_positions.take(self.id, described.run_id)
@@ -103,7 +113,7 @@ class Conversation(Forks):
         read_all = seen.reading.mark.last >= described.history_length and not held
         if read_all and state.answered and state.has_taken(self._sent):
             self._client.read_positions.keep(self.id, seen)
-            return state.last_text
+            return state.last_text, state.output
         steps = self._runs.follow(described.run_id, reading=seen.reading)
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
             async for run, step in told:
@@ -124,19 +134,20 @@ class Conversation(Forks):
                 if state.answered or final is not None:
                     if run == seen.run_id:
                         self._client.read_positions.keep(self.id, seen)
-                    return state.last_text if final is None else final
+                    return (state.last_text if final is None else final), state.output
                 if state.stall:
                     raise stalled(self.id, state.turn, state.stall)
                 if state.cancelled and not state.inbox:
                     raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise temporal_errors.breaks_off(self.id)
 
-    async def outcome(self) -> Outcome:
-        """How the conversation ended; waits for the end, through stalls and approvals."""
+    async def outcome(self) -> TypedOutcome[OutputT_co]:
+        """How the conversation ended; waits for the end, through stalls and approvals. If the handle has an Agent, the
+        output is of its `output` type. Raises ConversationError if it can't be read as that type."""
         steps = self._runs.follow((await self._describe()).run_id)
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
             last = [step async for _, step in told if isinstance(step, RunClosed)]
-        return self._outcome(last[-1] if last else None)
+        return typed_outcome(self._outcome(last[-1] if last else None), self._agent)
 
     # ------------------------------------------------------------ looking
 
@@ -326,12 +337,13 @@ class Conversation(Forks):
         """
         return await call_tool(self, call, function)
 
-    async def run_tools(self, functions: Iterable[Callable[..., Any]]) -> str:
+    async def run_tools(self, functions: Iterable[Callable[..., Any]]) -> OutputT_co:
         """Waits like `reply()`, and meanwhile runs the waiting calls of these tools here, several at a time.
 
         Use it in one process only: with two, a call may run more than once. The first answer counts.
         """
-        return await run_tools(self, functions)
+        reply: OutputT_co = await run_tools(self, functions)
+        return reply
 
     async def pause(self, reason: str | None = None) -> None:
         """Holds the conversation before its next model turn."""
@@ -410,6 +422,9 @@ class Conversation(Forks):
         """The conversation in which a call of `status().waiting` waits: this one, or a sub-agent's."""
         return self._open(call.path[-1].conversation_id) if call.path else self
 
+    def _on(self, client: ClientBase, conversation_id: str) -> Self:
+        return type(self)(client, conversation_id, self._agent)
+
     def _open(self, conversation_id: str) -> Conversation:
         return Conversation(self._client, conversation_id)
 
@@ -448,15 +463,30 @@ class Conversation(Forks):
             )
         return finished.outcome
 
-    def _last_reply(self, outcome: Outcome, *, cut_short: bool) -> str:
-        """The outcome's text. Raises Ended if the last answer was cut short, or a message has none: the text then
-        answers an earlier message."""
+    def _last_reply(self, outcome: Outcome, *, cut_short: bool) -> tuple[str, JsonValue]:
+        """The outcome's text and output. Raises Ended if the last answer was cut short, or a message has none: the text
+        then answers an earlier message; and if it does not fit the agent's `output` type."""
         if cut_short or any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
                 cure=f"`everturn show {self.id}` shows its transcript.",
             )
-        return outcome.text
+        if self._has_output_type and outcome.status != "completed":
+            raise Ended(
+                f"Conversation {self.id!r} ended without an output: {outcome.reason or outcome.status}.",
+                cure="`await conversation.outcome()` has the text of its last reply.",
+            )
+        return outcome.text, outcome.output
+
+    @property
+    def _has_output_type(self) -> bool:
+        return self._agent is not None and self._agent.output_adapter is not None
+
+    def _typed_reply(self, text: str, output: JsonValue) -> OutputT_co:
+        """What `reply` returns. Raises ConversationError."""
+        if self._agent is None or not self._has_output_type:
+            return text  # type: ignore[return-value] # the type is Any, then
+        return typed_output(output, text, self._agent, conversation_id=self.id)
 
 
 def _given(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,12 +77,16 @@ class Forks(AskedTurns):
             order = await Order(priority, fairness_key, fairness_weight).after(self._handle)
         fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
         await client._start(start, fork_id, priority=order)
-        return type(self)(client, fork_id)
+        return self._on(client, fork_id)
 
     async def latest_run(self) -> str:
         return (await self._describe()).run_id
 
     # ------------------------------------------------------------ underneath
+
+    def _on(self, client: ClientBase, conversation_id: str) -> Self:
+        """A handle of the same kind on another conversation."""
+        return type(self)(client, conversation_id)
 
     @property
     def _handle(self) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import SchemaValidator, from_json, to_json
 from typing_extensions import TypeVar
 
 from everturn.system.json_numbers import parse_json, place_of_odd_number
@@ -49,12 +49,8 @@ class OutputType:
     def read(self, text: str, context: Any = None) -> JsonValue:
         """The value in a reply's text, checked, in JSON, with defaults filled in. `context`: what validators get as
         `info.context`. Raises InvalidOutput."""
-        # If a provider can't be held to a schema, models like to put JSON into a code block.
-        data: str | bytes = _unfenced(text).encode("utf-8", "replace")
         try:
-            if self.wrapped:
-                value = from_json(data, allow_inf_nan=False)
-                data = to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
+            data = self._json_in(text)
             checked = self.adapter.validate_json(data, context=context)
             sent = parse_json(
                 data
@@ -79,6 +75,51 @@ class OutputType:
                     self.adapter.validate_json(to_json(dumped), context=context)
                 return dumped
         return sent
+
+    def typed(self, output: JsonValue, text: str) -> Any:
+        """The value as the type itself. `text`: the reply; `output`: what `read` has made of it. Raises InvalidOutput.
+
+        The text comes first: a validator or a serializer that changes a value changes it once, as on the worker. But a
+        text may be cut, and validators get no context here: then the recorded output stands for it, and validators that
+        take an `info` have had their say on the worker."""
+        try:
+            return self.adapter.validate_json(self._json_in(text))
+        except Exception:  # noqa: BLE001 - a validator may raise anything
+            recorded = to_json(output)
+        try:
+            # `read` writes fields by their names, also those that have an alias.
+            return self.adapter.validate_json(recorded, by_alias=True, by_name=True)
+        except Exception:  # noqa: BLE001 - the same
+            lenient = SchemaValidator(_without_context(self.adapter.core_schema))
+        try:
+            return lenient.validate_json(recorded, by_alias=True, by_name=True)
+        except ValidationError as error:
+            raise InvalidOutput(problems_in(error)) from None
+        except Exception as error:
+            raise InvalidOutput(bounded_lines([f"{type(error).__name__}: {error}"])) from error
+
+    def _json_in(self, text: str) -> bytes:
+        """The JSON of the value in a reply's text. Raises ValueError."""
+        # If a provider can't be held to a schema, models like to put JSON into a code block.
+        data = _unfenced(text).encode("utf-8", "replace")
+        if not self.wrapped:
+            return data
+        value = from_json(data, allow_inf_nan=False)
+        return to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
+
+
+def _without_context(schema: Any) -> Any:
+    """A schema of pydantic's core without the validators that take an `info`, which may need its context."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(_without_context(item) for item in schema)
+    if not isinstance(schema, dict):
+        return schema
+    function = schema.get("function")
+    takes_info = isinstance(function, dict) and function.get("type") == "with-info"
+    if takes_info and str(schema.get("type")).startswith("function-") and "schema" in schema:
+        kept = {name: schema[name] for name in ("ref",) if name in schema}
+        return {**_without_context(schema["schema"]), **kept}
+    return {name: _without_context(value) for name, value in schema.items()}
 
 
 def _unfenced(text: str) -> str:

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pydantic import BaseModel, TypeAdapter, ValidationInfo, field_validator
+from pydantic import BaseModel, ValidationInfo, field_validator
 
 from everturn import Agent, Client, Worker
 
@@ -51,7 +51,7 @@ async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[sql], deps=open_database):
         outcome = await client.run(sql, "get me users who were last active yesterday.")
-        print(TypeAdapter(sql.output).validate_python(outcome.output), "-", outcome.turns, "turns")
+        print(outcome.output, "-", outcome.turns, "turns")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 from pydantic import BaseModel, ValidationInfo, field_validator
@@ -40,7 +41,7 @@ class Joke(BaseModel):
 
     @field_validator("text")
     @classmethod
-    def is_a_joke(cls, text: str, info: ValidationInfo) -> str:
+    def is_a_joke(cls, text: str, info: ValidationInfo[Any]) -> str:
         response = info.context.deps.http.post("/validate", params={"query": text})
         if response.status_code == 400:
             raise ValueError(f"invalid response: {response.text}")

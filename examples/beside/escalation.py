@@ -17,7 +17,7 @@ class EscalationData(BaseModel):
 
 @before_tool(tools=["transfer_to_escalation"])
 async def on_handoff(call: ToolCall, context: ToolContext) -> None:
-    print(f"Escalation agent called with reason: {EscalationData(**call.arguments).reason}")
+    print(f"Escalation agent called with reason: {EscalationData.model_validate(call.arguments).reason}")
 
 
 escalation = Agent("escalation", model=MODEL, instructions="You calm people down.")

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from everturn import Agent, Client, Limits, Worker, tool
+
+T = TypeVar("T")
 
 MODEL = os.environ.get("MODEL", "openai:gpt-5.5")
 
@@ -48,14 +50,13 @@ seats = Agent(
 )
 
 
-async def found(client: Client, agent: Agent, answers: list[str], id: str) -> BaseModel | None:  # noqa: A002
+async def found(client: Client, agent: Agent[T], answers: list[str], id: str) -> T | Failed | None:  # noqa: A002
     """Asks with each answer of the user's, in one conversation, until something is found."""
     for answer in answers:
         conversation = await client.send(agent, answer, id=id)
         outcome = await conversation.outcome()
-        output: BaseModel = TypeAdapter(agent.output).validate_python(outcome.output)
-        if not isinstance(output, Failed):
-            return output
+        if not isinstance(outcome.output, Failed):
+            return outcome.output
     return None
 
 

@@ -22,7 +22,7 @@ async def main() -> None:
     server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
     async with Worker(await Client.connect(), agents=[poet]), McpClient(stdio_client(server)) as client:
         result = await client.call_tool("poet", {"message": "socks"})
-        print(result.content[0].text)
+        print(*(block.text for block in result.content if block.type == "text"))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ async def main() -> None:
             if event.kind == "answer_requested":
                 said = await asyncio.to_thread(input, f"{event.why} ")
                 await conversation.answer(event.call.call_id, said)
-        booking = Booking.model_validate((await conversation.outcome()).output)
+        booking = await conversation.reply()
         print(f"{booking.name}: {booking.people} people, {booking.day:%d.%m.%Y}, {booking.time}")
 
 

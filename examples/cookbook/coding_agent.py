@@ -10,7 +10,7 @@ import sys
 from os import environ
 from pathlib import Path
 
-from everturn import Agent, Client, ToolFailed, Worker, tool
+from everturn import Agent, Client, ToolCall, ToolFailed, Worker, tool
 
 REPOSITORY = Path(sys.argv[1] if len(sys.argv) > 1 else "calculator").resolve()
 TASK = sys.argv[2] if len(sys.argv) > 2 else "The tests fail. Repair the code, and commit it."
@@ -69,17 +69,17 @@ coder = Agent(
 )
 
 
-def shown(call) -> str:
+def shown(call: ToolCall) -> str:
     """What a person has to see of a call: the changes, not the whole file."""
     if call.name != "write_file":
         return f"{call.name}: {call.arguments}"
     try:
-        file = inside(call.arguments["path"])
+        file = inside(str(call.arguments["path"]))
     except ToolFailed as error:
         return str(error)
     before = file.read_text() if file.exists() else ""
     lines = difflib.unified_diff(
-        before.splitlines(), call.arguments["text"].splitlines(), "before", "after", lineterm=""
+        before.splitlines(), str(call.arguments["text"]).splitlines(), "before", "after", lineterm=""
     )
     return f"{call.arguments['path']}\n" + "\n".join(lines)
 

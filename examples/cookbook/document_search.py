@@ -54,7 +54,9 @@ async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[librarian]):
         outcome = await client.run(librarian, QUESTION)
-        answer = Answer.model_validate(outcome.output)
+        answer = outcome.output
+        if answer is None:
+            raise SystemExit(outcome.reason)
         print(answer.text)
         print("Sources:", ", ".join(answer.sources))
         print(f"({outcome.turns} turns)")

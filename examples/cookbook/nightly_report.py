@@ -10,6 +10,7 @@ import sys
 
 from temporalio.client import (
     Schedule,
+    ScheduleActionExecutionStartWorkflow,
     ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
     ScheduleOverlapPolicy,
@@ -64,7 +65,9 @@ async def run_now(client: Client) -> None:
     await schedule.trigger()
     while not (actions := (await schedule.describe()).info.recent_actions):  # noqa: ASYNC110 - nothing tells us
         await asyncio.sleep(0.2)
-    conversation = client.conversation(actions[-1].action.workflow_id)
+    started = actions[-1].action
+    assert isinstance(started, ScheduleActionExecutionStartWorkflow)
+    conversation = client.conversation(started.workflow_id)
     print((await conversation.outcome()).text)
 
 

@@ -5,7 +5,7 @@ import os
 
 from everturn import Agent, Client, ToolFailed, Worker, tool
 
-ORDERS = {
+ORDERS: dict[str, dict[str, str | int]] = {
     "81": {"item": "desk lamp", "cents": 3490},
     "82": {"item": "light bulb", "cents": 450},
 }
@@ -39,7 +39,7 @@ async def main() -> None:
         conversation = await client.start(desk, "The lamp (81) and the bulb (82) came in pieces. I want my money back.")
         async for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
-                cents = event.call.arguments["cents"]
+                cents = int(str(event.call.arguments["cents"]))
                 said = await asyncio.to_thread(input, f"? Refund {cents / 100:.2f} EUR? [y/n] ")
                 if said == "y":
                     await conversation.approve(event.call.call_id, expected=event.call.arguments)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 import everturn
-from everturn import Agent, EverturnPlugin
+from everturn import Agent, Client, Conversation, EverturnPlugin
 from everturn.workflow import ChildConversation, TypedOutcome
 
 MODEL = "openai:gpt-5.5"
@@ -42,6 +42,32 @@ async def of_a_model() -> None:
     conversation = await everturn.workflow.start(agent, "How much?")
     assert_type(conversation, ChildConversation[Invoice])
     assert_type((await conversation.outcome()).output, Invoice | None)
+
+
+async def at_the_front_door(client: Client) -> None:
+    agent = Agent("judge", model=MODEL, output=Invoice)
+    outcome = await client.run(agent, "How much?")
+    assert_type(outcome, TypedOutcome[Invoice])
+    assert_type(outcome.output, Invoice | None)
+    print(outcome.output.cents)  # type: ignore[union-attr]  # pyright: ignore
+    conversation = await client.start(agent, "How much?")
+    assert_type(conversation, Conversation[Invoice])
+    assert_type(await conversation.reply(), Invoice)
+    assert_type(await conversation.run_tools([]), Invoice)
+    assert_type((await conversation.outcome()).output, Invoice | None)
+    print((await conversation.reply()).cts)  # type: ignore[attr-defined]  # pyright: ignore
+    assert_type(await client.send(agent, "And now?", id="judged"), Conversation[Invoice])
+    assert_type(client.conversation("judged", agent=agent), Conversation[Invoice])
+    assert_type(await conversation.fork(1), Conversation[Invoice])
+
+
+async def at_the_front_door_by_name(client: Client) -> None:
+    outcome = await client.run("judge", "How much?")
+    assert_type(outcome, TypedOutcome[Any])
+    conversation: Conversation = await client.start("judge", "How much?")
+    text: str = await conversation.reply()
+    outcome = await client.conversation("judged").outcome()
+    print(outcome.output, text)
 
 
 async def of_other_types() -> None:

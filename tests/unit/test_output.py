@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, field_serializer, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    computed_field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from everturn.agent import Agent
 from everturn.providers.schema_strict import fits_strict
@@ -192,3 +204,82 @@ CLOSED = {"type": "object", "additionalProperties": False}
 )
 def test_the_strict_subset(schema: dict[str, Any], strict: bool) -> None:
     assert fits_strict(schema) is strict
+
+
+class Aliased(BaseModel):
+    cents: int = Field(alias="priceInCents")
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    day: date
+    pair: tuple[int, int]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def year(self) -> int:
+        return self.day.year
+
+
+class Written(BaseModel):
+    cents: int
+
+    @field_serializer("cents")
+    def _in_euros(self, cents: int) -> str:
+        return f"{cents / 100:.2f} EUR"
+
+
+class WithDeps(BaseModel):
+    note: str
+
+    @model_validator(mode="after")
+    def _known(self, info: ValidationInfo[Any]) -> WithDeps:
+        info.context.deps.check(self.note)
+        return self
+
+
+Prefixed = Annotated[str, AfterValidator(lambda text: f"ORD-{text}")]
+
+
+class Deps:
+    def check(self, note: str) -> None: ...
+
+
+class Turn:
+    deps = Deps()
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        (Order, json.dumps(ORDER), Order(id="81", state="open")),
+        (Point, '{"x": 1, "y": 2}', Point(1, 2)),
+        (list[Order], json.dumps({"result": [ORDER]}), [Order(id="81", state="open")]),
+        (set[int], "[1, 1]", {1}),
+        (Decimal, '{"result": "1.50"}', Decimal("1.50")),
+        (Order | None, '{"result": null}', None),
+        (Aliased, '{"priceInCents": 12}', Aliased(priceInCents=12)),
+        (Strict, '{"day": "2026-11-27", "pair": [1, 2]}', Strict(day=date(2026, 11, 27), pair=(1, 2))),
+        (Written, '{"cents": 1200}', Written(cents=1200)),
+        (Prefixed, '{"result": "81"}', "ORD-81"),
+        (WithDeps, '{"note": "a"}', WithDeps.model_construct(note="a")),
+        (list[WithDeps], '[{"note": "a"}]', [WithDeps.model_construct(note="a")]),
+    ],
+)
+def test_an_output_is_of_the_agents_own_type_for_whoever_waited(output: Any, text: str, value: Any) -> None:
+    judge = agent(output)
+    recorded = judge.read_output(text, Turn())  # type: ignore[arg-type]
+    typed = judge.typed_output(recorded, text)
+    assert (type(typed), typed) == (type(value), value)
+
+
+@pytest.mark.parametrize(("output", "text"), [(Order, json.dumps(ORDER)), (Aliased, '{"priceInCents": 12}')])
+def test_a_text_that_was_cut_leaves_the_recorded_output(output: Any, text: str) -> None:
+    judge = agent(output)
+    assert judge.typed_output(judge.read_output(text), f"{text[:5]} …") == judge.typed_output(None, text)
+
+
+@pytest.mark.parametrize(("recorded", "text"), [({"x": 1}, '{"x": 1}'), (None, "In words."), ("a", "a")])
+def test_what_another_agent_has_answered_is_no_value_of_the_type(recorded: Any, text: str) -> None:
+    with pytest.raises(InvalidOutput):
+        agent(Order).typed_output(recorded, text)

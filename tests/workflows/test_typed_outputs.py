@@ -1,0 +1,76 @@
+"""With an Agent that has an `output` type, the client's doors give values of that type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from everturn import Client
+from everturn.errors import ConversationError, Ended
+from everturn.records import Outcome
+from everturn.testing import ScriptedModel, call
+from tests.support.agents import agent_on, hosting
+
+Scripted = Callable[..., ScriptedModel]
+
+
+class Invoice(BaseModel):
+    cents: int
+
+
+HOUR = timedelta(hours=1)
+
+
+async def test_each_door_gives_the_agents_own_type(client: Client, scripted: Scripted) -> None:
+    judge = agent_on(scripted(['{"cents": 1}', '{"cents": 2}', '{"cents": 3}']), name="judge", output=Invoice)
+    async with hosting(client, judge):
+        ran = await client.run(judge, "How much?", id=f"{client.task_queue}-run")
+        assert ran.output == Invoice(cents=1)
+        by_id = client.conversation(ran.id)
+        assert ((await by_id.outcome()).output, await by_id.reply()) == ({"cents": 1}, '{"cents": 1}')
+        again = client.conversation(ran.id, agent=judge)
+        assert (await again.reply(), (await again.outcome()).output) == (Invoice(cents=1), Invoice(cents=1))
+        assert isinstance(await again.outcome(), Outcome)
+
+        held = await client.start(judge, "How much?", id=f"{client.task_queue}-held", keep_open=HOUR)
+        assert await held.reply() == Invoice(cents=1)
+        sent = await client.send(judge, "And now?", id=held.id)
+        assert await sent.run_tools([]) == Invoice(cents=2)
+        assert await held.reply() == Invoice(cents=2)  # once more, from a history that is read already
+        fork = await held.fork(1, f"{client.task_queue}-fork", message="And there?")
+        assert await fork.reply() == Invoice(cents=2)
+        await held.close()
+        await fork.close()
+        assert (await held.outcome()).output == Invoice(cents=2)
+
+
+async def test_a_reply_that_never_fits_is_no_value(client: Client, scripted: Scripted) -> None:
+    judge = agent_on(scripted(["much"] * 3), name="judge", output=Invoice)
+    async with hosting(client, judge):
+        outcome = await client.run(judge, "How much?", id=f"{client.task_queue}-never")
+        assert (outcome.status, outcome.output, outcome.text) == ("failed", None, "much")
+        with pytest.raises(Ended, match="ended without an output: the last reply does not fit"):
+            await client.conversation(outcome.id, agent=judge).reply()
+
+
+@pytest.mark.parametrize(("output", "text"), [(None, "In words."), (list[int], "[7]")])
+async def test_what_the_agent_answers_that_took_over_is_told_apart(
+    output: Any, text: str, client: Client, scripted: Scripted
+) -> None:
+    below = agent_on(scripted([text], order="arrival"), name="below", output=output)
+    script = [call("transfer_to_below", {}, id="h1")]
+    judge = agent_on(scripted(script, order="arrival"), name="judge", output=Invoice, handoff_to=[below])
+    async with hosting(client, judge):
+        conversation = await client.start(judge, "How much?")
+        with pytest.raises(ConversationError, match="can't be read as the output type of the agent 'judge'"):
+            await conversation.reply()
+        if output is None:
+            assert (await conversation.outcome()).output is None
+        else:
+            with pytest.raises(ConversationError, match="can't be read"):
+                await conversation.outcome()
+        assert (await client.conversation(conversation.id).outcome()).text == text
