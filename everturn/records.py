@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from everturn.system.json_numbers import compact_json
 from everturn.validation.habits import no_attribute
 from everturn.vendor_calls import read_call
 
@@ -146,6 +147,11 @@ class ToolCall(PartRecord):
     def id(self) -> str:
         """The `call_id`, by the name that most libraries use."""
         return self.call_id
+
+    @property
+    def arguments_json(self) -> str:
+        """The arguments as JSON text, as most vendors write them; the text as received if it is no JSON object."""
+        return compact_json(self.arguments) if self.unparsed is None else self.unparsed
 
     @classmethod
     def parse(cls, given: object) -> ToolCall:
@@ -321,6 +327,21 @@ def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
     return {part.call_id: part for message in messages for part in message.parts if part.kind == "tool_result"}
 
 
+def tool_pairs(messages: Iterable[Message]) -> tuple[tuple[ToolCall, ToolResult], ...]:
+    """Each call with its result, in the order of the calls. A call that has no result yet is left out."""
+    calls: list[ToolCall] = []
+    results: dict[int, ToolResult] = {}
+    open_calls: dict[str, list[int]] = {}
+    for message in messages:
+        for part in message.parts:
+            if part.kind == "tool_call":
+                open_calls.setdefault(part.call_id, []).append(len(calls))
+                calls.append(part)
+            elif part.kind == "tool_result" and (places := open_calls.get(part.call_id)):
+                results[places.pop(0)] = part  # ids of others may come again: the earliest is answered first
+    return tuple((call, results[place]) for place, call in enumerate(calls) if place in results)
+
+
 class Usage(Record):
     """Tokens, as the provider counted them. Two can be added."""
 
@@ -450,6 +471,14 @@ class Outcome(Record):
     """What came after the last model turn and no model has seen: the results of calls that were cut short."""
     id: str = ""
     """The conversation's."""
+
+    def tool_pairs(self, transcript: Iterable[Message]) -> tuple[tuple[ToolCall, ToolResult], ...]:
+        """Each call of the conversation with its result, in the order of the calls: those in the transcript, as
+        `await conversation.transcript()` has it, and those that were cut short at the end."""
+        messages = tuple(transcript)
+        known = results_in(messages)
+        rest = (message for message in self.tail if not results_in((message,)).keys() & known.keys())
+        return tool_pairs((*messages, *rest))
 
     if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
 

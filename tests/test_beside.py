@@ -77,7 +77,7 @@ SAID: dict[str, tuple[Any, list[str]]] = {
     "instructions_from_deps": (["A joke."], ["A joke."]),
     "deps_everywhere": (
         [call("get_joke_material", {"subject": "cars"}), '{"text": "bad"}', '{"text": "A joke."}'],
-        ["{'text': 'A joke.'}"],
+        ["text='A joke.'"],
     ),
     "deps_in_tests": (["A joke."], ["A joke.", "test prompt"]),
     "users_name": ([call("fetch_user_age"), "John is 47."], ["John is 47."]),

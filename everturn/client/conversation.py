@@ -38,7 +38,7 @@ from everturn.history.transcript import read_transcript
 from everturn.models import Model
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
-from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult
+from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import held_up, is_over
@@ -186,6 +186,11 @@ class Conversation(Forks, Generic[OutputT_co]):
         by_history = await self.by_history()
         with self._explained():
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
+
+    async def tool_pairs(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
+        """Each tool call so far with its result, in the order of the calls. A call that has no result yet is left out,
+        and so are the other calls of its reply. Reads the history, as `transcript` does."""
+        return tool_pairs(await self.transcript())
 
     def events(
         self, since: str | None = None, *, deltas: bool = True, children: bool | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 from everturn.errors import InvalidReply
@@ -35,6 +35,9 @@ Json = dict[str, Any]
 _CHAT_ROLES = ("user", "system", "developer", "tool")
 """Of messages that are read here. An assistant's may have fields of its provider's own."""
 
+_ENDS_CALLS = frozenset({"message", "function_call_output", "custom_tool_call_output"})
+"""Items of Responses after which no earlier call still waits."""
+
 
 def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
     from everturn.providers import openai_chat
@@ -49,7 +52,9 @@ def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message
             case "assistant":
                 check_says(message, CHAT_SAYS, "an assistant's Chat message")
                 body = {"choices": [{"message": message, "finish_reason": "stop"}]}
-                reply = _decoded(openai_chat, body, provider, found)
+                calls = [as_dict(call) for call in message.get("tool_calls") or ()]
+                custom = [{"type": "custom", **as_dict(call.get("custom"))} for call in calls if call.get("custom")]
+                reply = _decoded(openai_chat, body, provider, found, raw_tools=custom)
                 asked = len(message.get("tool_calls") or ()) or bool(message.get("function_call"))
                 if len(reply.tool_calls) < asked:
                     raise ValueError(f"an assistant's Chat message has a call that can't be read: {message!r:.200}")
@@ -66,12 +71,16 @@ def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message
 
 def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
     given = [as_dict(item) for item in items]
-    # A custom tool that was answered outside is one of the caller's; others were run by the server.
-    answered = {item.get("call_id") for item in given if item.get("type") == "custom_tool_call_output"}
+    # A custom tool that was answered outside, or that the last reply waits for, is one of the caller's. xAI's server
+    # calls its own searches so, and answers them itself.
+    callers = {item.get("call_id") for item in given if item.get("type") == "custom_tool_call_output"}
+    if provider != "xai":
+        waits = takewhile(lambda item: item.get("type", "message") not in _ENDS_CALLS, reversed(given))
+        callers |= {item.get("call_id") for item in waits}
     custom = [
         {"type": "custom", "name": item.get("name")}
         for item in given
-        if item.get("type") == "custom_tool_call" and item.get("call_id") in answered
+        if item.get("type") == "custom_tool_call" and item.get("call_id") in callers
     ]
     found: list[Message] = []
     reply: list[Json] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import OnDelta, Request, specs_of
-from everturn.records import Message, Reply, Text, ToolCall, ToolResult
+from everturn.records import Message, Reply, ToolCall, ToolResult
 from everturn.validation.spelling import known_options
 from everturn.vendors.lone_results import unanswerable
 
@@ -165,14 +165,9 @@ def _said(messages: Iterable[Said]) -> Iterator[Message]:
 
 def _result(call: ToolCall, result: Any) -> ToolResult:
     """A call's result, as the model reads it. Raises InvalidSetting for a value that can't be shown to it."""
-    from everturn.tools.results import error_text, to_parts
+    from everturn.tools.results import result_of
 
-    if isinstance(result, ToolResult):
-        return result
-    if isinstance(result, BaseException):
-        return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=error_text(result)),), is_error=True)
     try:
-        content = to_parts(result)
+        return result_of(call, result)
     except TypeError as error:
         raise InvalidSetting(f"The result of {call.name!r} can't be sent: {error}") from None
-    return ToolResult(call_id=call.call_id, name=call.name, content=content)

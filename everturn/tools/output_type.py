@@ -90,7 +90,7 @@ class OutputType:
             # `read` writes fields by their names, also those that have an alias.
             return self.adapter.validate_json(recorded, by_alias=True, by_name=True)
         except Exception:  # noqa: BLE001 - the same
-            lenient = SchemaValidator(_without_context(self.adapter.core_schema))
+            lenient = _validator(_without_context(self.adapter.core_schema))
         try:
             return lenient.validate_json(recorded, by_alias=True, by_name=True)
         except ValidationError as error:
@@ -120,6 +120,14 @@ def _without_context(schema: Any) -> Any:
         kept = {name: schema[name] for name in ("ref",) if name in schema}
         return {**_without_context(schema["schema"]), **kept}
     return {name: _without_context(value) for name, value in schema.items()}
+
+
+def _validator(schema: Any) -> SchemaValidator:
+    """The schema's own validator: pydantic would take the one that a model's class has already, of its whole schema."""
+    try:
+        return SchemaValidator(schema, _use_prebuilt=False)
+    except TypeError:  # before pydantic 2.13
+        return SchemaValidator(schema)
 
 
 def _unfenced(text: str) -> str:

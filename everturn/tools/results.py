@@ -14,7 +14,7 @@ from pydantic import BaseModel, PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from everturn.errors import ToolFailed
-from everturn.records import Document, Image, Text
+from everturn.records import Document, Image, Text, ToolCall, ToolResult
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.system.json_numbers import compact_json
 from everturn.text.base64_text import as_base64
@@ -65,6 +65,23 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     if isinstance(value, float):  # by itself it is words, and no JSON: NaN needs no quotes
         return (_part(json.dumps(float(value))),)
     return (_part(NO_OUTPUT if value is None else to_json(value)),)
+
+
+def result_of(call: ToolCall, value: Any) -> ToolResult:
+    """What the model is told of a call whose tool has returned this value, or has raised it. A ToolResult stays as it
+    is. Raises TypeError as `to_parts` does."""
+    if isinstance(value, ToolResult):
+        return value
+    error = value if isinstance(value, BaseException) else None
+    content: tuple[Text | Image | Document, ...] = ()
+    if error is None:
+        try:
+            content = to_parts(value)
+        except ToolFailed as failed:  # an MCP result that says so of itself
+            error = failed
+    if error is not None:
+        content = (Text(text=error_text(error)), *shown_by(error))
+    return ToolResult(call_id=call.call_id, name=call.name, content=content, is_error=error is not None)
 
 
 def shown_by(error: BaseException) -> tuple[Text | Image | Document, ...]:

@@ -238,6 +238,20 @@ class WithDeps(BaseModel):
         return self
 
 
+class FieldWithDeps(BaseModel):
+    note: str
+
+    @field_validator("note")
+    @classmethod
+    def _known(cls, note: str, info: ValidationInfo[Any]) -> str:
+        info.context.deps.check(note)
+        return f"{note}!"
+
+
+class Holder(BaseModel):
+    inner: FieldWithDeps | None
+
+
 Prefixed = Annotated[str, AfterValidator(lambda text: f"ORD-{text}")]
 
 
@@ -263,6 +277,8 @@ class Turn:
         (Written, '{"cents": 1200}', Written(cents=1200)),
         (Prefixed, '{"result": "81"}', "ORD-81"),
         (WithDeps, '{"note": "a"}', WithDeps.model_construct(note="a")),
+        (FieldWithDeps, '{"note": "a"}', FieldWithDeps.model_construct(note="a!")),
+        (Holder, '{"inner": {"note": "a"}}', Holder(inner=FieldWithDeps.model_construct(note="a!"))),
         (list[WithDeps], '[{"note": "a"}]', [WithDeps.model_construct(note="a")]),
     ],
 )
