@@ -48,6 +48,7 @@ from everturn.vendor_models.plugins import check_provider
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation
+    from everturn.client.sync_client import SyncClient
 
 
 class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
@@ -92,6 +93,31 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         settings = Settings.load()
         temporal = await connected(settings, address, storage, encryption, options)
         return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
+
+    @classmethod
+    @known_options("Client.connect_sync", InvalidSetting, also=lambda: options_of(temporalio.client.Client.connect))
+    def connect_sync(
+        cls,
+        address: str | None = None,
+        *,
+        task_queue: str | None = None,
+        by: str | None = None,
+        storage: ExternalStorage | Path | str | None = None,
+        encryption: Encryption | None = None,
+        **options: Any,
+    ) -> SyncClient:
+        """Connects as `connect` does, for programs without asyncio: a client whose methods wait. It works in a notebook
+        and in any thread, also where an event loop runs, which it blocks. Close it, or use it in a `with` block."""
+        from everturn.client.background_loop import BackgroundLoop
+        from everturn.client.sync_client import SyncClient
+
+        given = {"task_queue": task_queue, "by": by, "storage": storage, "encryption": encryption, **options}
+        loop = BackgroundLoop.acquire()
+        try:
+            return SyncClient(loop.run(cls.connect(address, **given)), loop)
+        except BaseException:
+            loop.release()
+            raise
 
     # ------------------------------------------------------------ conversations
 

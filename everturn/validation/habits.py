@@ -70,6 +70,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
             ("invoke", "ainvoke", "chat", "run_stream"),
             "`await client.run(agent, message)`, or `start` and `events()`.",
         ),
+        "run_sync": "`Client.connect_sync()` makes a client whose `run` waits.",
     },
     "everturn": {
         **dict.fromkeys(("Runner", "run", "run_sync"), _HOST),

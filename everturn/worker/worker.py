@@ -7,12 +7,13 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import temporalio.worker
 from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
 from everturn.activities.prefix_cache import PrefixCache
+from everturn.client.background_loop import Waiting
 from everturn.client.client import Client
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.sizes import shortened
@@ -25,13 +26,17 @@ from everturn.worker.hosting import Hosting
 from everturn.worker.options import WorkerOptions
 from everturn.worker.plugin import EverturnPlugin
 
+if TYPE_CHECKING:
+    from everturn.client.sync_client import SyncClient
+
 LOOK_SECONDS = 0.005
 """Between two checks whether a worker that starts is running."""
 
 
 class Worker:
     """Hosts agents on a task queue: `async with Worker(client, agents=[clerk]): ...`, or `await Worker(...).run()`; or
-    `await worker.start()` and later `await worker.stop()`, in a notebook or a web application's lifespan.
+    `await worker.start()` and later `await worker.stop()`, in a notebook or a web application's lifespan. With a client
+    of `Client.connect_sync()`, it is `with Worker(client, agents=[clerk]): ...`.
 
     Agents that are tools of others are hosted with them. Workers of one task queue may host different agents: a
     worker hands back work for agents that it lacks, and another takes it. It is a temporalio Worker with an
@@ -56,7 +61,7 @@ class Worker:
     @known_options("Worker", InvalidSetting, also=lambda: WorkerOptions.__annotations__)
     def __init__(
         self,
-        client: Client,
+        client: Client | SyncClient,
         *,
         agents: Agents,
         task_queue: str | None = None,
@@ -70,6 +75,9 @@ class Worker:
         max_task_queue_activities_per_second: float | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
+        self._loop = client.loop if isinstance(client, Waiting) else None
+        """Of a sync client: `with` runs the worker there."""
+        client = getattr(client, "client", client) if self._loop else client
         if not isinstance(client, Client):
             raise InvalidSetting(
                 f"Worker was given {client!r}, which is not an everturn.Client.",
@@ -167,6 +175,19 @@ class Worker:
             raise Unreachable(
                 f"Temporal rejects this worker: {_first_words(error)}.", cure="`everturn doctor` checks the connection."
             ) from error
+
+    def __enter__(self) -> Self:
+        if self._loop is None:
+            raise InvalidSetting(
+                "Worker was used in a `with` block, and its client is not a sync one.",
+                cure="Write `async with`, or make the client with Client.connect_sync().",
+            )
+        self._loop.run(self.start())
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        assert self._loop is not None
+        self._loop.run(self.stop())
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -11,6 +11,9 @@ from typing_extensions import TypedDict
 
 import everturn
 from everturn import Agent, Client, Conversation, EverturnPlugin
+from everturn import Worker as EverturnWorker
+from everturn.client.sync_client import SyncConversation
+from everturn.events import Event
 from everturn.workflow import ChildConversation, TypedOutcome
 
 MODEL = "openai:gpt-5.5"
@@ -68,6 +71,22 @@ async def at_the_front_door_by_name(client: Client) -> None:
     text: str = await conversation.reply()
     outcome = await client.conversation("judged").outcome()
     print(outcome.output, text)
+
+
+def without_asyncio() -> None:
+    agent = Agent("judge", model=MODEL, output=Invoice)
+    with Client.connect_sync() as client, EverturnWorker(client, agents=[agent]):
+        assert_type(client.run(agent, "How much?"), TypedOutcome[Invoice])
+        conversation = client.start(agent, "How much?", id="judged")
+        assert_type(conversation, SyncConversation[Invoice])
+        assert_type(conversation.reply(), Invoice)
+        assert_type(conversation.outcome().output, Invoice | None)
+        assert_type(conversation.approve("c1"), tuple[str, ...])
+        conversation.approve(7)  # type: ignore[arg-type]  # pyright: ignore
+        client.run(agent, "How much?", ids="judged")  # type: ignore[call-arg]  # pyright: ignore
+        for event in conversation.events():
+            assert_type(event, Event)
+        assert_type(client.conversation("judged", agent=agent), SyncConversation[Invoice])
 
 
 async def of_other_types() -> None:
