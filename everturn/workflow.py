@@ -36,6 +36,7 @@ from everturn import names
 from everturn.agent import Agent, name_of
 from everturn.client.messages import MessageLike, message_payload, seen_options, start_payload
 from everturn.client.trace_context import current_context
+from everturn.client.typed_outcomes import TypedOutcome, typed_outcome
 from everturn.errors import EverturnError, InvalidSetting
 from everturn.limits import Limits
 from everturn.models import Model, check_spelling
@@ -46,7 +47,6 @@ from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.priorities import priority_of
 from everturn.text.markdown import code, first_line, inline
 from everturn.tools.output_type import OutputT_co
-from everturn.typed_outcomes import TypedOutcome, typed_outcome
 from everturn.validation.durations import problem
 
 JOIN_TIMEOUT: Final = timedelta(minutes=1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 import temporalio.client
@@ -18,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.agent import Agent, name_of
 from everturn.client import interpreter_exit, listing
+from everturn.client.background_loop import BackgroundLoop, Waiting
 from everturn.client.budgets import BudgetingClient
 from everturn.client.connecting import connected
 from everturn.client.earlier_transcript import begun_with
@@ -28,6 +30,7 @@ from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.client.send_or_revive import deliver
 from everturn.client.task_queues import QueuesClient
+from everturn.client.typed_outcomes import TypedOutcome
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
 from everturn.history.same_work import is_begun
 from everturn.limits import Limits
@@ -40,7 +43,6 @@ from everturn.tenants.metadata import TENANT
 from everturn.tenants.priorities import Order
 from everturn.text.utf8 import check_utf8, mend
 from everturn.tools.output_type import OutputT_co
-from everturn.typed_outcomes import TypedOutcome
 from everturn.validation import durations
 from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options, options_of
@@ -48,7 +50,11 @@ from everturn.vendor_models.plugins import check_provider
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation
-    from everturn.client.sync_client import SyncClient
+    from everturn.client.sync_conversation import SyncConversation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
@@ -108,9 +114,6 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     ) -> SyncClient:
         """Connects as `connect` does, for programs without asyncio: a client whose methods wait. It works in a notebook
         and in any thread, also where an event loop runs, which it blocks. Close it, or use it in a `with` block."""
-        from everturn.client.background_loop import BackgroundLoop
-        from everturn.client.sync_client import SyncClient
-
         given = {"task_queue": task_queue, "by": by, "storage": storage, "encryption": encryption, **options}
         loop = BackgroundLoop.acquire()
         try:
@@ -434,3 +437,101 @@ def _whoever_runs_this() -> str:
         return mend(f"{getpass.getuser()}@{socket.gethostname()}")
     except (OSError, KeyError):  # containers run as numbers that have no name
         return socket.gethostname()
+
+
+def _waits(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SyncClient, P], R]:
+    @wraps(method)
+    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.loop.run(method(self.client, *args, **kwargs))
+
+    return waiting
+
+
+def _opens(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, Conversation[T]]],
+) -> Callable[Concatenate[SyncClient, P], SyncConversation[T]]:
+    @wraps(method)
+    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> SyncConversation[T]:
+        from everturn.client.sync_conversation import SyncConversation
+
+        return SyncConversation(self.loop.run(method(self.client, *args, **kwargs)), self.loop)
+
+    return waiting
+
+
+def _lists(
+    method: Callable[Concatenate[Client, P], AsyncIterator[R]],
+) -> Callable[Concatenate[SyncClient, P], Iterator[R]]:
+    @wraps(method)
+    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return self.loop.iterate(method(self.client, *args, **kwargs))
+
+    return waiting
+
+
+class SyncClient(Waiting):
+    """A Client whose methods wait, and return what theirs give. Make one with `Client.connect_sync()`, and close it, or
+    use it in a `with` block. All sync clients of a process share one thread; any thread may use them.
+
+        with Client.connect_sync() as client, Worker(client, agents=[clerk]):
+            print(client.run(clerk, "Is lamp-3 in stock?").text)
+
+    Ctrl-C ends the wait, and the conversation goes on."""
+
+    def __init__(self, client: Client, loop: BackgroundLoop) -> None:
+        super().__init__(loop)
+        self.client = client
+        """It belongs to the loop: its methods are for that thread alone."""
+        self._is_open = True
+
+    if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute("Client", name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes it. The thread ends with the last sync client of the process."""
+        if self._is_open:
+            self._is_open = False
+            self.loop.release()
+
+    run = _waits(Client.run)
+    start = _opens(Client.start)
+    send = _opens(Client.send)
+    conversations = _lists(Client.conversations)
+    count = _waits(Client.count)
+    approve_all = _waits(Client.approve_all)
+    deny_all = _waits(Client.deny_all)
+    pause_all = _waits(Client.pause_all)
+    resume_all = _waits(Client.resume_all)
+    erase = _waits(Client.erase)
+    budget = _waits(Client.budget)
+    set_budget = _waits(Client.set_budget)
+    task_queues = _waits(Client.task_queues)
+    limit_task_queue = _waits(Client.limit_task_queue)
+    indexed = _waits(Client.indexed)
+
+    def conversation(
+        self,
+        id: str,  # noqa: A002 - the contract's name
+        *,
+        agent: Agent[OutputT_co] | None = None,
+    ) -> SyncConversation[OutputT_co]:
+        """A handle to a conversation, which need not exist yet. `agent`: as in `Client.conversation`."""
+        from everturn.client.sync_conversation import SyncConversation
+
+        return SyncConversation(self.client.conversation(id, agent=agent), self.loop)
+
+    def acting_as(self, by: str) -> SyncClient:
+        """The same client for another person; it is closed with this one."""
+        another = SyncClient(self.client.acting_as(by), self.loop)
+        another._is_open = False
+        return another

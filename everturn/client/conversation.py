@@ -27,6 +27,7 @@ from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
+from everturn.client.typed_outcomes import TypedOutcome, typed_outcome, typed_output
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
 from everturn.history.endings import final_reply, final_status, held_status, stalled
@@ -45,7 +46,6 @@ from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id
 from everturn.tools.output_type import OutputT_co
 from everturn.tools.results import parts_of_blocks
-from everturn.typed_outcomes import TypedOutcome, typed_outcome, typed_output
 from everturn.validation.explaining import explain
 from everturn.validation.habits import no_attribute
 from everturn.vendor_models.plugins import check_provider

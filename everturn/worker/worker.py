@@ -7,14 +7,13 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 import temporalio.worker
 from temporalio.worker import Interceptor, PollerBehavior, WorkerTuner
 
 from everturn.activities.prefix_cache import PrefixCache
-from everturn.client.background_loop import Waiting
-from everturn.client.client import Client
+from everturn.client.client import Client, SyncClient
 from everturn.errors import ConfigError, InvalidAgent, InvalidSetting, Unreachable
 from everturn.sizes import shortened
 from everturn.temporal.namespace import require_namespace
@@ -25,9 +24,6 @@ from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
 from everturn.worker.options import WorkerOptions
 from everturn.worker.plugin import EverturnPlugin
-
-if TYPE_CHECKING:
-    from everturn.client.sync_client import SyncClient
 
 LOOK_SECONDS = 0.005
 """Between two checks whether a worker that starts is running."""
@@ -75,9 +71,9 @@ class Worker:
         max_task_queue_activities_per_second: float | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        self._loop = client.loop if isinstance(client, Waiting) else None
+        self._loop = client.loop if isinstance(client, SyncClient) else None
         """Of a sync client: `with` runs the worker there."""
-        client = getattr(client, "client", client) if self._loop else client
+        client = client.client if isinstance(client, SyncClient) else client
         if not isinstance(client, Client):
             raise InvalidSetting(
                 f"Worker was given {client!r}, which is not an everturn.Client.",
@@ -186,8 +182,11 @@ class Worker:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        from everturn.providers.connections import aclose
+
         assert self._loop is not None
         self._loop.run(self.stop())
+        self._loop.run(aclose())
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 import everturn
 from everturn import Agent, Client, Conversation, EverturnPlugin
 from everturn import Worker as EverturnWorker
-from everturn.client.sync_client import SyncConversation
+from everturn.client.sync_conversation import SyncConversation
 from everturn.events import Event
 from everturn.workflow import ChildConversation, TypedOutcome
 

@@ -24,7 +24,7 @@ BOTTOM_UP = """
     agent_settings models vendor_models limits plans prices tracing policy tenants
     carryover prompts payloads truncation agent_in_charge calls
     events storage state live history
-    tools hooks agent declared_tools loading typed_outcomes
+    tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web ui mcp_server evals cli
 """

@@ -19,7 +19,8 @@ import pytest
 
 from everturn import Client, Conversation, Worker
 from everturn.client.background_loop import BackgroundLoop
-from everturn.client.sync_client import SyncClient, SyncConversation
+from everturn.client.client import SyncClient
+from everturn.client.sync_conversation import SyncConversation
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting, NotFound
 from everturn.testing import ScriptedModel, call

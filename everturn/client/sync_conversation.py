@@ -1,0 +1,87 @@
+"""A conversation for programs without asyncio: scripts, notebooks, web frameworks that block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from everturn.client.background_loop import BackgroundLoop, Waiting
+from everturn.client.conversation import Conversation
+from everturn.client.typed_outcomes import TypedOutcome
+from everturn.events import Event
+from everturn.payloads import WaitingCall
+from everturn.tools.output_type import OutputT_co
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def _waits_there(
+    method: Callable[Concatenate[Conversation[T], P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SyncConversation[T], P], R]:
+    @wraps(method)
+    def waiting(self: SyncConversation[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.loop.run(method(self._conversation, *args, **kwargs))
+
+    return waiting
+
+
+class SyncConversation(Waiting, Generic[OutputT_co]):
+    """A Conversation whose methods wait, and return what theirs give. From `SyncClient.start`, `send` and
+    `conversation`."""
+
+    def __init__(self, conversation: Conversation[OutputT_co], loop: BackgroundLoop) -> None:
+        super().__init__(loop)
+        self._conversation = conversation
+
+    def __repr__(self) -> str:
+        return f"<SyncConversation {self.id!r}>"
+
+    @property
+    def id(self) -> str:
+        return self._conversation.id
+
+    send = _waits_there(Conversation.send)
+    status = _waits_there(Conversation.status)
+    transcript = _waits_there(Conversation.transcript)
+    tool_pairs = _waits_there(Conversation.tool_pairs)
+    cursor = _waits_there(Conversation.cursor)
+    prompt = _waits_there(Conversation.prompt)
+    approve = _waits_there(Conversation.approve)
+    deny = _waits_there(Conversation.deny)
+    answer = _waits_there(Conversation.answer)
+    set_policy = _waits_there(Conversation.set_policy)
+    call_tool = _waits_there(Conversation.call_tool)
+    pause = _waits_there(Conversation.pause)
+    resume = _waits_there(Conversation.resume)
+    cancel_turn = _waits_there(Conversation.cancel_turn)
+    close = _waits_there(Conversation.close)
+
+    # These three are written out: pyright does not know the type of a method that is taken from a generic class.
+
+    def reply(self) -> OutputT_co:
+        """As `Conversation.reply`."""
+        return self.loop.run(self._conversation.reply())
+
+    def outcome(self) -> TypedOutcome[OutputT_co]:
+        """As `Conversation.outcome`."""
+        return self.loop.run(self._conversation.outcome())
+
+    def run_tools(self, functions: Iterable[Callable[..., Any]]) -> OutputT_co:
+        """As `Conversation.run_tools`."""
+        return self.loop.run(self._conversation.run_tools(functions))
+
+    def events(self, since: str | None = None, *, deltas: bool = True, children: bool | None = None) -> Iterator[Event]:
+        """The events so far, and then each new one until the conversation is over, as `Conversation.events` has
+        them."""
+        return self.loop.iterate(self._conversation.events(since, deltas=deltas, children=children))
+
+    def fork(self, *args: Any, **options: Any) -> Self:
+        """As `Conversation.fork`."""
+        return type(self)(self.loop.run(self._conversation.fork(*args, **options)), self.loop)
+
+    def where(self, call: WaitingCall) -> SyncConversation:
+        """As `Conversation.where`."""
+        return SyncConversation(self._conversation.where(call), self.loop)
