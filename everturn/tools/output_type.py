@@ -87,7 +87,7 @@ class OutputType:
         except Exception:  # noqa: BLE001 - a validator may raise anything
             recorded = to_json(output)
         try:
-            # `read` writes fields by their names, also those that have an alias.
+            # `read` writes fields by their aliases, or else by their names.
             return self.adapter.validate_json(recorded, by_alias=True, by_name=True)
         except Exception:  # noqa: BLE001 - the same
             lenient = _validator(_without_context(self.adapter.core_schema))
