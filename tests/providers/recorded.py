@@ -25,6 +25,14 @@ from everturn.providers.base import Request
 from everturn.providers.http import PROTOCOLS, WireProtocol
 from everturn.records import Message, Reply
 
+READERS = {
+    "openai_chat": (formats.from_openai_chat, formats.to_openai_chat, "messages"),
+    "openai_responses": (formats.from_openai_responses, formats.to_openai_responses, "input"),
+    "anthropic_messages": (formats.from_anthropic, formats.to_anthropic, "messages"),
+    "gemini_generate_content": (formats.from_gemini, formats.to_gemini, "contents"),
+}
+"""By protocol: what reads and writes its messages, and the field of a request that has them."""
+
 HERE = Path(os.environ.get("RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
 
 needs_recordings = pytest.mark.skipif(not HERE.exists(), reason="no recordings here")
