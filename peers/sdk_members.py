@@ -10,13 +10,16 @@ from typing import Any, get_args
 import anthropic.types as messages_types
 import anthropic.types.beta as beta_types
 import openai.types.responses as responses_types
-from google.genai.types import FinishReason
+from anthropic.types import ModelParam
+from google.genai.types import FinishReason, Part
+from openai.types.chat import ChatCompletionMessageToolCallUnion
 from openai.types.chat.chat_completion import Choice
+from openai.types.shared import ChatModel, ResponsesModel
 
 from everturn.errors import InvalidReply
 from everturn.http.sse import Event
 from everturn.models import Model
-from everturn.providers import anthropic_messages, openai_responses
+from everturn.providers import anthropic_messages, gemini, openai_chat, openai_responses
 from everturn.providers.base import Request
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.finish_reasons import ending_of
@@ -25,6 +28,24 @@ from tests.support.sdk_types import Pair, example, marked, members, names_of, pa
 
 USER = Message.user("?")
 OPENAI = Model("openai:gpt-6")
+GEMINI = Model("google:gemini-3.5-flash")
+BESIDE_A_PART = {"thought", "thought_signature"} | {
+    *("video_metadata", "media_resolution", "part_metadata", "media_processing", "speech_metadata"),
+    *("document_metadata", "spreadsheet_metadata", "audio_metadata", "audio_transcription"),
+}
+"""Fields that go with a part's own, and are none by themselves."""
+PARTS: dict[str, Any] = {
+    "text": "x",
+    "inline_data": {"data": "aGk=", "mimeType": "image/png"},
+    "file_data": {"fileUri": "gs://x", "mimeType": "image/png"},
+    "function_call": {"name": "f", "args": {}},
+    "function_response": {"name": "f", "response": {}},
+    "executable_code": {"language": "PYTHON", "code": "x"},
+    "code_execution_result": {"outcome": "OUTCOME_OK", "output": "x"},
+    "tool_call": {"id": "t", "toolType": "GOOGLE_SEARCH_WEB", "args": {}},
+    "tool_response": {"id": "t", "toolType": "GOOGLE_SEARCH_WEB", "response": {}},
+}
+"""A part of each kind."""
 CLAUDE = Model("anthropic:claude-opus-5-5")
 
 
@@ -90,6 +111,92 @@ def event_problems(protocol: Any, model: Model, kinds: Iterable[Any]) -> list[st
     return problems
 
 
+def accumulated_problems(pair: Pair) -> list[str]:
+    """The stream of a block, beside what the SDK's own accumulator makes of it."""
+    from anthropic._models import construct_type
+    from anthropic.lib.streaming._messages import accumulate_event
+    from anthropic.types import RawMessageStreamEvent
+
+    block = example(pair.output, ()) | {"id": "srvtoolu_1", "tool_use_id": "srvtoolu_1"}
+    usage = {"input_tokens": 3, "output_tokens": 1}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    message |= {"stop_reason": None, "stop_sequence": None}
+    ended = {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage}
+    events = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "", "citations": None}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "And "}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "so."}},
+        {"type": "content_block_stop", "index": 1},
+        ended,
+    ]
+    snapshot: Any = None
+    for event in events:
+        read: Any = construct_type(type_=RawMessageStreamEvent, value=event)  # as the SDK reads its own streams
+        snapshot = accumulate_event(event=read, current_snapshot=snapshot, json_bufs={})
+    theirs = [kept.model_dump(mode="json", exclude_none=True, warnings=False) for kept in snapshot.content]
+    ours = streamed(anthropic_messages, Request(CLAUDE, [USER]), [*events, {"type": "message_stop"}])
+    texts = "".join(kept["text"] for kept in theirs if kept["type"] == "text")
+    problems = [] if ours.text == texts else [f"{pair.name}: the text is {ours.text!r}, the SDK's {texts!r}"]
+    if ours.usage.total_tokens != snapshot.usage.input_tokens + snapshot.usage.output_tokens:
+        problems.append(f"{pair.name}: the usage is {ours.usage}, the SDK's {snapshot.usage}")
+    return problems
+
+
+def part_problems(field: str) -> list[str]:
+    """A part of Gemini's, whole, streamed and sent back."""
+    if field not in PARTS:
+        return [f"{field}: new to us"]
+    name = Part.model_fields[field].alias or field
+    part = Part.model_validate({name: PARTS[field]}).model_dump(mode="json", by_alias=True, exclude_none=True)
+    request = Request(GEMINI, [USER])
+    candidate = {"content": {"role": "model", "parts": [part, {"text": "And so."}]}, "finishReason": "STOP"}
+    body = {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 1}}
+    whole = gemini.decode(body, request)
+    pieces = [{"candidates": [{"content": {"role": "model", "parts": [item]}}]} for item in (part, {"text": "And so."})]
+    read = streamed(gemini, request, [*pieces, {**body, "candidates": [{"finishReason": "STOP"}]}])
+    problems = [] if read.message.parts == whole.message.parts else [f"{name}: streamed, it is another reply"]
+    _, again = gemini.encode(Request(GEMINI, [USER, whole.message, Message.user("Go on.")]))
+    back = [kept for content in again["contents"] if content["role"] == "model" for kept in content["parts"]]
+    if not any(name in kept for kept in back):
+        problems.append(f"{name}: it does not go back")
+    return problems
+
+
+def chat_problems(kind: Any) -> list[str]:
+    """A call of Chat Completions, whole, and streamed beside what the SDK's own accumulator makes of it."""
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+    from openai.types.chat import ChatCompletionChunk
+
+    call = example(kind, ()) | {"id": "call_1"}
+    inner = "custom" if "custom" in call else "function"
+    call[inner] = {"name": "f", "input" if inner == "custom" else "arguments": "{}"}
+    head = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+    message = {"role": "assistant", "content": "So.", "tool_calls": [call]}
+    tools = [{"type": "custom", "custom": {"name": "f"}}] if inner == "custom" else []
+    request = Request(Model("openai-chat:gpt-6"), [USER], raw_tools=tools)
+    choice = {"index": 0, "finish_reason": "tool_calls"}
+    whole = openai_chat.decode({**head, "choices": [{**choice, "message": message}], "usage": usage}, request)
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "S"}, {"content": "o."}]
+    deltas.append({"tool_calls": [{**call, "index": 0}]})
+    chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks += [{**head, "choices": [{**choice, "delta": {}}]}, {**head, "choices": [], "usage": usage}]
+    problems = [] if streamed(openai_chat, request, chunks) == whole else [f"{inner}: streamed, it is another reply"]
+    if inner == "function":  # its accumulator knows no other
+        state: Any = ChatCompletionStreamState()
+        for chunk in chunks:
+            state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+        theirs = state.current_completion_snapshot.choices[0].message
+        kept = [(made.function.name, json.loads(made.function.arguments)) for made in theirs.tool_calls]
+        ours = [(made.name, dict(made.arguments)) for made in whole.tool_calls]
+        if (theirs.content, kept) != (whole.text, ours):
+            problems.append(f"{inner}: it is {whole.text!r} {ours}, the SDK's {theirs.content!r} {kept}")
+    return problems
+
+
 def checked(
     pairs_of: Callable[[], list[Pair]], problems_of: Callable[[Pair], list[str]]
 ) -> tuple[list[str], list[str]]:
@@ -103,6 +210,19 @@ def checked(
     return problems, names
 
 
+def tried(problems_of: Callable[[Any], list[str]], member: Any) -> list[str]:
+    try:
+        return problems_of(member)
+    except Exception as error:  # noqa: BLE001 - it is what the row is for
+        return [f"{member}: {type(error).__name__}: {error}"]
+
+
+def literals(kind: Any) -> Iterable[str]:
+    """The names in a type of literals."""
+    for inner in get_args(kind):
+        yield from [inner] if isinstance(inner, str) else literals(inner)
+
+
 def main() -> int:
     problems, names = checked(
         lambda: pairs(responses_types.ResponseOutputItem, responses_types.ResponseInputItemParam), item_problems
@@ -113,6 +233,20 @@ def main() -> int:
         problems, names = checked(lambda outputs=outputs, inputs=inputs: pairs(outputs, inputs), block_problems)
         ran = f"{'beta ' if beta else ''}Messages: {len(names)} kinds of blocks, whole, streamed and sent back"
         row("anthropic", ran, problems, names)
+    problems, names = checked(
+        lambda: pairs(messages_types.ContentBlock, messages_types.ContentBlockParam), accumulated_problems
+    )
+    row("anthropic", f"Messages: {len(names)} streams, beside the SDK's own accumulator", problems, names)
+    calls = list(members(ChatCompletionMessageToolCallUnion))
+    problems = [problem for kind in calls for problem in tried(chat_problems, kind)]
+    names = [min(names_of(kind)) for kind in calls]
+    row("openai", f"Chat: {len(names)} kinds of calls, whole, and beside the SDK's accumulator", problems, names)
+    fields = [field for field in Part.model_fields if field not in BESIDE_A_PART]
+    problems = [problem for field in fields for problem in tried(part_problems, field)]
+    row("google-genai", f"{len(fields)} kinds of parts, whole, streamed and sent back", problems, fields)
+    named = {"openai": {*literals(ChatModel), *literals(ResponsesModel)}, "anthropic": {*literals(ModelParam)}}
+    for peer, models in named.items():
+        row(peer, f"{len(models)} names of models", [], models)
     kinds = list(members(responses_types.ResponseStreamEvent))
     names = [min(names_of(kind)) for kind in kinds]
     row("openai", f"Responses: {len(kinds)} events of streams", event_problems(openai_responses, OPENAI, kinds), names)

@@ -95,9 +95,6 @@ class EventDecoder:
             self._data.append(value.decode("utf-8", "replace"))
         elif name == b"event":
             self._name = value.decode("utf-8", "replace")
-        elif name == b"error":  # llama.cpp's own, in the place of `data`, until its pull request 16109 of 2025-09
-            self._data.append(value.decode("utf-8", "replace"))
-            self._name = "error"
         return None  # comments (an empty name), id, retry and unknown fields say nothing to us
 
     def _dispatch(self) -> Event | None:
