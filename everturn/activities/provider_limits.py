@@ -16,6 +16,7 @@ from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.providers.base import Request
 from everturn.providers.rate_limit_queue import Limit, going, limit_of
+from everturn.providers.rate_limiter import OWN_HOLD_SECONDS
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
 from everturn.sizes import size_of
@@ -65,11 +66,26 @@ async def within_limit(
             refusing = max(limit.refusing_seconds(), own.seconds())
             if refusing > patience.model.total_seconds():
                 raise activity_errors.of_limit(error, refusing, fallback=fallback) from None
+            if limit.limiter.is_noisy:
+                await _kept_back(min(error.retry_after or OWN_HOLD_SECONDS, longest))
             if own.alone(limit.limiter.answered_at):
                 came = asyncio.get_running_loop().time()  # those that the provider would take go first
             continue
         limit.used(reply.usage)
         return reply
+
+
+async def _kept_back(seconds: float) -> None:
+    """A call that its provider refused although it takes others: it waits by itself. Raises if the worker stops."""
+    began = asyncio.get_running_loop().time()
+    stopping = asyncio.ensure_future(activity.wait_for_worker_shutdown())
+    try:
+        stopped, _ = await asyncio.wait({stopping}, timeout=seconds)
+    finally:
+        stopping.cancel()
+        attempts.leave_out(asyncio.get_running_loop().time() - began)
+    if stopped:
+        raise activity_errors.worker_shutdown()
 
 
 def tokens_of(question: Request) -> int:

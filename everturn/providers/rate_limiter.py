@@ -5,9 +5,9 @@ Pure: the caller passes the time, and the limiter sends nothing. Workers do not 
 - `open`: no limit was met. Unanswered calls are bounded; each accepted call makes room for one more.
 - `feeling`: after the first 429, the rate starts low, and grows fast until the next 429.
 - `closing_in`: then the rate is what the provider really accepted, less a margin, and grows slowly.
-- `steady`: each 429 lowers the rate. Without one it grows a little; the longer none comes, the faster. A 429 that comes
-  soon after a cut, though nearly all calls between were accepted, has another cause than the rate: the cut is undone.
-  So are several cuts after which 429s came as before.
+- `steady`: each 429 lowers the rate. Without one it grows a little; the longer none comes, the faster.
+
+429s that do not come of the rate are told apart in `refusal_noise`: these lower nothing, and hold only their own call.
 
 Workers that share a limit whose 429s hold calls for long do otherwise from `feeling` on: `worker_share`.
 
@@ -28,8 +28,8 @@ from typing import Final, Literal, assert_never
 
 from everturn.providers import rate_cuts, worker_share
 from everturn.providers.rate_permits import Allowance, Permit
+from everturn.providers.refusal_noise import RefusalNoise
 from everturn.providers.tokens_of_calls import TokensOfCalls
-from everturn.providers.undone_cuts import UndoneCuts
 from everturn.providers.worker_share import WorkerShare
 from everturn.records import Usage
 
@@ -61,6 +61,8 @@ LEAST_LOOK: Final = 0.02
 LOOK_SECONDS: Final = 2.0
 """The earliest time for that call, give or take a half."""
 EARLIER, LATER, SPREAD = 1.3, 3.0, 0.5
+LEAST_TEST_SECONDS: Final = 1.0
+"""While one call tests for noise, the others wait at most so long, if the 429 holds them for less."""
 LONGER_BY: Final = 1.25
 """A hold is lengthened at random, up to this factor: workers that were refused together come back one by one."""
 OWN_HOLD_SECONDS: Final = 1.0
@@ -104,6 +106,8 @@ class RateLimiter:
     """When the last call was due."""
     _look: float | None = None
     _looking: Permit | None = None
+    _tests_noise: bool = False
+    """The early call tests whether the 429s come of the rate."""
     _part: float = field(default_factory=lambda: FIRST_LOOK)
     _own_hold: float = OWN_HOLD_SECONDS
     _grown: float = 0.0
@@ -111,7 +115,7 @@ class RateLimiter:
     _cut_at: float | None = None
     _idle: float = 0.0
     """Seconds since the last cut in which the rate held no call back."""
-    _undone: UndoneCuts = field(default_factory=UndoneCuts)
+    _noise: RefusalNoise = field(default_factory=RefusalNoise)
     _taken: deque[float] = field(default_factory=deque)
     _refused_at: float | None = None
     _held_long: bool = False
@@ -127,6 +131,11 @@ class RateLimiter:
             self._rate = max(self._rate * self.workers / workers, LEAST_RATE)
         self.workers = workers
         self._keep_pace()
+
+    @property
+    def is_noisy(self) -> bool:
+        """Calls are refused at any rate: a 429 holds only its own call."""
+        return self._noise.level is not None
 
     @property
     def rate(self) -> float | None:
@@ -173,7 +182,9 @@ class RateLimiter:
         permit.refusing_since = self.refusing_since
         self._close(permit)
         self.refusing_since, self._own_hold = None, OWN_HOLD_SECONDS
-        self._undone.accepted()
+        self._noise.accepted()
+        if self.workers == 1 and self.phase == "steady" and self._noise.is_far_below(self._rate):
+            self.phase = "closing_in"
         self._taken.append(now)
         self._forget_before(now - rate_cuts.MEASURED_SECONDS)
         if self.phase == "open":
@@ -183,6 +194,9 @@ class RateLimiter:
             self._looking = self._look = None
             self._part = max(self._part / EARLIER, LEAST_LOOK)
             self.hold = self._next = self._grown = now
+            if self._tests_noise:
+                self._tests_noise = False
+                self._raise(self._noise.confirm(), now)
             if self._takes_care:  # the early call took what had come back meanwhile
                 self._next = now + 1 / self._rate
 
@@ -191,6 +205,7 @@ class RateLimiter:
         refused before, and others were accepted since, so it says nothing about the rate."""
         self.refused_calls += 1
         early = permit is not None and self._looking is permit
+        suspected = False
         if permit is not None:
             self._close(permit)
             self._take_back(permit)
@@ -199,29 +214,35 @@ class RateLimiter:
         self._refused_at = now
         if early:
             self._looking = None
-            self._part = min(1.0, self._part * LATER)
+            if self._tests_noise:
+                self._tests_noise = False
+                self._noise.reject()
+            else:
+                self._part = min(1.0, self._part * LATER)
         elif not alone and (permit is None or self._cut_at is None or permit.sent >= self._cut_at):
             # else it was under way by the last cut
-            self._refused_in_a_row = self._refused_in_a_row + 1 if self._undone.in_a_row < 2 else 0
-            learned = self.phase == "steady"
-            if not self._own:
-                self._undone.count(self._rate, cut_before=learned)
-            since_cut = now - self._cut_at if learned and self._cut_at is not None else None
-            if (better := self._undone.better(self._rate, since_cut=since_cut)) is not None:
-                self._raise(better, now)
-            else:
-                self._undone.before_cut = self._rate
+            self._refused_in_a_row = self._refused_in_a_row + 1 if self._noise.in_a_row < 2 else 0
+            learned = self.phase in ("steady", "closing_in") and self._own is None
+            if not self._noise.explains(now):
+                suspected = self._noise.is_suspected(self._rate, learned=learned)
+                self._noise.before_cut = self._rate
                 self._cut(now, held=self._own_hold if retry_after is None else retry_after)
-        self._undone.refused()
+        self._noise.refused(now)
         if self.refusing_since is None:
             self.refusing_since = now
-        self._hold_for(now, retry_after)
+        if not self.is_noisy:
+            self._hold_for(now, retry_after)
+        if suspected and self._looking is None:
+            self._tests_noise = True
+            self.hold = max(self.hold, now + LEAST_TEST_SECONDS)
+            self._look = now
 
     def over(self, permit: Permit, now: float) -> None:
         """The call ended, with any outcome."""
         self._close(permit)
         if self._looking is permit:  # it broke, and says nothing about the hold: another call tests it
             self._looking, self._look = None, now + LOOK_SECONDS
+            self._tests_noise = False
 
     def used(self, usage: Usage) -> None:
         """One call used these tokens."""
@@ -277,6 +298,8 @@ class RateLimiter:
         match self.phase:
             case "open":
                 return
+            case "closing_in" | "steady" if self.is_noisy and not self._own:
+                self._rate *= FEELING_GROWTH**seconds
             case "feeling" if self._takes_care:
                 self._rate = worker_share.felt(self._rate, seconds, quiet=quiet)
             case "feeling":
@@ -319,7 +342,6 @@ class RateLimiter:
 
     def _raise(self, rate: float, now: float) -> None:
         self._rate = rate
-        self._undone.raised()
         self._was_cut(now)
         if self._own:
             self._own.rate = max(self._own.rate, rate)
@@ -364,7 +386,7 @@ class RateLimiter:
         if self.phase != "feeling":
             if len(self._taken) >= rate_cuts.FEW_CALLS:
                 self.phase = "steady"
-                if self._undone.mostly_refused:
+                if self._noise.mostly_refused:
                     self._rate = min(self._rate, rate_cuts.FAR_ABOVE * taken)
             self._rate = max(self._rate * (1 - rate_cuts.MOST_CUT), min(self._rate * (1 - rate_cuts.CUT), taken))
         elif len(self._taken) >= rate_cuts.FEW_AT_FIRST or self.workers == 1:
