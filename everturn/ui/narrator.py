@@ -108,8 +108,6 @@ PageStep = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | Approv
 def question_id(waiting: WaitingCall) -> str:
     """Names one question about a call and its arguments. If the same call is asked about again, that question has
     another id, so a late answer to the first one does not count for it."""
-    if waiting.question:
-        return f"{waiting.call_id}.{waiting.question}"
     what = f"{waiting.since} {waiting.reason} {waiting.why} {json.dumps(waiting.arguments, sort_keys=True)}"
     digest = hashlib.sha256(what.encode(errors="replace")).hexdigest()
     return f"{waiting.call_id}.{digest[:16]}"

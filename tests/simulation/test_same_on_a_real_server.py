@@ -30,7 +30,7 @@ from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task
 
 LOOK_SECONDS = 0.05
-PLACES = {"cursor", "at", "since", "question", "run_id", "chain_id", "seconds", "activity_id"}
+PLACES = {"cursor", "at", "since", "run_id", "chain_id", "seconds", "activity_id"}
 """What is another in each run of a script: times, and where something is."""
 
 HOUR = timedelta(hours=1)
