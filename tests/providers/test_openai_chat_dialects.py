@@ -357,16 +357,6 @@ def test_a_picture_of_another_providers_is_put_into_words() -> None:
 # ---------------------------------------------------------------- what was encoded before
 
 
-def test_a_message_is_encoded_once_as_long_as_it_lives() -> None:
-    call, result = ToolCall(call_id="c1", name="weather"), ToolResult(call_id="c1", content=(Text(text="sun"),))
-    called = Message(role="assistant", parts=(call,))
-    transcript = [Message.user("?"), called, Message(role="tool", parts=(result,))]
-    first, second = (body_of("openai-chat:m", *transcript)["messages"] for _ in range(2))
-    assert all(one is other for one, other in zip(first, second, strict=True))
-    other = body_of("mistral:m", *transcript)["messages"]
-    assert other[1] is not first[1]
-
-
 def test_a_result_that_came_since_is_not_missed() -> None:
     called = Message(role="assistant", parts=(ToolCall(call_id="c1", name="weather"),))
     results = [
