@@ -19,8 +19,9 @@ from everturn.client.client_base import ClientBase
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
-from everturn.client.messages import MessageLike, SeenCall, check_room, decision_options, message_payload, seen_options
+from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
 from everturn.client.missing_worker import Silence, logged
+from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.send_or_revive import deliver
 from everturn.client.status_waits import with_wait

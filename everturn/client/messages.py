@@ -10,14 +10,12 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pydantic import JsonValue
 from temporalio.client import WorkflowExecutionDescription
 
 from everturn import names
 from everturn.client.trace_context import current_context
 from everturn.errors import InvalidSetting, Refused
-from everturn.events import AnswerRequested, ApprovalRequested
-from everturn.payloads import MessageIn, Start, WaitingCall
+from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, clipped, size_of
@@ -166,34 +164,6 @@ def decision_options(always: bool | Mapping[str, Any], within: timedelta | None)
         raise InvalidSetting(f"within={within!r} is not a time limit for a decision.", cure=why)
     until = None if within is None else time.time() + within.total_seconds()
     return {"always": always if always is not False else None, "valid_until": until}
-
-
-SeenCall = WaitingCall | ApprovalRequested | AnswerRequested
-"""A call as somebody saw it wait."""
-
-
-def seen_options(
-    expected: Mapping[str, JsonValue] | str | SeenCall | None, *, approves: bool = False
-) -> dict[str, Any]:
-    """What a decision says of the call that the person saw: its question, its arguments, or both. Raises
-    InvalidSetting. `approves`: the decision can say the arguments."""
-    if expected is None:
-        return {}
-    if isinstance(expected, str) and expected:
-        return {"question": expected}
-    arguments: Any = expected
-    if isinstance(expected, WaitingCall):
-        arguments = expected.arguments
-    elif isinstance(expected, ApprovalRequested | AnswerRequested):
-        arguments = expected.call.arguments
-    elif not approves or not isinstance(expected, Mapping):
-        raise InvalidSetting(
-            f"expected={expected!r:.200} is not what somebody saw of a call.",
-            cure="Give the call of `status().waiting`, its `question`, or the event that told of it.",
-        )
-    question = expected.question if isinstance(expected, SeenCall) else ""
-    # A worker's version may not know of questions, but of the arguments.
-    return {**({"expected": arguments} if approves else {}), **({"question": question} if question else {})}
 
 
 def rules_of(policy: Iterable[Rule | Mapping[str, Any]], *, by: str) -> Policy:
