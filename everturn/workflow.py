@@ -34,7 +34,8 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.agent import Agent, name_of
-from everturn.client.messages import MessageLike, message_payload, seen_options, start_payload
+from everturn.client.messages import MessageLike, message_payload, start_payload
+from everturn.client.seen_calls import seen_options
 from everturn.client.trace_context import current_context
 from everturn.client.typed_outcomes import TypedOutcome, typed_outcome
 from everturn.errors import EverturnError, InvalidSetting
