@@ -198,7 +198,8 @@ class NotFound(ConversationError): ...
 
 
 class OtherWorkflow(NotFound):
-    """The id is that of a workflow of another type. It is asked nothing, and told nothing."""
+    """The id is that of a workflow of another type. It is asked nothing, and told nothing. It is NotFound, since no
+    conversation has this id; Refused is what a conversation says."""
 
 
 class Refused(ConversationError): ...

@@ -160,8 +160,9 @@ class WaitingCall(Record):
     expires_at: str | None = None
     """ISO 8601, UTC; None if it never expires."""
     question: str = ""
-    """Names what is asked about the call now. If it waits again, such as after its worker was lost, or with other
-    arguments, that is another question. Empty if the worker's version is too old to name it."""
+    """Names what is asked about the call now: its tool, arguments, reason and words. If it waits again with others of
+    these, such as after its worker was lost, that is another question; with the same, it is the same one. Empty if the
+    worker's version is too old to name it."""
     path: tuple[AskedAgent, ...] = ()
     """The agents that led to it, if it waits in a sub-agent's conversation: from the one that was asked first to the
     one whose call it is. Empty if it waits in the conversation itself. Clients add these calls: the query has only the

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from everturn.errors import InvalidSetting
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
@@ -36,6 +38,13 @@ class Visitor:
     conversation: str = ""
     """The id of the conversation to open, whatever the page calls its chat: for a conversation that several people
     share, or that was started elsewhere. Empty: the person's own."""
+
+    def __post_init__(self) -> None:
+        # "no" and 0 would count as yes and no: who may decide is said in so many words.
+        if not isinstance(self.decides, bool):
+            raise InvalidSetting(f"Visitor has decides={self.decides!r:.100}.", cure="Give True or False.")
+        if not isinstance(self.name, str):
+            raise InvalidSetting(f"Visitor has name={self.name!r:.100}.", cure="Give the person's own id, as a str.")
 
     def conversation_id(self, agent: str, chat_id: str) -> str:
         """The same id each time for this person, tenant and chat. Colons in names are escaped, so two people never get

@@ -166,6 +166,12 @@ async def test_nobody_opens_the_chat_of_another(
         assert (await http.get(f"/chat/{chat}", headers={"x-user": ""})).status_code == 403
 
 
+@pytest.mark.parametrize("said", [{"decides": "no"}, {"decides": 0}, {"decides": None}, {"name": 5}, {"name": None}])
+def test_what_a_visitor_may_is_said_in_so_many_words(said: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting):
+        ui.Visitor(**{"name": "ann", **said})
+
+
 def test_no_two_visitors_meet_in_one_conversation() -> None:
     visitors = [
         ui.Visitor(name=name, tenant=tenant)
