@@ -42,7 +42,8 @@ def run(
     metadata: MetadataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a conversation until its final reply, which goes to standard output. Everything else goes to stderr."""
+    """Run a conversation until its final reply, which goes to standard output; a terminal shows it as it is written.
+    Everything else goes to stderr."""
     from everturn.cli.connect import AgentChoice
 
     wanted = AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
@@ -51,10 +52,13 @@ def run(
         raise typer.BadParameter("the message is empty.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
     labels = labels_of(tenant, metadata)
+    shows_text = sys.stdout.isatty() and not as_json
     # What tools print is not the reply, so it goes to stderr.
     with streams.results_only():
-        outcome = asyncio.run(_run(wanted, text, name, labels, approve_all=yes, again=again))
-    _print(outcome, name, as_json=as_json)
+        outcome, is_shown = asyncio.run(
+            _run(wanted, text, name, labels, approve_all=yes, again=again, streaming=shows_text)
+        )
+    _print(outcome, name, as_json=as_json, is_shown=is_shown)
 
 
 def _read_all() -> str:
@@ -70,8 +74,16 @@ def _read_all() -> str:
 
 
 async def _run(
-    wanted: AgentChoice, text: str, name: str, labels: dict[str, Any], *, approve_all: bool, again: bool
-) -> Outcome:
+    wanted: AgentChoice,
+    text: str,
+    name: str,
+    labels: dict[str, Any],
+    *,
+    approve_all: bool,
+    again: bool,
+    streaming: bool,
+) -> tuple[Outcome, bool]:
+    """The outcome, and whether its text is on the terminal already, where it was shown as it was written."""
     from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
@@ -80,7 +92,9 @@ async def _run(
         async with connect(wanted, name, screen=screen, db=None) as place:
             conversation = await _started(place, text, name, labels, again=again)
             try:
-                return await _follow(conversation, place, screen, approve_all=approve_all)
+                return await _follow(
+                    conversation, place, screen, approve_all=approve_all, streaming=streaming and screen.live
+                )
             except asyncio.CancelledError:
                 _say_what_becomes_of_it(place, name, wanted, screen)
                 raise
@@ -99,16 +113,26 @@ async def _started(place: Connection, text: str, name: str, labels: dict[str, An
         raise AlreadyStarted(error.message, cure=cure) from None
 
 
-async def _follow(conversation: Conversation, place: Connection, screen: Screen, *, approve_all: bool) -> Outcome:
+async def _follow(
+    conversation: Conversation, place: Connection, screen: Screen, *, approve_all: bool, streaming: bool
+) -> tuple[Outcome, bool]:
     from everturn import events
     from everturn.cli.follow import Follower
     from everturn.errors import Ended, Stalled
 
     follower = Follower(
-        conversation, screen=screen, temporal=place.client.temporal, approve_all=approve_all, prefix=place.prefix
+        conversation,
+        screen=screen,
+        temporal=place.client.temporal,
+        approve_all=approve_all,
+        prefix=place.prefix,
+        streaming=streaming,
     )
+    shown_text: str | None = None
     while True:
         stop = await follower.next_stop()
+        if isinstance(stop, events.Replied) and streaming:
+            shown_text = stop.message.text
         if isinstance(stop, events.Stalled):
             then = f"Then: everturn resume {conversation.id}" if place.lasts else ""
             raise Stalled(stop.cause, cure=f"{stop.cure} {then}".strip())
@@ -118,15 +142,15 @@ async def _follow(conversation: Conversation, place: Connection, screen: Screen,
                     f"Conversation {conversation.id!r} ended without a reply: {stop.why.rstrip('.')}.",
                     cure=f"`everturn show {conversation.id}` shows its transcript." if place.lasts else "",
                 )
-            return stop.outcome
+            return stop.outcome, stop.outcome.text == shown_text
 
 
-def _print(outcome: Outcome, name: str, *, as_json: bool) -> None:
+def _print(outcome: Outcome, name: str, *, as_json: bool, is_shown: bool) -> None:
     from everturn.errors import Ended
 
     if as_json:
         tell_json({"id": name, **outcome.model_dump(mode="json")})
-    else:
+    elif not is_shown:
         _print_text(outcome.text)
     if outcome.status == "completed" and outcome.reason:
         print(f"! {outcome.reason}", file=sys.stderr)

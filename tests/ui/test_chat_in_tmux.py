@@ -201,8 +201,10 @@ def test_a_call_for_a_person_is_answered_in_its_place_while_somebody_watches(
         terminal.type("green")
         terminal.until("answered by", 'which_colour(of="lamp")')
         watcher.until("● The lamp", gone="paid for it")
+        terminal.until("● The lamp", gone="paid for it")  # whoever waits for it reads along
         told.set()
         shown = watcher.until("■ completed · 2 turns")
         assert SAID in " ".join(shown.split())
         assert shown.count("● The lamp") == 1
-        terminal.until("paid for it")
+        shown = terminal.until("paid for it", lambda shown: shown.rstrip().endswith("$"))
+        assert shown.count("The lamp of order 81") == 1
