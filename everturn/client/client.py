@@ -30,7 +30,7 @@ from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
 from everturn.client.send_or_revive import deliver
 from everturn.client.task_queues import QueuesClient
-from everturn.client.typed_outcomes import TypedOutcome
+from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
 from everturn.history.same_work import is_begun
 from everturn.limits import Limits
@@ -259,14 +259,14 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
         again: bool = False,
-    ) -> TypedOutcome[OutputT_co]:
-        """Starts a conversation and waits for its outcome. With an Agent, and not its name, the output is of its
-        `output` type. With an `id`, it is safe to repeat: it waits for the conversation that runs, or returns the
-        outcome of the one that is over; see `start`, also for `again`.
+    ) -> OutcomeWithValue[OutputT_co]:
+        """Starts a conversation and waits for its outcome. With an Agent, and not its name, its `value` is the output
+        as the agent's type. With an `id`, it is safe to repeat: it waits for the conversation that runs, or returns
+        the outcome of the one that is over; see `start`, also for `again`.
 
         Raises Stalled if a person has to help first, Ended if the conversation ended without an outcome, such as when
         it was terminated, and Unreachable if the server does not answer after the start: the conversation then goes
-        on, and the error's message has its id. Raises ConversationError if the output is not of the agent's type."""
+        on, and the error's message has its id."""
         conversation = await self.start(
             agent,
             message,
@@ -298,7 +298,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         agent: Agent[OutputT_co] | None = None,
     ) -> Conversation[OutputT_co]:
         """A handle to a conversation, which need not exist yet. `agent`: the one that it was started with, for replies
-        and an output of its `output` type."""
+        and a `value` of its `output` type."""
         # Only now: a worker's client has no conversations, and needs none of what reads them.
         from everturn.client.conversation import Conversation
 

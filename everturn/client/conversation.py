@@ -28,7 +28,7 @@ from everturn.client.status_waits import with_wait
 from everturn.client.streaming import LiveActivities, interleaved
 from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
-from everturn.client.typed_outcomes import TypedOutcome, typed_outcome, typed_output
+from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
 from everturn.history.endings import final_reply, final_status, held_status, stalled
@@ -142,13 +142,13 @@ class Conversation(Forks, Generic[OutputT_co]):
                     raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise temporal_errors.breaks_off(self.id)
 
-    async def outcome(self) -> TypedOutcome[OutputT_co]:
-        """How the conversation ended; waits for the end, through stalls and approvals. If the handle has an Agent, the
-        output is of its `output` type. Raises ConversationError if it can't be read as that type."""
+    async def outcome(self) -> OutcomeWithValue[OutputT_co]:
+        """How the conversation ended; waits for the end, through stalls and approvals. If the handle has an Agent, its
+        `value` is the output as the agent's type."""
         steps = self._runs.follow((await self._describe()).run_id)
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
             last = [step async for _, step in told if isinstance(step, RunClosed)]
-        return typed_outcome(self._outcome(last[-1] if last else None), self._agent)
+        return with_value(self._outcome(last[-1] if last else None), self._agent)
 
     # ------------------------------------------------------------ looking
 

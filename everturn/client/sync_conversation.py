@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from everturn.client.background_loop import BackgroundLoop, Waiting
 from everturn.client.conversation import Conversation
-from everturn.client.typed_outcomes import TypedOutcome
+from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.events import Event
 from everturn.payloads import WaitingCall
 from everturn.tools.output_type import OutputT_co
@@ -65,7 +65,7 @@ class SyncConversation(Waiting, Generic[OutputT_co]):
         """As `Conversation.reply`."""
         return self.loop.run(self._conversation.reply())
 
-    def outcome(self) -> TypedOutcome[OutputT_co]:
+    def outcome(self) -> OutcomeWithValue[OutputT_co]:
         """As `Conversation.outcome`."""
         return self.loop.run(self._conversation.outcome())
 

@@ -1,10 +1,10 @@
-"""An outcome whose output is of the agent's own type, for programs that have the Agent."""
+"""An outcome whose output can be had as the agent's own type, for programs that have the Agent."""
 
 from __future__ import annotations
 
 from typing import Any, Generic
 
-from pydantic import JsonValue
+from pydantic import JsonValue, PrivateAttr
 
 from everturn.agent import Agent
 from everturn.errors import ConversationError
@@ -12,25 +12,61 @@ from everturn.records import Outcome
 from everturn.tools.output_type import InvalidOutput, OutputT_co
 
 
-class TypedOutcome(Outcome, Generic[OutputT_co]):
-    """How a conversation ended. Ask with an Agent, not with its name, and `output` is of its `output` type; None unless
-    the conversation is completed. Type checkers know it too."""
+class OutcomeWithValue(Outcome, Generic[OutputT_co]):
+    """How a conversation ended. `output` is JSON, as it is recorded; ask with an Agent, not with its name, and `value`
+    is of its `output` type. Type checkers know it, too."""
+
+    _agent: Any = PrivateAttr(default=None)
+    """The Agent that was asked; None if only its name is known."""
+
+    @property
+    def value(self) -> OutputT_co | None:
+        """The output as the agent's type; None unless the conversation is completed, or if an agent without a type has
+        answered. JSON if only the agent's name is known. Raises ConversationError if it is no value of this type:
+        another agent may have answered, after a handoff or under another version."""
+        if self._agent is None or self._agent.output_adapter is None:
+            return self.output  # type: ignore[return-value] # the type is Any, then
+        if self.status != "completed":
+            return None
+        try:
+            value: OutputT_co = typed_output(self.output, self.text, self._agent, conversation_id=self.id)
+        except ConversationError:
+            if self.output is None:  # an agent without a type has answered, or both were too long
+                return None
+            raise
+        return value
+
+
+class TypedOutcome(OutcomeWithValue[OutputT_co]):
+    """How a conversation ended, in a workflow. Ask with an Agent, not with its name, and `output` is of its `output`
+    type, as `value` is; None unless the conversation is completed. Type checkers know it, too."""
 
     output: OutputT_co | None = None  # type: ignore[assignment] # of any type, and not only JSON
 
+    @property
+    def value(self) -> OutputT_co | None:
+        """The output."""
+        return self.output
+
+
+def with_value(outcome: Outcome, agent: Agent[OutputT_co] | None) -> OutcomeWithValue[OutputT_co]:
+    """`agent`: the one that was asked; None if only its name is known."""
+    valued: OutcomeWithValue[OutputT_co] = OutcomeWithValue.model_construct(
+        set(outcome.model_fields_set), **_fields_of(outcome)
+    )
+    valued._agent = agent
+    return valued
+
 
 def typed_outcome(outcome: Outcome, agent: Agent[OutputT_co] | None) -> TypedOutcome[OutputT_co]:
-    """`agent`: the one that was asked; None if only its name is known, and the output then stays JSON. Raises
-    ConversationError."""
-    fields: dict[str, Any] = {name: getattr(outcome, name) for name in type(outcome).model_fields}
-    if agent is not None and agent.output_adapter is not None and outcome.status == "completed":
-        try:
-            fields["output"] = typed_output(outcome.output, outcome.text, agent, conversation_id=outcome.id)
-        except ConversationError:
-            if outcome.output is not None:
-                raise  # else an agent without a type has answered, or both were too long: the text is what there is
+    """As `with_value`, with the value as its `output`. Raises ConversationError."""
+    fields = {**_fields_of(outcome), "output": with_value(outcome, agent).value}
     typed: TypedOutcome[OutputT_co] = TypedOutcome.model_construct(set(outcome.model_fields_set), **fields)
     return typed
+
+
+def _fields_of(outcome: Outcome) -> dict[str, Any]:
+    return {name: getattr(outcome, name) for name in type(outcome).model_fields}
 
 
 def typed_output(output: JsonValue, text: str, agent: Agent[OutputT_co], *, conversation_id: str) -> OutputT_co:

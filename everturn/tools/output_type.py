@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -71,10 +72,21 @@ class OutputType:
         for by_alias in (True, False):
             with suppress(Exception):  # of a serializer or validator of the user's own
                 dumped: JsonValue = self.adapter.dump_python(checked, mode="json", by_alias=by_alias)
-                if place_of_odd_number(dumped) is None:
-                    self.adapter.validate_json(to_json(dumped), context=context)
-                return dumped
+                if place_of_odd_number(dumped) is not None or self._is_readable(dumped, context):
+                    return dumped
         return sent
+
+    def _is_readable(self, dumped: JsonValue, context: Any) -> bool:
+        """Whether the type reads it again, whatever validators of the user's own make of a value that has been through
+        them already."""
+        recorded = to_json(dumped)
+        with suppress(Exception):  # a validator may raise anything
+            self.adapter.validate_json(recorded, context=context)
+            return True
+        with suppress(Exception):
+            _validator(_without_validators(self.adapter.core_schema)).validate_json(recorded)
+            return True
+        return False
 
     def typed(self, output: JsonValue, text: str) -> Any:
         """The value as the type itself. `text`: the reply; `output`: what `read` has made of it. Raises InvalidOutput.
@@ -90,7 +102,7 @@ class OutputType:
             # `read` writes fields by their aliases, or else by their names.
             return self.adapter.validate_json(recorded, by_alias=True, by_name=True)
         except Exception:  # noqa: BLE001 - the same
-            lenient = _validator(_without_context(self.adapter.core_schema))
+            lenient = _validator(_without_validators(self.adapter.core_schema, of_types=("with-info",)))
         try:
             return lenient.validate_json(recorded, by_alias=True, by_name=True)
         except ValidationError as error:
@@ -108,18 +120,18 @@ class OutputType:
         return to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
 
 
-def _without_context(schema: Any) -> Any:
-    """A schema of pydantic's core without the validators that take an `info`, which may need its context."""
+def _without_validators(schema: Any, *, of_types: Sequence[str] = ("with-info", "no-info")) -> Any:
+    """A schema of pydantic's core without the user's own functions. Those `with-info` may need its context."""
     if isinstance(schema, list | tuple):
-        return type(schema)(_without_context(item) for item in schema)
+        return type(schema)(_without_validators(item, of_types=of_types) for item in schema)
     if not isinstance(schema, dict):
         return schema
     function = schema.get("function")
-    takes_info = isinstance(function, dict) and function.get("type") == "with-info"
-    if takes_info and str(schema.get("type")).startswith("function-") and "schema" in schema:
+    is_meant = isinstance(function, dict) and function.get("type") in of_types
+    if is_meant and str(schema.get("type")).startswith("function-") and "schema" in schema:
         kept = {name: schema[name] for name in ("ref",) if name in schema}
-        return {**_without_context(schema["schema"]), **kept}
-    return {name: _without_context(value) for name, value in schema.items()}
+        return {**_without_validators(schema["schema"], of_types=of_types), **kept}
+    return {name: _without_validators(value, of_types=of_types) for name, value in schema.items()}
 
 
 def _validator(schema: Any) -> SchemaValidator:

@@ -28,7 +28,7 @@ async def main() -> None:
     async with Worker(client, agents=[boxes]):
         for said in ("The box is 10x20x30", "The box is 10x20x30 cm"):
             outcome = await client.run(boxes, said)
-            print(repr(outcome.output))
+            print(repr(outcome.value))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[sql], deps=open_database):
         outcome = await client.run(sql, "get me users who were last active yesterday.")
-        print(outcome.output, "-", outcome.turns, "turns")
+        print(outcome.value, "-", outcome.turns, "turns")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[places]):
         outcome = await client.run(places, "Where were the olympics held in 2012?")
-        print(repr(outcome.output), outcome.usage.output_tokens)
+        print(repr(outcome.value), outcome.usage.output_tokens)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ joker = Agent(
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[joker], deps=open_deps):
-        print((await client.run(joker, "Tell me a joke.")).output)
+        print((await client.run(joker, "Tell me a joke.")).value)
 
 
 if __name__ == "__main__":

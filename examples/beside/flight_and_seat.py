@@ -55,8 +55,8 @@ async def found(client: Client, agent: Agent[T], answers: list[str], id: str) ->
     for answer in answers:
         conversation = await client.send(agent, answer, id=id)
         outcome = await conversation.outcome()
-        if not isinstance(outcome.output, Failed):
-            return outcome.output
+        if not isinstance(outcome.value, Failed):
+            return outcome.value
     return None
 
 

@@ -25,7 +25,7 @@ assistant = Agent(
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[assistant]):
-        print((await client.run(assistant, "Hello")).output)
+        print((await client.run(assistant, "Hello")).value)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[librarian]):
         outcome = await client.run(librarian, QUESTION)
-        answer = outcome.output
+        answer = outcome.value
         if answer is None:
             raise SystemExit(outcome.reason)
         print(answer.text)

@@ -33,7 +33,7 @@ async def read(client: Client, name: str, text: str) -> Invoice | str:
     # The id and the message's id are the file's: who asks again gets the conversation that is there.
     conversation = await client.send(reader, text, id=f"invoice-{name}", message_id=name)
     outcome = await conversation.outcome()
-    return outcome.output or f"{name}: {outcome.reason}"
+    return outcome.value or f"{name}: {outcome.reason}"
 
 
 def files() -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from everturn import Message, Text, ToolCall, Usage
+from everturn import Message, Text, ToolCall, ToolResult, Usage
 from everturn.errors import InvalidReply
 from everturn.providers import Abilities, Delta, Dialect, ModelRow, Reply, Request, Row, StreamEvent
 
@@ -29,14 +29,16 @@ class OwnProtocol:
     """POST /talk with what was said so far; the answer says something, and may want functions to be called."""
 
     def encode(self, request: Request) -> tuple[str, dict[str, Any]]:
-        said = [{"who": "system", "says": request.instructions}] if request.instructions else []
+        said: list[dict[str, Any]] = []
+        if request.instructions:
+            said.append({"who": "system", "says": request.instructions})
         for message in request.messages:
             said.append({"who": message.role, "says": message.text})
             for part in message.parts:
                 match part:
                     case ToolCall():
                         said.append({"who": "function", "id": part.call_id, "name": part.name, "with": part.arguments})
-                    case _ if message.role == "tool":
+                    case ToolResult():
                         said.append({"who": "result", "id": part.call_id, "says": part.text})
         body: dict[str, Any] = {"model": request.model.model, "said": said, "stream": request.settings.stream}
         if request.tools:

@@ -13,6 +13,7 @@ import everturn
 from everturn import Agent, Client, Conversation, EverturnPlugin
 from everturn import Worker as EverturnWorker
 from everturn.client.sync_conversation import SyncConversation
+from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.events import Event
 from everturn.workflow import ChildConversation, TypedOutcome
 
@@ -50,14 +51,14 @@ async def of_a_model() -> None:
 async def at_the_front_door(client: Client) -> None:
     agent = Agent("judge", model=MODEL, output=Invoice)
     outcome = await client.run(agent, "How much?")
-    assert_type(outcome, TypedOutcome[Invoice])
-    assert_type(outcome.output, Invoice | None)
-    print(outcome.output.cents)  # type: ignore[union-attr]  # pyright: ignore
+    assert_type(outcome, OutcomeWithValue[Invoice])
+    assert_type(outcome.value, Invoice | None)
+    print(outcome.value.cents)  # type: ignore[union-attr]  # pyright: ignore
     conversation = await client.start(agent, "How much?")
     assert_type(conversation, Conversation[Invoice])
     assert_type(await conversation.reply(), Invoice)
     assert_type(await conversation.run_tools([]), Invoice)
-    assert_type((await conversation.outcome()).output, Invoice | None)
+    assert_type((await conversation.outcome()).value, Invoice | None)
     print((await conversation.reply()).cts)  # type: ignore[attr-defined]  # pyright: ignore
     assert_type(await client.send(agent, "And now?", id="judged"), Conversation[Invoice])
     assert_type(client.conversation("judged", agent=agent), Conversation[Invoice])
@@ -66,7 +67,7 @@ async def at_the_front_door(client: Client) -> None:
 
 async def at_the_front_door_by_name(client: Client) -> None:
     outcome = await client.run("judge", "How much?")
-    assert_type(outcome, TypedOutcome[Any])
+    assert_type(outcome, OutcomeWithValue[Any])
     conversation: Conversation = await client.start("judge", "How much?")
     text: str = await conversation.reply()
     outcome = await client.conversation("judged").outcome()
@@ -76,11 +77,11 @@ async def at_the_front_door_by_name(client: Client) -> None:
 def without_asyncio() -> None:
     agent = Agent("judge", model=MODEL, output=Invoice)
     with Client.connect_sync() as client, EverturnWorker(client, agents=[agent]):
-        assert_type(client.run(agent, "How much?"), TypedOutcome[Invoice])
+        assert_type(client.run(agent, "How much?"), OutcomeWithValue[Invoice])
         conversation = client.start(agent, "How much?", id="judged")
         assert_type(conversation, SyncConversation[Invoice])
         assert_type(conversation.reply(), Invoice)
-        assert_type(conversation.outcome().output, Invoice | None)
+        assert_type(conversation.outcome().value, Invoice | None)
         assert_type(conversation.approve("c1"), tuple[str, ...])
         conversation.approve(7)  # type: ignore[arg-type]  # pyright: ignore
         client.run(agent, "How much?", ids="judged")  # type: ignore[call-arg]  # pyright: ignore

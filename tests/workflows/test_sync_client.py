@@ -75,9 +75,9 @@ def main() -> None:
                 except Refused as error:
                     print("refused")
                 conversation.approve(event.call.call_id)
-        print(conversation.reply(), conversation.outcome().output, conversation.status().state)
+        print(conversation.reply(), conversation.outcome().value, conversation.status().state)
         print([(call.name, result.text, result.decision.by) for call, result in conversation.tool_pairs()])
-        print(client.run(clerk, "The lamp is broken.", id="sync").output)
+        print(client.run(clerk, "The lamp is broken.", id="sync").value)
         print(client.conversation("sync").reply())
         print(threading.active_count())
     print([thread.name for thread in threading.enumerate()])

@@ -29,11 +29,11 @@ async def test_each_door_gives_the_agents_own_type(client: Client, scripted: Scr
     judge = agent_on(scripted(['{"cents": 1}', '{"cents": 2}', '{"cents": 3}']), name="judge", output=Invoice)
     async with hosting(client, judge):
         ran = await client.run(judge, "How much?", id=f"{client.task_queue}-run")
-        assert ran.output == Invoice(cents=1)
+        assert (ran.value, ran.output) == (Invoice(cents=1), {"cents": 1})
         by_id = client.conversation(ran.id)
         assert ((await by_id.outcome()).output, await by_id.reply()) == ({"cents": 1}, '{"cents": 1}')
         again = client.conversation(ran.id, agent=judge)
-        assert (await again.reply(), (await again.outcome()).output) == (Invoice(cents=1), Invoice(cents=1))
+        assert (await again.reply(), (await again.outcome()).value) == (Invoice(cents=1), Invoice(cents=1))
         assert isinstance(await again.outcome(), Outcome)
 
         held = await client.start(judge, "How much?", id=f"{client.task_queue}-held", keep_open=HOUR)
@@ -45,14 +45,14 @@ async def test_each_door_gives_the_agents_own_type(client: Client, scripted: Scr
         assert await fork.reply() == Invoice(cents=2)
         await held.close()
         await fork.close()
-        assert (await held.outcome()).output == Invoice(cents=2)
+        assert (await held.outcome()).value == Invoice(cents=2)
 
 
 async def test_a_reply_that_never_fits_is_no_value(client: Client, scripted: Scripted) -> None:
     judge = agent_on(scripted(["much"] * 3), name="judge", output=Invoice)
     async with hosting(client, judge):
         outcome = await client.run(judge, "How much?", id=f"{client.task_queue}-never")
-        assert (outcome.status, outcome.output, outcome.text) == ("failed", None, "much")
+        assert (outcome.status, outcome.value, outcome.text) == ("failed", None, "much")
         with pytest.raises(Ended, match="ended without an output: the last reply does not fit"):
             await client.conversation(outcome.id, agent=judge).reply()
 
@@ -69,8 +69,10 @@ async def test_what_the_agent_answers_that_took_over_is_told_apart(
         with pytest.raises(ConversationError, match="can't be read as the output type of the agent 'judge'"):
             await conversation.reply()
         if output is None:
-            assert (await conversation.outcome()).output is None
+            assert (await conversation.outcome()).value is None
         else:
+            outcome = await conversation.outcome()
+            assert outcome.output == [7]
             with pytest.raises(ConversationError, match="can't be read"):
-                await conversation.outcome()
+                _ = outcome.value
         assert (await client.conversation(conversation.id).outcome()).text == text
