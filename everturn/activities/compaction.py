@@ -51,7 +51,8 @@ def unchanged_from(messages: TranscriptBeginning, view: View | None, *, after_su
 
 def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
     """The messages with their places: the summary first, then those that it does not replace. No older summaries."""
-    kept = [(place, messages[place]) for place in range(view.keep_from, len(messages)) if not messages[place].summary]
+    rest = enumerate(messages[view.keep_from :], view.keep_from)
+    kept = [(place, message) for place, message in rest if not message.summary]
     return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
 
 
@@ -93,6 +94,7 @@ def next_view(
     """How the transcript is to be shown next, if that changes; and whether only a summary would help."""
     if wanted is None or not due(usage, wanted):
         return None, False
+    messages = tuple(messages)  # a worker that remembers them reads them anew each time
     if trimmed := trimmed_view(messages, view, wanted):
         return trimmed, False
     return None, bool(to_summarise(messages, view, wanted)[0])
@@ -114,6 +116,7 @@ def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compact
 
 def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
     """The messages to summarise, and the place at which those that stay begin; no messages if all are to stay."""
+    messages = tuple(messages)
     view, keep_from = view or View(), _boundary(messages, wanted)
     seen = _without_tools(_seen(messages, view), before=view.tools_from)
     old = [(place, message) for place, message in seen if not keep_from <= place < len(messages)]

@@ -45,4 +45,4 @@ def _digest(request: ModelRequest, cut: Message, prefixes: PrefixCache) -> str:
     results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)
     if results is None or not cut.parts or (request.position and not request.digest):
         return ""
-    return chained(request.digest, (*filled(request, results), cut))[0]
+    return chained(request.digest, (*filled(request, results), cut))

@@ -12,14 +12,24 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from sys import getsizeof
-from typing import Any, overload
+from typing import Any, Final, overload
 
-from everturn.providers.encoded_messages import RememberedMessages
+from everturn.providers.encoded_messages import (
+    CHUNK_OVERHEAD_BYTES,
+    LONG_TEXT_BYTES,
+    RememberedMessages,
+    in_pieces,
+    long_texts_of,
+)
 from everturn.records import Message, ToolResult
 
-MESSAGE_OVERHEAD_BYTES, PART_OVERHEAD_BYTES = 500, 1_000
-"""What a message and each of its parts take in memory beyond their JSON, as measured. For short ones this is by far the
-most."""
+Written = tuple[bytes, ...]
+"""A message as JSON, in pieces: long texts are pieces of their own, which requests share."""
+
+NODE_BYTES, MESSAGE_BYTES = 450, 56
+"""What a turn and each of its messages take in memory beside the messages' JSON, as measured."""
+RESULT_OVERHEAD_BYTES: Final = 1_500
+"""What a result takes beyond its JSON. For a short one this is by far the most."""
 
 STALE_MESSAGES = 20
 """What was worked out from a prefix, and was not asked for while so many messages came, is of no use any more: of a
@@ -33,7 +43,7 @@ class _Node:
 
     digest: str
     parent: _Node | None
-    messages: Sequence[Message]
+    written: tuple[Written, ...]
     length: int
     """Of the whole prefix, in messages."""
 
@@ -49,6 +59,11 @@ class _Node:
 
     derived: dict[Hashable, _Derived] = field(default_factory=dict)
     """What was worked out from the prefix, or from the beginning of it."""
+
+    def written_between(self, start: int, stop: int) -> Sequence[Written]:
+        """Of its messages, those from one place in the prefix to another."""
+        before = self.length - len(self.written)
+        return self.written[max(start - before, 0) : max(stop - before, 0)]
 
     @property
     def derived_bytes(self) -> int:
@@ -88,31 +103,36 @@ class Prefix(Sequence[Message]):
     def __getitem__(self, place: slice) -> Sequence[Message]: ...
     def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
         if isinstance(place, int):
-            return self._from(place if place >= 0 else len(self) + place)[0]
+            place = place + len(self) if place < 0 else place
+            return _read(self._between(place, place + 1)[0])
         start, stop, step = place.indices(len(self))
-        return self._from(start)[: max(stop - start, 0) : step] if step > 0 else [*self][place]
+        return [*map(_read, self._between(start, stop))][::step] if step > 0 else [*self][place]
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._from(0))
+        return map(_read, self._between(0, len(self)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _from(self, start: int) -> list[Message]:
-        """From there on; only the turns that hold them are looked at."""
-        turns: list[Sequence[Message]] = []
+    def _between(self, start: int, stop: int) -> list[Written]:
+        """The messages from one place to another, as they are written; only the turns that hold them are looked at."""
+        turns: list[Sequence[Written]] = []
         for node in _upwards(self._node):
             if node.length <= start:
                 break
-            begins = node.length - len(node.messages)
-            turns.append(node.messages[max(start - begins, 0) :])
+            turns.append(node.written_between(start, stop))
         return [message for turn in reversed(turns) for message in turn]
 
     def kept(self, key: Hashable) -> Any:
         """What was worked out from these messages, or from the first of them, and kept; None if there is none."""
         return self._cache.derived(self._node, key)
+
+    def long_texts(self, start: int) -> list[bytes]:
+        """The long texts in the messages from there on, as they are in their JSON."""
+        written = self._between(start, len(self))
+        return [piece for message in written for piece in message if len(piece) >= LONG_TEXT_BYTES]
 
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keeps what was worked out, for the next turn of this branch."""
@@ -162,9 +182,15 @@ class PrefixCache:
         return Prefix(self, node)
 
     def found(self, digest: str, messages: Sequence[Message]) -> Sequence[Message]:
-        """Remembers a whole prefix that was found elsewhere; returns it as `find` does."""
-        if messages and digest not in self._nodes and (size := sum(map(_taken_by, messages))) <= self.max_bytes:
-            self._add(digest, None, messages, size)
+        """Remembers a whole prefix that was found elsewhere; returns it as `find` does. One that has no digest gets its
+        own: there may be others without any."""
+        digest = digest or digest_of(messages)
+        if (
+            messages
+            and digest not in self._nodes
+            and (size := _size_of(written := _written(messages))) <= self.max_bytes
+        ):
+            self._add(digest, None, written, size)
             self._forget_the_oldest()
         return self.find(digest, len(messages)) or messages
 
@@ -197,23 +223,27 @@ class PrefixCache:
     def remember(self, prefix_digest: str, messages: Sequence[Message], new: Sequence[Message]) -> str:
         """Remembers `messages` followed by `new`; returns the digest of both together."""
         prefix_digest = prefix_digest or digest_of(messages)
-        digest, size = chained(prefix_digest, new)
+        if not new:
+            self.found(prefix_digest, messages)
+            return prefix_digest
+        digest = chained(prefix_digest, new)
         if (node := self._nodes.get(digest)) is not None:
             self._touch(node)
             return digest
         parent = self._nodes.get(prefix_digest)
-        above = parent.branch_bytes if parent else sum(map(_taken_by, messages))
+        before, written = () if parent or not messages else _written(messages), _written(new)
+        above, size = parent.branch_bytes if parent else _size_of(before), _size_of(written)
         if above + size > self.max_bytes:
             return digest  # it would push everything else out, and then itself
-        if parent is None and messages:
-            parent = self._add(prefix_digest, None, messages, above)
-        self._add(digest, parent, new, size)
+        if before:
+            parent = self._add(prefix_digest, None, before, above)
+        self._add(digest, parent, written, size)
         self._forget_the_oldest()
         return digest
 
-    def _add(self, digest: str, parent: _Node | None, messages: Sequence[Message], size: int) -> _Node:
-        length = len(messages) + (parent.length if parent else 0)
-        node = _Node(digest, parent, tuple(messages), length, size, size + (parent.branch_bytes if parent else 0))
+    def _add(self, digest: str, parent: _Node | None, written: tuple[Written, ...], size: int) -> _Node:
+        length = len(written) + (parent.length if parent else 0)
+        node = _Node(digest, parent, written, length, size, size + (parent.branch_bytes if parent else 0))
         if parent:
             parent.children += 1
             self._leaves.pop(parent.digest, None)
@@ -234,7 +264,7 @@ class PrefixCache:
     # ------------------------------------------------------------ results that the deltas only name
 
     def remember_result(self, run_id: str, result: ToolResult) -> None:
-        size = _taken(result.model_dump_json(), parts=1)
+        size = getsizeof(result.model_dump_json()) + RESULT_OVERHEAD_BYTES
         self.forget_results(run_id, [result.call_id])  # an earlier attempt's, which nobody got
         if size > self.max_bytes:
             return
@@ -292,23 +322,35 @@ def _upwards(node: _Node | None) -> Iterator[_Node]:
 
 
 def digest_of(messages: Sequence[Message]) -> str:
-    return chained("", messages)[0]
+    return chained("", messages)
 
 
-def chained(digest: str, messages: Sequence[Message]) -> tuple[str, int]:
-    """The digest of a prefix followed by these messages, and what the messages take in memory."""
-    size = 0
+def chained(digest: str, messages: Sequence[Message]) -> str:
+    """The digest of a prefix followed by these messages."""
     for message in messages:
-        written = message.model_dump_json()
-        size += _taken(written, parts=len(message.parts))
-        digest = urlsafe_b64encode(blake2b(written.encode(), key=digest.encode(), digest_size=15).digest()).decode()
-    return digest, size
+        written = message.model_dump_json().encode()
+        digest = urlsafe_b64encode(blake2b(written, key=digest.encode(), digest_size=15).digest()).decode()
+    return digest
 
 
-def _taken_by(message: Message) -> int:
-    return _taken(message.model_dump_json(), parts=len(message.parts))
+def _written(messages: Sequence[Message]) -> tuple[Written, ...]:
+    """Each message as JSON, in pieces."""
+    return tuple(map(_message_in_pieces, messages))
 
 
-def _taken(written: str, *, parts: int) -> int:
-    """Bytes in memory. One emoji makes every character of its text take four; `getsizeof` knows that."""
-    return getsizeof(written) + MESSAGE_OVERHEAD_BYTES + PART_OVERHEAD_BYTES * parts
+def _message_in_pieces(message: Message) -> Written:
+    written = message.model_dump_json().encode()
+    if len(written) < LONG_TEXT_BYTES:
+        return (written,)
+    return tuple(in_pieces(written, long_texts_of(message.model_dump(mode="json"))))
+
+
+def _read(written: Written) -> Message:
+    """The conversation has read the same JSON from its history, or it would not have gone on with it."""
+    return Message.model_validate_json(b"".join(written))
+
+
+def _size_of(written: Sequence[Written]) -> int:
+    """Bytes in memory."""
+    pieces = [len(piece) for message in written for piece in message]
+    return NODE_BYTES + MESSAGE_BYTES * len(written) + CHUNK_OVERHEAD_BYTES * len(pieces) + sum(pieces)

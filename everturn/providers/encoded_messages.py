@@ -23,10 +23,13 @@ from everturn.records import Message, ServerToolUse, ToolCall, ToolResult
 Item = dict[str, Any]
 
 _BYTES_OF_A_MESSAGE = 1_500
-"""Of one that replaces another, whose texts it mostly shares."""
+"""Of one that replaces another, beside its texts."""
 
 CHUNK_OVERHEAD_BYTES = 41
-"""What each of the `written` takes in memory beside its bytes."""
+"""What each piece of what is written takes in memory beside its bytes."""
+
+LONG_TEXT_BYTES = 512
+"""A text as long as that is in memory once, wherever it is written."""
 
 
 class WireItems(list[Item]):
@@ -122,14 +125,18 @@ class EncodedMessages(ABC):
         """Whether what these are encoded to, after what is here, does not depend on what follows."""
         return True
 
-    def close(self, messages: Sequence[Message]) -> None:
-        """Writes what no later message can change. `messages`: those that were added since this was last done."""
+    def close(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
+        """Writes what no later message can change. `messages`: those that were added since this was last done; `texts`:
+        their long texts, and maybe others, which are not kept twice."""
         place = self._first_open()
         closed, self.open = self.open[:place], self.open[place:]
+        known = {text: text for text in texts}
         for opened in closed:
-            written = b"," + write(self.item(opened))
-            self.written.append(written)
-            self.bytes += len(written) + CHUNK_OVERHEAD_BYTES
+            item = self.item(opened)
+            shared = [known[text] for text in long_texts_of(item) if text in known]
+            pieces = in_pieces(b"," + write(item), shared)
+            self.written += pieces
+            self.bytes += sum(map(len, pieces)) - sum(map(len, shared)) + CHUNK_OVERHEAD_BYTES * len(pieces)
         self._ids.update(_ids_in(messages))
 
     def _first_open(self) -> int:
@@ -148,6 +155,9 @@ class TranscriptBeginning(Protocol):
     def __iter__(self) -> Iterator[Message]: ...
     def kept(self, key: Hashable) -> Any:
         """What was kept for these messages, or for the first ones of them; None if nothing was."""
+
+    def long_texts(self, start: int) -> Sequence[bytes]:
+        """The long texts in the messages from there on, as they are in their JSON."""
 
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keeps something that was worked out from these messages, or from the first ones of them."""
@@ -194,6 +204,9 @@ class ShownBeginning(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return iter(self[:])
 
+    def long_texts(self, start: int) -> Sequence[bytes]:
+        return self._source.long_texts(max(start + self._start - len(self._head), 0) if start else 0)
+
     def kept(self, key: Hashable) -> Any:
         return self._source.kept((self._key, key))
 
@@ -212,7 +225,7 @@ def shown_beginning(
     head: Sequence[Message] | None = source.kept((key, start))
     if head is None:
         head = tuple(head_of(source[:start]))
-        source.keep((key, start), head, _BYTES_OF_A_MESSAGE * len(head))
+        source.keep((key, start), head, sum(_BYTES_OF_A_MESSAGE + len(one.model_dump_json()) for one in head))
     return ShownBeginning(source, key, head=head, start=start, shown=shown)
 
 
@@ -278,8 +291,9 @@ def _settled(beginning: TranscriptBeginning, kept: E | None, kind: type[E], requ
     if more and not kept.is_apart_from(more):
         kept, more = kind(), beginning[:place]
     if more and kept.can_close_after(more, request):
+        texts = beginning.long_texts(kept.count)
         kept.add(more, request)
-        kept.close(more)
+        kept.close(more, texts)
     return kept
 
 
@@ -289,6 +303,30 @@ def _last_reply_in(beginning: TranscriptBeginning, start: int) -> int:
         if beginning[place].role == "assistant" and beginning[place - 1].role != "assistant":
             return place
     return start
+
+
+def in_pieces(written: bytes, texts: Iterable[bytes]) -> list[bytes]:
+    """What is written, cut so that these texts are pieces of it: the very objects, if they are in it in this order."""
+    pieces: list[bytes] = []
+    start = 0
+    for text in texts:
+        if (place := written.find(text, start)) >= 0:
+            pieces += [written[start:place], text]
+            start = place + len(text)
+    return [*pieces, written[start:]]
+
+
+def long_texts_of(value: object) -> Iterator[bytes]:
+    """The long texts in a JSON value, in order, as JSON has them between its quotes."""
+    if isinstance(value, str):
+        if len(value) >= LONG_TEXT_BYTES:
+            yield write(value)[1:-1]
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from long_texts_of(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from long_texts_of(item)
 
 
 def _ids_in(messages: Sequence[Message]) -> Iterator[str]:

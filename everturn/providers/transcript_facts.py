@@ -30,7 +30,7 @@ class TranscriptFacts:
         self.system: tuple[str, ...] = ()
         """What system messages say."""
         self.last_said: Message | None = None
-        """What a person said last."""
+        """What a person said last, if something came with it that is only for one provider, or one reader."""
         self.lost_calls: Counter[str] = Counter()
         """How many calls of each tool were given up, since a user's message, because workers were lost with them."""
 
@@ -46,7 +46,7 @@ class TranscriptFacts:
             if message.role == "user":
                 self.lost_calls = Counter()
                 if not (message.author or message.summary):
-                    self.last_said = message
+                    self.last_said = message if message.provider else None
             for part in message.parts:
                 if part.kind == "tool_call" and message.role == "assistant":
                     self.call_ids.add(part.call_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everturn.activities import compaction
-from everturn.activities.prefix_cache import PrefixCache, transcript
+from everturn.activities.prefix_cache import Prefix, PrefixCache, transcript
 from everturn.activities.turn_request import shown_to_model, with_notes
 from everturn.carryover import View
 from everturn.models import Model, ModelSettings
@@ -73,6 +75,35 @@ def test_only_what_is_new_is_encoded(model: str) -> None:
     ]
     assert max(map(len, items)) < 10, "not more than the last turns are left to write"
     assert len(items[-1].written) > 70
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_transcript_is_in_memory_once(model: str) -> None:
+    """With what it is encoded to: a text that both hold is one."""
+    lines = [message.model_dump_json() for message in conversation(150, "def line(self): return 1\n" * 160)]
+    check_all_turns([*map(Message.model_validate_json, lines[:7])], _request(model, ()), PrefixCache())  # made once
+    prefixes = PrefixCache()
+    tracemalloc.start()
+    said = [*map(Message.model_validate_json, lines)]
+    for asked in turn_by_turn(said, prefixes):
+        body_in_json(body_of(_request(model, asked)))
+    del said, asked
+    gc.collect()
+    taken, written = tracemalloc.get_traced_memory()[0], sum(map(len, lines))
+    tracemalloc.stop()
+    assert taken < 1.3 * written
+    assert 0.8 * taken < prefixes.bytes < 1.3 * taken
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_long_text_is_the_same_object_in_the_transcript_and_in_the_requests(model: str) -> None:
+    prefix = PrefixCache().found("", conversation(6, "a long text " * 100))
+    assert isinstance(prefix, Prefix)
+    items = next(filter(None, map(_wire_items, body_of(_request(model, transcript(prefix, (ASK,)))).values())))
+    texts = {id(text) for text in prefix.long_texts(0)}
+    shared = [id(piece) in texts for piece in items.written if len(piece) > 1_000]
+    assert len(shared) >= 3
+    assert all(shared)
 
 
 def turns(count: int) -> Iterator[Sequence[Message]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
-from everturn.activities.prefix_cache import PrefixCache, digest_of
-from everturn.records import Message, Text, ToolResult
+from everturn.activities.prefix_cache import Prefix, PrefixCache, digest_of
+from everturn.records import Image, Message, Opaque, Text, ToolCall, ToolResult
 
 MESSAGES = st.lists(st.text("ab", max_size=3).map(Message.user), min_size=1, max_size=3).map(tuple)
 
@@ -103,14 +107,57 @@ def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
     assert prefixes.bytes == 0
 
 
-def test_what_is_remembered_is_counted_as_it_lies_in_memory() -> None:
-    ascii_only, with_emoji = PrefixCache(), PrefixCache()
-    ascii_only.remember("", (), (Message.user("x" * 10_000),))
-    with_emoji.remember("", (), (Message.user("x" * 10_000 + "😀"),))
-    assert with_emoji.bytes > 3 * ascii_only.bytes, "one emoji makes every character take four bytes"
-    many = PrefixCache()
-    many.remember("", (), (Message(role="tool", parts=tuple(ToolResult(call_id=str(n)) for n in range(100))),))
-    assert many.bytes > 100_000, "each part is an object of its own"
+def test_a_prefix_that_came_without_a_digest_is_not_taken_for_another() -> None:
+    prefixes = PrefixCache()
+    mine, others = (Message.user("mine"),), (Message.user("another's"),)
+    assert [*prefixes.found("", mine)] == [*mine]
+    assert prefixes.find("", 1) is None
+    assert [*prefixes.found("", others)] == [*others]
+
+
+def test_a_turn_without_messages_adds_nothing() -> None:
+    prefixes, said = PrefixCache(max_bytes=20_000), (Message.user("Go"),)
+    assert prefixes.remember("", (), ()) == ""
+    assert prefixes.bytes == 0
+    digest = digest_of(said)
+    assert [prefixes.remember(digest, said, ()) for _ in range(2)] == [digest, digest]
+    for number in range(100):
+        prefixes.remember("", (), (Message.user(f"{number}" * 300),))  # pushes it out
+    assert prefixes.find(digest, 1) is None
+    assert 0 < prefixes.bytes <= prefixes.max_bytes
+
+
+@pytest.mark.parametrize("value", [1.5, 10**30, -0.0, 'ä\u2028\x1f\\ "😀' * 200, ["x" * 600, {"b": "y" * 600}], None])
+def test_messages_are_read_as_they_were_remembered(value: JsonValue) -> None:
+    text, more = Text(text="long " * 200, extra={"a": value}), {"value": value}
+    call = ToolCall(call_id="1", name="t", arguments=more, extra=more)
+    said = [
+        Message(role="user", parts=(text, Image(data="QUJD" * 300, media_type="image/png", extra=more))),
+        Message(role="assistant", parts=(Opaque(data=value, extra=more), call), provider="openai", cut_short=True),
+        Message(role="tool", parts=(ToolResult(call_id="1", content=(text, text), is_error=True, extra=more),)),
+        Message(role="user", parts=()),
+    ]
+    prefix = PrefixCache().found("", said)
+    assert isinstance(prefix, Prefix)
+    for read in ([*prefix], prefix[:], [prefix[place] for place in range(len(said))], [*reversed(prefix)][::-1]):
+        assert [message.model_dump_json() for message in read] == [message.model_dump_json() for message in said]
+    assert prefix[1:3] == said[1:3]
+    assert prefix[-1] == said[-1]
+    with pytest.raises(IndexError):
+        prefix[-5]
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "x" * 10_000 + "😀", "x"], ids=["long", "with an emoji", "short"])
+def test_what_is_remembered_is_counted_as_it_lies_in_memory(text: str) -> None:
+    prefixes, digest = PrefixCache(), ""
+    digest = prefixes.remember(digest, (), (Message.user("hello"),))  # what is made once
+    tracemalloc.start()
+    for number in range(1, 60):
+        result = Message(role="tool", parts=(ToolResult(call_id=f"{number}", content=(Text(text=text),)),))
+        digest = prefixes.remember(digest, prefixes.find(digest, number) or (), (result,))
+    taken, counted = tracemalloc.get_traced_memory()[0], prefixes.bytes
+    tracemalloc.stop()
+    assert 0.7 * taken < counted < 1.5 * taken
 
 
 def conversation(prefixes: PrefixCache, *, turns: int = 12, run_id: str = "run") -> int:

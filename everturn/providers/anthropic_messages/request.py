@@ -143,13 +143,13 @@ class AnthropicTurns(EncodedMessages):
     def can_close_after(self, messages: Sequence[Message], request: Request) -> bool:
         return not _server_pairs(messages, request.model.provider)[1]
 
-    def close(self, messages: Sequence[Message]) -> None:
+    def close(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
         if self.open:
             self.begin_with_a_user()
         for role, blocks in self.open[: self._first_open()]:
             self.marked += marks_in(blocks)
             self._thoughtless = _is_thoughtless_after(role, blocks, before=self._thoughtless)
-        super().close(messages)
+        super().close(messages, texts)
 
     def _first_open(self) -> int:
         """The last two user's turns get breakpoints."""

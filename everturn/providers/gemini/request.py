@@ -234,10 +234,10 @@ class GeminiContents(EncodedMessages):
         copied.open = [{**content, "parts": [*content["parts"]]} for content in self.open]
         return copied
 
-    def close(self, messages: Sequence[Message]) -> None:
+    def close(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
         if self.open:
             self.begin_with_a_user()
-        super().close(messages)
+        super().close(messages, texts)
 
     def _encode(self, messages: Sequence[Message], request: Request) -> None:
         pairing = Pairing(messages, as_given=request.as_given)

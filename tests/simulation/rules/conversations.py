@@ -317,7 +317,7 @@ def digests_are_right(one: Evidence) -> Iterator[str]:
     """Every prefix has its digest, and every turn begins where the one before has ended."""
     digests, digest = [""], ""
     for message in one.transcript:
-        digest, _ = chained(digest, [message])
+        digest = chained(digest, [message])
         digests.append(digest)
     for step in one.steps:
         match step:
