@@ -374,11 +374,20 @@ def abilities_of(model: Model) -> Abilities:
     return _abilities(model.provider, model.model)
 
 
+def takes_functions(model: Model) -> bool:
+    """False if it is known that the model calls no functions."""
+    return _known_abilities(model).calls
+
+
+def _known_abilities(model: Model) -> Abilities:
+    anybodys = model.provider == "azure" or (model.base_url and model.provider in _ANYBODYS)
+    return UNKNOWN if anybodys else abilities_of(model)
+
+
 def check_tools(model: Model, *, functions: Sequence[str], server_tools: Iterable[str]) -> None:
     """Raises InvalidTool if it is known that the model does not take these tools. `functions`: the names of those that
     its provider does not run; `server_tools`: the class names of those that it does."""
-    anybodys = model.provider == "azure" or (model.base_url and model.provider in _ANYBODYS)
-    abilities = UNKNOWN if anybodys else abilities_of(model)
+    abilities = _known_abilities(model)
     if functions and not abilities.calls:
         named = ", ".join(functions[:_MOST_NAMED]) + (", ..." if len(functions) > _MOST_NAMED else "")
         raise InvalidTool(

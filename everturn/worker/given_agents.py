@@ -15,6 +15,7 @@ from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.hooks import Hooks
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.read_result import read_result_tool
+from everturn.vendor_models.abilities import takes_functions
 
 MAX_PREFIX_CHARS: Final = 32
 
@@ -23,8 +24,8 @@ Agents = Sequence[Agent] | AgentStore | FindAgent
 
 
 def _with_reader(agent: Agent, artifacts: Artifacts | None) -> Agent:
-    """The agent with the tool that reads what the store keeps, if there is one."""
-    if artifacts is None:
+    """The agent with the tool that reads what the store keeps, if there is one and its models call tools."""
+    if artifacts is None or not all(map(takes_functions, [agent.model, *agent.fallback_models])):
         return agent
     return agent.with_tools(read_result_tool(artifacts, max_result_chars=agent.limits.max_result_chars))
 
