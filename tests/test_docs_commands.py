@@ -105,7 +105,8 @@ def _temporal_options(path: tuple[str, ...]) -> set[str]:
 
 @pytest.mark.parametrize(("block", "line"), LINES, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_command_exists_with_its_options(block: Block, line: str) -> None:
-    check_command(_words(line.partition(" > ")[0]))
+    words = _words(line)
+    check_command(words[: words.index(">")] if ">" in words else words)
 
 
 @pytest.mark.parametrize(("page", "span"), SPANS, ids=lambda value: value if isinstance(value, str) else "")

@@ -87,7 +87,12 @@ def test_a_reply_is_its_items_in_their_order() -> None:
     )
     assert reply.message.provider == "openai"
     assert reply.usage == Usage(
-        input_tokens=100, output_tokens=20, cached_tokens=64, cache_write_tokens=8, reasoning_tokens=12
+        input_tokens=100,
+        output_tokens=20,
+        cached_tokens=64,
+        cache_write_tokens=8,
+        reasoning_tokens=12,
+        web_searches=1,
     )
     assert (reply.stop, reply.model, reply.response_id) == ("tool_calls", "openai:gpt-5.5", "resp_1")
 

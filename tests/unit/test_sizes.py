@@ -35,11 +35,14 @@ ELSEWHERE = {
     # What is held in memory or on disk.
     "compressed_messages.py": "memory",
     "activities/journal.py": "files",
+    "activities/prefix_cache.py": "memory",
     "workflows/recent_messages.py": "memory",
     "storage": "memory and HTTP bodies; the header of what is encrypted",
     # One line for people, or a page that a model asks for.
     "testing": "tests",
     "workflows/web_ui.py": "lines",
+    "evals": "lines",
+    "calls/pending_calls.py": "the length of a digest",
     "text/markdown.py": "lines",
     "validation/explaining.py": "lines",
     "mcp_server": "lines",
