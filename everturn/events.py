@@ -104,6 +104,8 @@ class ToolCalled(_Event):
     call: ToolCall
     refused: str | None = None
     """What the model is told, if the call can't run as it is."""
+    awaits_answer: bool = False
+    """It runs outside of workers: `answer_requested` comes when it may begin, after its approval if it needs one."""
 
 
 class ApprovalRequested(_Event):
@@ -115,6 +117,8 @@ class ApprovalRequested(_Event):
     reason: WaitReason | None = None
     why: str = ""
     question: str = ""
+    awaits_answer: bool = False
+    """As of `tool_called`."""
 
 
 class AnswerRequested(_Event):

@@ -38,7 +38,7 @@ from everturn.history import steps
 from everturn.history.decoding import COMMANDS
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import Control, ModelReply, ModelRequest
-from everturn.plans import RefuseCall
+from everturn.plans import AwaitAnswer, RefuseCall
 from everturn.records import HookAction, Message, Outcome, results_in
 
 
@@ -291,7 +291,8 @@ def _reply(request: ModelRequest, reply: ModelReply, at: str) -> list[Event]:
     for call in reply.message.tool_calls:
         plan = plans.get(call.call_id)
         refused = plan.text if isinstance(plan, RefuseCall) else None
-        events.append(ToolCalled(turn=turn, call=call, refused=refused, at=at))
+        awaits = isinstance(plan, AwaitAnswer)
+        events.append(ToolCalled(turn=turn, call=call, refused=refused, awaits_answer=awaits, at=at))
     return events
 
 
@@ -300,8 +301,15 @@ def _acts(turn: int, actions: Iterable[HookAction], at: str) -> list[Event]:
 
 
 def _ask(turn: int, pending: PendingCall, at: str) -> ApprovalRequested | AnswerRequested:
-    asking = AnswerRequested if pending.needs == "answer" else ApprovalRequested
     asked = pending.asked
-    return asking(
-        turn=turn, call=pending.call, reason=asked.reason, why=asked.in_words, question=pending.question, at=at
-    )
+    about: dict[str, Any] = {
+        "turn": turn,
+        "call": pending.call,
+        "reason": asked.reason,
+        "why": asked.in_words,
+        "question": pending.question,
+        "at": at,
+    }
+    if pending.needs == "answer":
+        return AnswerRequested(**about)
+    return ApprovalRequested(**about, awaits_answer=isinstance(pending.plan, AwaitAnswer))

@@ -152,6 +152,10 @@ _OVER: Final = ("output-available", "output-error", "output-denied")
 """The states of a call's part that has its result."""
 
 
+_UNAPPROVED: Final = ("input-streaming", "approval-requested", "approval-responded")
+"""The states of a call's part that the page's own tools have not been given yet."""
+
+
 def _is_result(part: dict[str, Any]) -> bool:
     """Whether what it has is the call's result, and not how far the call is."""
     return not (part.get("preliminary") or is_waits_below(part.get("output")))
@@ -176,6 +180,7 @@ def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
         calls=frozenset(part["toolCallId"] for part in parts),
         results=frozenset(part["toolCallId"] for part in parts if part.get("state") in _OVER and _is_result(part)),
         questions=frozenset(question for part in parts if (question := _question_of(part)) is not None),
+        unapproved=frozenset(part["toolCallId"] for part in parts if part.get("state") in _UNAPPROVED),
     )
     return DecidedOnPage(message.id, choices, outputs, seen, _said_after(posted))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 from uuid import uuid4
@@ -10,6 +11,7 @@ from pydantic import JsonValue
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
+from everturn.payloads import AskedAgent, WaitingCall
 from everturn.records import CUT_OFF, ToolCall
 from everturn.ui import narrator
 from everturn.ui.answer_ids import reply_id, wordless_id
@@ -54,8 +56,15 @@ class UIMessageStream:
         self._show_causes = show_causes
         self._started = False
         self._in_step = False
+        self._shown_inputs: dict[str, dict[str, JsonValue]] = {}
+        """The arguments of calls that are held, as the page shows them."""
+        self._agents: dict[str, tuple[AskedAgent, ...]] = {}
+        """The agents that led to a call, by its id."""
         self._inputs: dict[str, dict[str, JsonValue]] = {}
         """The arguments of calls, as the page shows them."""
+        self._held: set[str] = set(narrates.seen.unapproved)
+        """Calls that the page must not run yet. The SDK gives a call to `onToolCall` as soon as its input is there
+        (`ai` 6.0.326, `tool-input-available`), so that comes after the approval."""
         self._parts: dict[Kind, str] = {}
         """The ids of the parts that have begun and not ended."""
         self._count = 0
@@ -126,11 +135,20 @@ class UIMessageStream:
                 about = {"toolCallId": call.call_id, "toolName": call.name}
                 self._calls_in_step = True
                 self._inputs[call.call_id] = call.arguments
-                yield {"type": "tool-input-start", **about}
-                more = {"providerMetadata": {"everturn": agents_of(path)}} if path else {}
-                yield {"type": "tool-input-available", **about, "input": call.arguments, **more}
+                self._agents[call.call_id] = path
+                more = {"providerMetadata": {"everturn": agents_of(path)}} if path and told.held else {}
+                yield {"type": "tool-input-start", **about, **more}
+                if told.held:
+                    self._held.add(call.call_id)
+                else:
+                    yield self._input_of(call)
                 if path:
                     yield _waits(path[0].call_id, call)
+            case narrator.Released(call=call):
+                if call.call_id in self._held:
+                    self._held.discard(call.call_id)
+                    self._inputs[call.call_id] = call.arguments
+                    yield self._input_of(call)
             case narrator.ApprovalAsked():
                 yield from self._ask(told)
             case narrator.Progressed(call_id=call_id, progress=progress):
@@ -140,10 +158,18 @@ class UIMessageStream:
             case narrator.HeldUp(state=state):
                 yield {"type": "data-status", "data": {"state": state}, "transient": True}
 
+    def _input_of(self, call: ToolCall) -> Chunk:
+        path = self._agents.get(call.call_id, ())
+        more = {"providerMetadata": {"everturn": agents_of(path)}} if path else {}
+        about = {"toolCallId": call.call_id, "toolName": call.name}
+        return {"type": "tool-input-available", **about, "input": call.arguments, **more}
+
     def _ask(self, asked: narrator.ApprovalAsked) -> Iterator[Chunk]:
         waiting = asked.waiting
         shown = self._inputs.get(waiting.call_id)
-        if shown is not None and shown != waiting.arguments:  # the person is to see what would run
+        if waiting.call_id in self._held and shown is not None:
+            yield from self._show_input(waiting)
+        elif shown is not None and shown != waiting.arguments:  # the person is to see what would run
             about = {"toolCallId": waiting.call_id, "toolName": waiting.tool}
             yield {"type": "tool-input-available", **about, "input": waiting.arguments}
             self._inputs[waiting.call_id] = waiting.arguments
@@ -154,12 +180,25 @@ class UIMessageStream:
             "approvalDescriptor": descriptor_of(waiting),
         }
 
+    def _show_input(self, waiting: WaitingCall) -> Iterator[Chunk]:
+        """The arguments of a call that the page must not run yet."""
+        if self._shown_inputs.get(waiting.call_id) == waiting.arguments:
+            return
+        about = {"toolCallId": waiting.call_id}
+        if waiting.call_id in self._shown_inputs:  # else its text would go on
+            yield {"type": "tool-input-start", **about, "toolName": waiting.tool}
+        self._shown_inputs[waiting.call_id] = waiting.arguments
+        yield {"type": "tool-input-delta", **about, "inputTextDelta": json.dumps(waiting.arguments, ensure_ascii=False)}
+
     def _end(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
         rest = answer.rest or WhyAtRest("ended")
         yield from self._start(self._wordless_id)
         # Ask again if a decision was refused: else the page would send the same decision over and over.
         for asked in self._narrates.ask(rest.waiting, again=bool(refused)):
             yield from self._ask(asked)
+        for waiting in rest.waiting:  # of somebody who does not decide
+            if waiting.call_id in self._held and waiting.call_id in self._inputs:
+                yield from self._show_input(waiting)
         yield from self._close_step()
         if self._calls_in_step and not self._narrates.shows_any(rest.waiting):
             yield from _EMPTY_STEP

@@ -34,6 +34,8 @@ class SeenByPage:
     results: frozenset[str] = frozenset()
     questions: frozenset[str] = frozenset()
     """The ids of the approval questions."""
+    unapproved: frozenset[str] = frozenset()
+    """The calls that it shows as not approved yet, as far as it knows."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,15 @@ class Called:
     call: ToolCall
     path: tuple[AskedAgent, ...] = ()
     """The agents that led to it, if it is a sub-agent's: the page shows those of these calls that wait for a person."""
+    held: bool = False
+    """It runs outside of workers, and may have to be approved first: the page may run it once it is `Released`."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """A call that runs outside of workers may begin, with these arguments."""
+
+    call: ToolCall
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,19 @@ class HeldUp:
     state: Literal["worker_awaited", "limited", "paused", "resumed"]
 
 
-PageStep = TurnBegan | Words | Withdrawn | Picture | TurnEnded | Called | ApprovalAsked | Progressed | Finished | HeldUp
+PageStep = (
+    TurnBegan
+    | Words
+    | Withdrawn
+    | Picture
+    | TurnEnded
+    | Called
+    | Released
+    | ApprovalAsked
+    | Progressed
+    | Finished
+    | HeldUp
+)
 
 
 def question_id(waiting: WaitingCall) -> str:
@@ -177,9 +200,14 @@ class Narrator:
                 yield from self._reply(turn, message)
             case events.ToolCalled(turn=turn, call=call) if turn > self._quiet_turn:
                 self._calls[call.call_id] = None
-                yield Called(turn, call)
-            case events.ApprovalRequested(call=call) | events.AnswerRequested(call=call) if event.path:
-                yield from self._call_below(call, event.path)
+                yield Called(turn, call, held=event.awaits_answer and event.refused is None)
+            case events.ApprovalRequested(call=call) if event.path:
+                yield from self._call_below(call, event.path, held=event.awaits_answer)
+            case events.AnswerRequested(call=call):
+                if event.path:
+                    yield from self._call_below(call, event.path)
+                if call.call_id in self._calls:
+                    yield Released(call)
             case events.ToolProgress(call_id=call_id, progress=progress) if call_id in self._calls:
                 yield Progressed(call_id, progress)
             case events.ToolFinished(result=result):
@@ -195,11 +223,11 @@ class Narrator:
             case _:
                 pass
 
-    def _call_below(self, call: ToolCall, path: tuple[AskedAgent, ...]) -> Iterator[Called]:
+    def _call_below(self, call: ToolCall, path: tuple[AskedAgent, ...], *, held: bool = False) -> Iterator[Called]:
         """A call of a sub-agent that waits, or has waited."""
         if call.call_id not in self._calls:
             self._calls[call.call_id] = None
-            yield Called(self._turns.get(path[0].call_id, 0), call, path)
+            yield Called(self._turns.get(path[0].call_id, 0), call, path, held)
 
     async def finish_all(self, answer: FollowedReply) -> list[Finished]:
         """The results of calls that the page still shows as open, though they have ended: cut short with their answer,

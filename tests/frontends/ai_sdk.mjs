@@ -9,20 +9,21 @@ import {
 } from "ai";
 
 const [api, id, headers] = process.argv.slice(2);
-const data = [], finished = [];
+const data = [], finished = [], given = [];
 const chat = new Chat({
   id,
   transport: new DefaultChatTransport({ api, headers: JSON.parse(headers) }),
   sendAutomaticallyWhen: (about) =>
     lastAssistantMessageIsCompleteWithApprovalResponses(about) || lastAssistantMessageIsCompleteWithToolCalls(about),
   onData: (part) => data.push(part),
+  onToolCall: ({ toolCall }) => void given.push([toolCall.toolName, toolCall.input]),
   onFinish: ({ isAbort, isDisconnect, isError, finishReason }) =>
     finished.push({ isAbort, isDisconnect, isError, finishReason }),
 });
 
 const show = () => {
   const { status, messages, error } = chat;
-  console.log(JSON.stringify({ status, messages, error: error?.message ?? "", data, finished }));
+  console.log(JSON.stringify({ status, messages, error: error?.message ?? "", data, finished, given }));
 };
 chat["~registerMessagesCallback"](show);
 chat["~registerStatusCallback"](show);

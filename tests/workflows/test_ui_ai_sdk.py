@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from everturn import Client, ui
+from everturn import Client, tool, ui
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import FOLDER, NODE, Page, State, needs_node, page, serving
@@ -123,6 +123,31 @@ async def test_a_call_is_approved_or_denied_on_the_page(
         [result] = [one for message in await told(client, chat) for one in message.tool_results]
         assert result.decision
         assert (result.decision.by, result.decision.note) == ("ann", "as agreed")
+
+
+async def test_a_tool_of_the_page_runs_once_it_is_approved(client: Client, scripted: Scripted, chat: str) -> None:
+    """The SDK gives a call to `onToolCall` as soon as its input is there: that came before the approval."""
+
+    @tool(runs_on="client", needs_approval=True, effect="once")
+    def look(screen: int) -> str:  # type: ignore[empty-body]
+        """Look at the screen."""
+
+    agent = agent_on(scripted([call("look", {"screen": 1}, id="l"), "A cat."]), tools=[look])
+    async with hosting(client, agent), chatting(client, chat) as shown:
+        shown.do("send", message={"text": "What is there?"})
+        state = await shown.shows(
+            lambda now: is_ready(now) and parts(now, "tool-")[0]["state"] == "approval-requested", what="it asks"
+        )
+        [part] = parts(state, "tool-")
+        assert (part["input"], state["given"]) == ({"screen": 1}, [])
+        shown.do("approve", id=part["approval"]["id"], approved=True)
+        state = await shown.shows(
+            lambda now: is_ready(now) and parts(now, "tool-")[0]["state"] == "input-available", what="it may run"
+        )
+        assert state["given"] == [["look", {"screen": 1}]]
+        shown.do("output", tool="look", toolCallId="l", output={"animal": "cat"})
+        state = await shown.shows(lambda now: is_ready(now) and text(now) == "A cat.", what="it goes on")
+        assert len(state["given"]) == 1
 
 
 async def told(client: Client, chat: str) -> tuple[Any, ...]:
