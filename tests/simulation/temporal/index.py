@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LONGEST_LAG = 3.0
 
-_TERM = re.compile(r"(\w+) (!=|=) '((?:[^']|'')*)'")
+_TERM = re.compile(r"(\w+) (!=|=|STARTS_WITH|NOT STARTS_WITH) '((?:[^']|'')*)'")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Entry:
         match name:
             case "WorkflowType":
                 return self.info.type.name
+            case "WorkflowId":
+                return self.info.execution.workflow_id
             case "ExecutionStatus":
                 status = WorkflowExecutionStatus.Name(self.info.status)
                 words = status.removeprefix("WORKFLOW_EXECUTION_STATUS_").split("_")
@@ -44,7 +46,12 @@ class Entry:
     def fits(self, query: str) -> bool:
         terms = [_TERM.fullmatch(term) for term in query.split(" AND ")]
         assert all(terms), f"this index does not understand {query!r}"
-        return all((self.field(one[1]) == one[3].replace("''", "'")) == (one[2] == "=") for one in terms if one)
+        return all(self._meets(term[1], term[2], term[3].replace("''", "'")) for term in terms if term)
+
+    def _meets(self, name: str, operator: str, value: str) -> bool:
+        held = self.field(name)
+        is_met = held.startswith(value) if operator.endswith("STARTS_WITH") else held == value
+        return is_met == (operator in ("=", "STARTS_WITH"))
 
 
 class Index:
