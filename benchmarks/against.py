@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks import peers, report
 from benchmarks.contestants import ALL, EVERTURN, FLOOR_HTTP, Contestant, by_everturn
+from benchmarks.histories import runs_of
 from benchmarks.measures import Column, Measured, Plan, lengths
 from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
 from benchmarks.measures.startup import one_start
@@ -127,6 +128,29 @@ async def measure_startup(before: Contestant, plan: Plan, *, commit: str) -> Mea
     return Measured(f"Beside {commit}: start-up ({plan.rounds} rounds)", columns, rows)
 
 
+async def measure_history(before: Contestant, plan: Plan, *, commit: str) -> Measured:
+    """What a conversation without children, approvals or hooks writes: the medians of some."""
+    written: dict[str, list[tuple[int, int]]] = {one.name: [] for one in plan.contestants}
+    async with rig() as running, AsyncExitStack() as stack:
+        for contestant in plan.contestants:
+            await stack.enter_async_context(running.worker(contestant))
+        for number in range(plan.rounds):
+            for contestant in plan.shuffled(number):
+                handle = await running.hold(contestant, turns=plan.turns)
+                events = [event for run in await runs_of(running.client, handle.id) for event in run.history.events]
+                written[contestant.name].append((len(events), sum(event.ByteSize() for event in events)))
+    columns = [
+        Column("events", "events", ".0f", against=before.name),
+        Column("size", "bytes", ",.0f", against=before.name),
+    ]
+    rows = {
+        name: {"events": median(events for events, _ in own), "size": median(size for _, size in own)}
+        for name, own in written.items()
+    }
+    title = f"Beside {commit}: the history of {plan.turns} turns ({plan.rounds} rounds)"
+    return Measured(title, columns, rows)
+
+
 def _crowds_row(own: list[Crowd], before: list[Crowd]) -> dict[str, Any]:
     rates, before_rates = ([one.turns / one.seconds for one in crowd] for crowd in (own, before))
     return {
@@ -160,6 +184,9 @@ async def main(arguments: argparse.Namespace) -> None:
         plan = Plan([before, EVERTURN], arguments.rounds, arguments.turns)
         if arguments.start_up:
             name, table = "against_startup", report.table(await measure_startup(before, plan, commit=arguments.commit))
+        elif arguments.history:
+            written = await measure_history(before, plan, commit=arguments.commit)
+            name, table = "against_history", report.table(written)
         elif arguments.lengths:
             plan = replace(plan, contestants=(FLOOR_HTTP, *plan.contestants, *_peers_here()))
             name, table = "against_lengths", report.table(await lengths.costs_of(plan))
@@ -180,6 +207,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--at-once", type=int, help="throughput instead: so many conversations; 8 rounds are 4 minutes")
+    parser.add_argument("--history", action="store_true", help="what a conversation writes instead: events and bytes")
     parser.add_argument("--start-up", action="store_true", help="how long a worker's start takes instead")
     parser.add_argument(
         "--lengths", action="store_true", help="what a turn costs by the length of its transcript instead"
