@@ -19,6 +19,12 @@ class OutcomeWithValue(Outcome, Generic[OutputT_co]):
     _agent: Any = PrivateAttr(default=None)
     """The Agent that was asked; None if only its name is known."""
 
+    def __eq__(self, other: object) -> bool:
+        """Two outcomes are equal if they say the same, whoever asked for them."""
+        return isinstance(other, Outcome) and _fields_of(self) == _fields_of(other)
+
+    __hash__ = Outcome.__hash__
+
     @property
     def value(self) -> OutputT_co | None:
         """The output as the agent's type; None unless the conversation is completed, or if an agent without a type has
