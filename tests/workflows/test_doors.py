@@ -33,6 +33,7 @@ from everturn.ui import Visitor, ag_ui, ai_sdk
 from everturn.ui.narrator import question_id
 from everturn.web.app import Inbox
 from tests.support.agents import agent_on, hosting
+from tests.support.endings import end_all
 from tests.support.shell import Shell
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually, waiting
@@ -629,3 +630,5 @@ async def test_each_door_lets_through_what_the_page_says(
             check_approvers(world, CELLS[name]["asks `approvers`"]),
             check_seen(world, CELLS[name]["what was seen"]),
         )
+    # Who reads the server's lists after this would meet a hundred conversations whose worker is gone.
+    await end_all(client)
