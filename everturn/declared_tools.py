@@ -62,12 +62,12 @@ def said_by_person(message: Message) -> tuple[Part, ...]:
     return tuple(part for part in message.parts if not part.extra.get(_SHOWN))
 
 
-def with_declared_tools(agent: Agent, said: Message | None) -> Agent:
-    """The agent with the tools that came with what a person `said` last; the same object if none did. A tool that the
+def with_declared_tools(agent: Agent, message: Message | None) -> Agent:
+    """The agent with the tools that came with a person's last `message`; the same object if none did. A tool that the
     agent has itself stays as it is. Raises InvalidTool."""
-    if said is None or said.provider != READER:
+    if message is None or message.provider != READER:
         return agent
-    declared = [one for part in said.parts for one in _listed(part.extra.get(_TOOLS))]
+    declared = [one for part in message.parts for one in _listed(part.extra.get(_TOOLS))]
     new = [one for one in declared if agent.tool(str(one.get("name"))) is None]
     if not new:
         return agent

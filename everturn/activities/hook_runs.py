@@ -313,15 +313,9 @@ def hooks_at(agent: Agent, point: HookPoint, *, tool: str | None = None) -> Iter
             yield hook
 
 
-def seconds_at(agent: Agent, tool: str) -> float:
-    """How long the hooks around a run of the tool may take together."""
-    points: tuple[HookPoint, ...] = ("before_tool", "after_tool")
+def seconds_at(agent: Agent, tool: str, *points: HookPoint) -> float:
+    """How long the hooks that see a run of the tool at these points may take together; 0 if there are none."""
     return sum(hook.timeout.total_seconds() for point in points for hook in hooks_at(agent, point, tool=tool))
-
-
-def seconds_after(agent: Agent, tool: str) -> float:
-    """How long the hooks that see the tool's result may take together; 0 if there are none."""
-    return sum(hook.timeout.total_seconds() for hook in hooks_at(agent, "after_tool", tool=tool))
 
 
 def stopped(reply: Reply, text: str) -> Reply:

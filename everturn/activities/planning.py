@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, plan_handover
-from everturn.activities.hook_runs import CallVerdict, HookRuns, after_hooks, hooks_at, seconds_after, seconds_at
+from everturn.activities.hook_runs import CallVerdict, HookRuns, after_hooks, hooks_at, seconds_at
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
@@ -228,18 +228,21 @@ async def _verdict(
 
 async def _plan_result(agent: Agent, verdict: CallVerdict, given: ToolResult, context: ToolContext) -> UseResult:
     """The plan for a call whose result a hook gave. The agent's hooks see it, as they see every result."""
+    result = await after_hooks(agent, verdict.call, given, context)
+    return UseResult(**_guards(agent, verdict), approval=verdict.asks, expiry=_expiry(agent), result=result)
+
+
+def _guards(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
+    """What stands before a call and after it, whatever settles it: the fields of a GatedPlan that hooks and approvers
+    decide."""
     call = verdict.call
-    result = await after_hooks(agent, call, given, context)
-    return UseResult(
-        call_id=call.call_id,
-        approval=verdict.asks,
-        expiry=_expiry(agent),
-        policy=agent.approvers is not None,
-        only_person=verdict.failed,
-        changed_by=", ".join(verdict.changed_by),
-        hooks_after=seconds_after(agent, call.name),
-        result=result,
-    )
+    return {
+        "call_id": call.call_id,
+        "policy": agent.approvers is not None,
+        "only_person": verdict.failed,
+        "changed_by": ", ".join(verdict.changed_by),
+        "hooks_after": seconds_at(agent, call.name, "after_tool"),
+    }
 
 
 async def _gate(
@@ -247,16 +250,13 @@ async def _gate(
 ) -> dict[str, Any]:
     """What stands before the call, whatever runs it: the fields of a GatedPlan."""
     call = verdict.call
+    guards = _guards(agent, verdict)
     doubts = _doubts(call) if tool.provider_tool else ""
     asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
-    return {
-        "call_id": call.call_id,
+    return guards | {
         "approval": verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None),
         "expiry": _expiry(agent),
-        "policy": agent.approvers is not None,
-        "only_person": verdict.failed or careful,
-        "changed_by": ", ".join(verdict.changed_by),
-        "hooks_after": seconds_after(agent, tool.name),
+        "only_person": guards["only_person"] or careful,
     }
 
 
@@ -282,15 +282,11 @@ async def _plan_manual(
     if verdict.result is not None:
         return await _plan_result(agent, verdict, verdict.result, context)
     return AwaitAnswer(
-        call_id=call.call_id,
+        **_guards(agent, verdict),
         why=f"the loop is manual: send {call.name}'s result as the answer",
         expiry=_answer_expiry(agent, tool),
         approval=verdict.asks,
         approval_expiry=_expiry(agent),
-        policy=agent.approvers is not None,
-        only_person=verdict.failed,
-        changed_by=", ".join(verdict.changed_by),
-        hooks_after=seconds_after(agent, call.name),
     )
 
 
@@ -320,7 +316,7 @@ async def _plan_run(
         return RunAgent(**gate, agent=tool.agent, input=asked_with)
     run = gate | {
         "effect": tool.effect,
-        "timeout": tool.timeout.total_seconds() + seconds_at(agent, tool.name),
+        "timeout": tool.timeout.total_seconds() + seconds_at(agent, tool.name, "before_tool", "after_tool"),
         "patience": tool.patience.total_seconds(),
     }
     if tool.is_function:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from temporalio import activity
 
@@ -78,13 +79,22 @@ async def within_limit(
 async def _kept_back(seconds: float) -> None:
     """A call that its provider refused although it takes others: it waits by itself. Raises if the worker stops."""
     began = asyncio.get_running_loop().time()
+    sleeping = asyncio.ensure_future(asyncio.sleep(seconds))
+    try:
+        await _unless_worker_stops(sleeping)
+    finally:
+        sleeping.cancel()
+        attempts.leave_out(asyncio.get_running_loop().time() - began)
+
+
+async def _unless_worker_stops(waiting: asyncio.Future[Any]) -> None:
+    """Waits until it is done. Raises if the worker stops before."""
     stopping = asyncio.ensure_future(activity.wait_for_worker_shutdown())
     try:
-        stopped, _ = await asyncio.wait({stopping}, timeout=seconds)
+        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
-        attempts.leave_out(asyncio.get_running_loop().time() - began)
-    if stopped:
+    if not waiting.done():
         raise activity_errors.worker_shutdown()
 
 
@@ -127,13 +137,7 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
                 beat.waits = AtLimit(limit_of=limit.provider, ahead=limit.waiting)
                 if beat.interval <= INTERVAL_SECONDS:  # else each beat costs, and the next ordinary one says it
                     beat.within(0.0)
-            stopping = asyncio.ensure_future(activity.wait_for_worker_shutdown())
-            try:
-                await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                stopping.cancel()
-            if not waiting.done():
-                raise activity_errors.worker_shutdown()
+            await _unless_worker_stops(waiting)
         handed_out = True
         return waiting.result()
     finally:

@@ -205,7 +205,7 @@ class ToolCalls:
                     self._times.take(agent, name, time.monotonic() - started, whole)
             if not failed and (notice := edit_notice(request.decision)):
                 whole = whole.model_copy(update={"content": (*notice, *whole.content)})
-            until = started + tool.timeout.total_seconds() + seconds_at(agent, name)
+            until = started + tool.timeout.total_seconds() + seconds_at(agent, name, "before_tool", "after_tool")
             result = await self._fitting(whole, request, max_chars=agent.limits.max_result_chars, until=until)
         if larger(result, INLINE_BYTES):  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)

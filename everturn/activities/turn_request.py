@@ -25,10 +25,10 @@ _NOT_FORCED = frozenset({None, "auto", "none"})
 def turn_request_of(
     agent: Agent, request: ModelRequest, messages: Sequence[Message], *, model: Model, tools: Sequence[ToolSpec]
 ) -> Request:
-    shown = messages if request.summarise else shown_to_model(messages, request.view)
+    visible = messages if request.summarise else shown_to_model(messages, request.view)
     return Request(
         model=model,
-        messages=transcript(shown, _told_to_conclude(request, shown)),
+        messages=transcript(visible, _told_to_conclude(request, visible)),
         hidden_ids=facts_of(messages).call_ids if request.view else frozenset(),
         instructions=agent.instructions if isinstance(agent.instructions, str) else "",
         tools=tools,

@@ -59,13 +59,13 @@ def _size_problem(said: Approve | Deny | Answer, calls: int) -> str | None:
     return None
 
 
-def _question_problem(said: Approve | Deny | Answer, calls: Collection[PendingCall]) -> str | None:
+def _question_problem(decision: Approve | Deny | Answer, calls: Collection[PendingCall]) -> str | None:
     """Whoever decided saw the call in another state: it may have run since."""
-    if said.question is None:
+    if decision.question is None:
         return None
-    if said.call_id == names.EVERY_CALL:
+    if decision.call_id == names.EVERY_CALL:
         return "A question is about one call: name its call_id."
-    changed = next((pending for pending in calls if pending.question != said.question), None)
+    changed = next((pending for pending in calls if pending.question != decision.question), None)
     if changed is None:
         return None
     words = shortened(changed.asked.in_words, max_bytes=MAX_REASON_BYTES)
@@ -76,12 +76,12 @@ def _question_problem(said: Approve | Deny | Answer, calls: Collection[PendingCa
     )
 
 
-def _expected_problem(said: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
+def _expected_problem(decision: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
     """Whoever approved had other arguments before them."""
-    expected = said.expected if isinstance(said, Approve) else None
+    expected = decision.expected if isinstance(decision, Approve) else None
     other = None
     if expected is not None:
-        other = next((one.call for one in calls if not same_json(one.call.arguments, expected)), None)
+        other = next((pending.call for pending in calls if not same_json(pending.call.arguments, expected)), None)
     if other is None:
         return None
     arguments = shortened(str(other.arguments), max_bytes=MAX_REASON_BYTES)

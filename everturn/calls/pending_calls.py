@@ -183,9 +183,8 @@ class PendingCall:
     def question(self) -> str:
         """Names what is asked about the call now. Not since when: beside a local tool, a conversation's clock goes on
         before its history's does, and whoever reads the history has to come to the same name."""
-        asked = self.asked
-        shown = [self.call.call_id, self.call.name, self.call.arguments, asked.reason, asked.in_words]
-        written = json.dumps(shown, sort_keys=True)
+        facts = [self.call.call_id, self.call.name, self.call.arguments, self.asked.reason, self.asked.in_words]
+        written = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:QUESTION_CHARS]
 
     def shown(self) -> WaitingCall:

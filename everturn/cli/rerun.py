@@ -90,10 +90,12 @@ def rerun(
         case "json":
             tell_json({**reruns.as_json(), "failures": missed})
         case "markdown":
-            tell("\n".join([reruns.as_markdown(), "", *(f"- **missed:** {one}" for one in missed)]).rstrip())
+            tell(
+                "\n".join([reruns.as_markdown(), "", *(f"- **missed:** {threshold}" for threshold in missed)]).rstrip()
+            )
         case "table":
             notes = [f"left out, since its provider would run it: {name}" for name in reruns.left_out]
-            tell("\n".join([reruns.as_table(), *notes, *(f"MISSED {one}" for one in missed)]))
+            tell("\n".join([reruns.as_table(), *notes, *(f"MISSED {threshold}" for threshold in missed)]))
     if missed:
         raise typer.Exit(1)
 
@@ -103,7 +105,7 @@ def _candidate(spec: str) -> Agent:
 
     agents = load_agents(spec)
     if len(agents) != 1:
-        names = ", ".join(sorted(one.full_name for one in agents))
+        names = ", ".join(sorted(agent.full_name for agent in agents))
         raise typer.BadParameter(f"{spec} has several agents ({names}): write {spec}:NAME", param_hint="--agent")
     return agents[0]
 
@@ -117,6 +119,6 @@ async def _rerun(
 
     async with remote_client() as client:
         if query is not None:
-            found = sampled(matching(client.temporal, query), sample)
-            ids = list(dict.fromkeys([one.id async for one in found]))
+            executions = sampled(matching(client.temporal, query), sample)
+            ids = list(dict.fromkeys([execution.id async for execution in executions]))
         return await rerun_all(client, ids, agent=candidate, **options)  # type: ignore[arg-type]

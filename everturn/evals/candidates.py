@@ -41,27 +41,27 @@ def candidate_of(
                 cure="Give agent=, with model=, instructions= and tools= for what differs from it.",
             )
         return Agent(recorded_agent, model=model, instructions=instructions or "", tools=tools or ())
-    made = copy(agent)
+    candidate = copy(agent)
     if model is not None:
-        vars(made).update(model=model if isinstance(model, Model) else Model(model), fallback_models=())
+        vars(candidate).update(model=model if isinstance(model, Model) else Model(model), fallback_models=())
     if instructions is not None:
-        vars(made).update(instructions=instructions)
-    return made.for_turn(tools=tools) if tools is not None else made
+        vars(candidate).update(instructions=instructions)
+    return candidate.for_turn(tools=tools) if tools is not None else candidate
 
 
 def for_rerun(agent: Agent, hook: Hooks) -> Agent:
     """The same agent, and those that it knows, with the hook that answers calls behind their own hooks, and without
     what a provider would run by itself and that may have effects: hosted MCP servers and other raw tools that no
     handler and no answer of ours serves."""
-    made = copy(agent)
-    vars(made).update(
+    copied = copy(agent)
+    vars(copied).update(
         hooks=(*agent.hooks, hook),
         agents=tuple(for_rerun(other, hook) for other in agent.agents),
         raw_tools=tuple(item for item in agent.raw_tools if _is_served_here(item)),
         prepare_tools=agent.prepare_tools and _prepared(agent.prepare_tools),
         settings=harmless(agent.settings),
     )
-    return made
+    return copied
 
 
 def harmless(settings: ModelSettings) -> ModelSettings:

@@ -28,8 +28,8 @@ class Divergence:
     """The first recorded call that the rerun had not made by then; None if it had made all."""
 
     def as_json(self) -> dict[str, JsonValue]:
-        made: dict[str, JsonValue] = {"tool": self.made.name, "arguments": self.made.arguments}
-        return {"made": made, "expected": self.expected.as_json() if self.expected else None}
+        call: dict[str, JsonValue] = {"tool": self.made.name, "arguments": self.made.arguments}
+        return {"made": call, "expected": self.expected.as_json() if self.expected else None}
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class ChangedCall:
 
     before: RecordedCall
     after: RecordedCall
+
+    def as_json(self) -> dict[str, JsonValue]:
+        return {"before": self.before.as_json(), "after": self.after.as_json()}
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class Comparison:
         """What the recorded conversation and the rerun said last; of one turn, its reply."""
         if self.at_turn is None:
             return self.recorded.text, self.rerun.text
-        said = [one.replies.get(self.at_turn) for one in (self.recorded, self.rerun)]
-        before, after = (message.text if message else "" for message in said)
+        replies = [conversation.replies.get(self.at_turn) for conversation in (self.recorded, self.rerun)]
+        before, after = (message.text if message else "" for message in replies)
         return before, after
 
     @property
@@ -93,15 +96,15 @@ class Comparison:
 
     def findings(self) -> list[str]:
         """Each difference of the calls, in words."""
-        found = [f"missing {_shown(call.call)}" for call in self.missing]
-        found += [f"extra {_shown(call.call)}" for call in self.extra]
-        found += [f"changed {_shown(one.before.call)} to {_shown(one.after.call)}" for one in self.changed]
-        found += ["the same calls in another order"] if self.reordered else []
+        findings = [f"missing {_shown(call.call)}" for call in self.missing]
+        findings += [f"extra {_shown(call.call)}" for call in self.extra]
+        findings += [f"changed {_shown(change.before.call)} to {_shown(change.after.call)}" for change in self.changed]
+        findings += ["the same calls in another order"] if self.reordered else []
         if self.diverged:
             expected = self.diverged.expected
             beside = f"recorded: {_shown(expected.call)}" if expected else "recorded: no further call"
-            found.append(f"diverged here: {_shown(self.diverged.made)}; {beside}")
-        return found + ([self.problem] if self.problem else [])
+            findings.append(f"diverged here: {_shown(self.diverged.made)}; {beside}")
+        return findings + ([self.problem] if self.problem else [])
 
     def as_json(self) -> dict[str, JsonValue]:
         before, after = self.recorded, self.rerun
@@ -110,7 +113,7 @@ class Comparison:
         }
         if self.at_turn is not None:
             figures = {}
-        tokens: list[JsonValue] = [_tokens(before), _tokens(after)]
+        tokens: list[JsonValue] = [before.usage.total_tokens, after.usage.total_tokens]
         return {
             "id": before.id,
             "rerun": after.id,
@@ -123,7 +126,9 @@ class Comparison:
             "same_meaning": self.same_meaning,
             "missing": [call.as_json() for call in self.missing],
             "extra": [call.as_json() for call in self.extra],
-            "changed": [{"before": one.before.as_json(), "after": one.after.as_json()} for one in self.changed],
+            "changed": [
+                {"before": change.before.as_json(), "after": change.after.as_json()} for change in self.changed
+            ],
             "reordered": self.reordered,
             "diverged": self.diverged.as_json() if self.diverged else None,
             "problem": self.problem or None,
@@ -173,31 +178,34 @@ class Reruns:
         for name, ratio in self.ratios().items():
             most = getattr(wanted, f"{name}_ratio")
             if most is not None and (ratio is None or ratio > most):
-                shown = "not known" if ratio is None else f"{ratio:.2f} times the recorded"
-                missed.append(f"{name}: {shown}; at most {most:.2f} times is wanted")
+                ratio_text = "not known" if ratio is None else f"{ratio:.2f} times the recorded"
+                missed.append(f"{name}: {ratio_text}; at most {most:.2f} times is wanted")
         return missed
 
     def ratios(self) -> dict[str, float | None]:
         """Of cost, tokens and turns: the reruns' to the recorded conversations'. None if it is not known."""
-        whole = [one for one in self.comparisons if one.at_turn is None and not one.problem]
-        of: dict[str, Callable[[Recorded], float | None]] = {
-            "cost": lambda one: one.cost_usd,
-            "token": _tokens,
-            "turn": lambda one: one.turns,
+        whole = [comparison for comparison in self.comparisons if comparison.at_turn is None and not comparison.problem]
+        amounts: dict[str, Callable[[Recorded], float | None]] = {
+            "cost": lambda conversation: conversation.cost_usd,
+            "token": lambda conversation: conversation.usage.total_tokens,
+            "turn": lambda conversation: conversation.turns,
         }
-        return {name: _ratio([(value(one.recorded), value(one.rerun)) for one in whole]) for name, value in of.items()}
+        return {
+            name: _ratio([(amount(comparison.recorded), amount(comparison.rerun)) for comparison in whole])
+            for name, amount in amounts.items()
+        }
 
     def _share(self, name: str) -> float:
-        return sum(bool(getattr(one, name)) for one in self.comparisons) / len(self.comparisons)
+        return sum(bool(getattr(comparison, name)) for comparison in self.comparisons) / len(self.comparisons)
 
     def as_json(self) -> dict[str, Any]:
-        counts = {name: sum(one.verdict == name for one in self.comparisons) for name in VERDICTS}
+        counts = {name: sum(comparison.verdict == name for comparison in self.comparisons) for name in VERDICTS}
         return {
             "reruns": len(self.comparisons),
             **{name.replace(" ", "_"): count for name, count in counts.items()},
             "ratios": self.ratios(),
             "left_out": list(self.left_out),
-            "comparisons": [one.as_json() for one in self.comparisons],
+            "comparisons": [comparison.as_json() for comparison in self.comparisons],
         }
 
     def as_table(self) -> str:
@@ -205,8 +213,8 @@ class Reruns:
         rows = [["conversation", "verdict", "calls", "turns", "tokens", "cost"], *map(_row, self.comparisons)]
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        for one in self.comparisons:
-            lines += [printable_line(f"{_name(one)}: {finding}") for finding in one.findings()]
+        for comparison in self.comparisons:
+            lines += [printable_line(f"{_name(comparison)}: {finding}") for finding in comparison.findings()]
         return "\n".join(lines)
 
     def as_markdown(self) -> str:
@@ -214,10 +222,10 @@ class Reruns:
         header = (
             "| conversation | verdict | calls | turns | tokens | cost | differences |\n|---|---|---|---|---|---|---|"
         )
-        rows = [
-            f"| {_cell(_name(one))} | {' | '.join(_row(one)[1:])} | {'<br>'.join(map(_cell, one.findings()))} |"
-            for one in self.comparisons
-        ]
+        rows: list[str] = []
+        for comparison in self.comparisons:
+            cells = [_cell(_name(comparison)), *_row(comparison)[1:], "<br>".join(map(_cell, comparison.findings()))]
+            rows.append(f"| {' | '.join(cells)} |")
         return "\n".join([header, *rows])
 
 
@@ -234,8 +242,8 @@ def compare(
     problem: str = "",
 ) -> Comparison:
     """`ended_at`: the call that nothing recorded answered, and that ended the rerun."""
-    before = list(recorded.calls if at_turn is None else recorded.at_turn(at_turn))
-    after = list(rerun.calls if at_turn is None else rerun.at_turn(at_turn))
+    before = _calls(recorded, at_turn)
+    after = _calls(rerun, at_turn)
     pairs = _paired(before, after)
     unmade = [place for place in range(len(before)) if place not in pairs]
     ended = ended_at is not None or bool(problem)
@@ -267,13 +275,18 @@ def compare(
     )
 
 
+def _calls(conversation: Recorded, at_turn: int | None) -> Sequence[RecordedCall]:
+    """All of them, or those of one turn."""
+    return conversation.calls if at_turn is None else conversation.at_turn(at_turn)
+
+
 def _paired(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -> dict[int, int]:
     """Which recorded call is which call of the rerun, by their places: the first that is the same."""
     pairs: dict[int, int] = {}
-    for place, made in enumerate(after):
-        same = (at for at, known in enumerate(before) if at not in pairs and known.is_same(made.call))
-        if (found := next(same, None)) is not None:
-            pairs[found] = place
+    for after_place, call in enumerate(after):
+        same = (place for place, known in enumerate(before) if place not in pairs and known.is_same(call.call))
+        if (before_place := next(same, None)) is not None:
+            pairs[before_place] = after_place
     return pairs
 
 
@@ -283,28 +296,23 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     return sum(after for _, after in known) / total if total else None
 
 
-def _tokens(recorded: Recorded) -> int:
-    return recorded.usage.input_tokens + recorded.usage.output_tokens
+def _name(comparison: Comparison) -> str:
+    turn = "" if comparison.at_turn is None else f" turn {comparison.at_turn}"
+    return f"{comparison.recorded.id}{turn}" + (f" #{comparison.sample}" if comparison.sample > 1 else "")
 
 
-def _name(one: Comparison) -> str:
-    turn = "" if one.at_turn is None else f" turn {one.at_turn}"
-    return f"{one.recorded.id}{turn}" + (f" #{one.sample}" if one.sample > 1 else "")
-
-
-def _row(one: Comparison) -> list[str]:
-    before, after = one.recorded, one.rerun
-    calls = [of.calls if one.at_turn is None else of.at_turn(one.at_turn) for of in (before, after)]
-    counts = " > ".join(str(len(made)) for made in calls)
-    if one.at_turn is not None:
-        return [_name(one), one.verdict, counts, "", "", ""]
-    costs = [f"{of.cost_usd:.4f}" if of.cost_usd is not None else "?" for of in (before, after)]
+def _row(comparison: Comparison) -> list[str]:
+    before, after = comparison.recorded, comparison.rerun
+    counts = " > ".join(str(len(_calls(conversation, comparison.at_turn))) for conversation in (before, after))
+    if comparison.at_turn is not None:
+        return [_name(comparison), comparison.verdict, counts, "", "", ""]
+    costs = ["?" if cost is None else f"{cost:.4f}" for cost in (before.cost_usd, after.cost_usd)]
     return [
-        _name(one),
-        one.verdict,
+        _name(comparison),
+        comparison.verdict,
         counts,
         f"{before.turns} > {after.turns}",
-        f"{_tokens(before)} > {_tokens(after)}",
+        f"{before.usage.total_tokens} > {after.usage.total_tokens}",
         " > ".join(costs),
     ]
 

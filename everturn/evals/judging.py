@@ -24,6 +24,6 @@ async def same_meaning(judge: str | Model, comparison: Comparison) -> bool | Non
     if comparison.diverged or comparison.problem:
         return False
     before, after = comparison.answers
-    asked = json.dumps({"first": before, "second": after}, ensure_ascii=False)
-    word = (await generate(judge, asked, instructions=ASKS)).text.strip().strip(".").lower()
+    question = json.dumps({"first": before, "second": after}, ensure_ascii=False)
+    word = (await generate(judge, question, instructions=ASKS)).text.strip().strip(".").lower()
     return {"yes": True, "no": False}.get(word)

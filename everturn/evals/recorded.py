@@ -91,18 +91,19 @@ def recorded_of(exported: Exported) -> Recorded:
         turn = known.turn if known else len(replies) + 1
         replies[turn] = message
         calls += [RecordedCall(call, turn, results.get(call.call_id)) for call in message.tool_calls]
-    said = [message for message in exported.messages if message.role == "assistant"]
-    outcome, labels = exported.outcome, exported.labels
+    outcome = exported.outcome
+    labels = exported.labels
+    last_text = next((reply.text for reply in reversed(replies.values())), "")
     return Recorded(
         id=exported.id,
         agent=exported.agent,
         model=exported.model,
         status=exported.status,
         messages=exported.messages,
-        asked=tuple(one for one in exported.messages if one.role == "user" and not (one.author or one.summary)),
+        asked=tuple(filter(_is_said_by_person, exported.messages)),
         replies=replies,
         calls=tuple(calls),
-        text=outcome.text if outcome else said[-1].text if said else "",
+        text=outcome.text if outcome else last_text,
         output=outcome.output if outcome else None,
         usage=exported.usage,
         cost_usd=exported.cost_usd,
@@ -111,3 +112,7 @@ def recorded_of(exported: Exported) -> Recorded:
         metadata=dict(labels.get("metadata") or {}),
         tenant=labels.get("tenant"),
     )
+
+
+def _is_said_by_person(message: Message) -> bool:
+    return message.role == "user" and not (message.author or message.summary)

@@ -98,8 +98,7 @@ class RecordedAnswers(Hooks):
             return None  # another agent takes over, which has this hook as well
         recorded = await self._once(self._recorded, str(context.metadata[RERUN_OF]), self._read)
         answered = await self._once(self._answered, context.conversation_id, lambda _: self._read_on(recorded, context))
-        taken = answered.taken(context.turn, context.attempt)
-        place = self._place(recorded, call, taken)
+        place = self._place(recorded, call, answered.taken(context.turn, context.attempt))
         if place is not None:
             answered.by_try.setdefault((context.turn, context.attempt), []).append(place)
             return _as_result(call, recorded.calls[place].result)
@@ -118,9 +117,9 @@ class RecordedAnswers(Hooks):
 
     # ------------------------------------------------------------ underneath
 
-    def _place(self, recorded: Recorded, call: ToolCall, taken: set[int]) -> int | None:
+    def _place(self, recorded: Recorded, call: ToolCall, used: set[int]) -> int | None:
         for place, known in enumerate(recorded.calls):
-            if place not in taken and known.result is not None and self._fits(call, known):
+            if place not in used and known.result is not None and self._fits(call, known):
                 return place
         return None
 
@@ -149,9 +148,9 @@ class RecordedAnswers(Hooks):
         answered = _Answered()
         if context.turn > 1:
             rerun = await read_recorded(self._host, context.conversation_id)
-            for made in rerun.calls:
-                if made.turn < context.turn and made.result and made.result.by_hook:
-                    place = self._place(recorded, made.call, set(answered.earlier))
+            for earlier in rerun.calls:
+                if earlier.turn < context.turn and earlier.result and earlier.result.by_hook:
+                    place = self._place(recorded, earlier.call, set(answered.earlier))
                     answered.earlier += [] if place is None else [place]
         return answered
 

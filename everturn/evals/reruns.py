@@ -98,7 +98,7 @@ async def rerun(
     ids = [id] if isinstance(id, str) else list(id)
     if to is not None and at_turn is not None:
         raise Refused("A rerun of one turn has to be in the namespace of its conversation.", cure="Leave out to=.")
-    recorded = [await read_recorded(client, one) for one in ids]
+    recorded = [await read_recorded(client, conversation_id) for conversation_id in ids]
     if not recorded:
         return Reruns(())
     candidate = candidate_of(
@@ -109,12 +109,12 @@ async def rerun(
     played = played_by(stand_in) if isinstance(stand_in, str | Model) else stand_in
     hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)
     plans = [
-        _Plan(one, sample, rerun_id(one.id, mark, at_turn=at_turn, sample=sample))
-        for one in recorded
+        _Plan(conversation, sample, rerun_id(conversation.id, mark, at_turn=at_turn, sample=sample))
+        for conversation in recorded
         for sample in range(1, samples + 1)
     ]
-    for one in recorded:
-        hook.knows(one)
+    for conversation in recorded:
+        hook.knows(conversation)
     async with _hosted(host, candidate, hook, deps) as hosted:
         slots = asyncio.Semaphore(parallel)
 
@@ -126,7 +126,7 @@ async def rerun(
 
         compared = await asyncio.gather(*map(run, plans))
     if judge is not None:
-        compared = [replace(one, same_meaning=await same_meaning(judge, one)) for one in compared]
+        compared = [replace(comparison, same_meaning=await same_meaning(judge, comparison)) for comparison in compared]
     return Reruns(tuple(compared), left_out=left_out(candidate), queue=host.task_queue)
 
 
@@ -165,9 +165,9 @@ async def _compared(
     else:
         driven = _ask_once(host, source, agent, plan, at_turn, metadata={**labels, AT_TURN: at_turn}, **options)
     problem = await driven
-    made = await read_recorded(host, plan.id)
-    ended = None if problem else ended_at(made.messages)
-    return compare(plan.recorded, made, ended_at=ended, sample=plan.sample, at_turn=at_turn, problem=problem)
+    rerun = await read_recorded(host, plan.id)
+    ended = None if problem else ended_at(rerun.messages)
+    return compare(plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=at_turn, problem=problem)
 
 
 async def _drive(host: Client, agent: Agent, plan: _Plan, *, again: bool, **options: Any) -> str:
@@ -212,11 +212,11 @@ async def _ask_once(
             f"Conversation {recorded.id!r} has no reply of turn {at_turn}.",
             cure=f"Its turns with a reply: {', '.join(map(str, recorded.replies)) or 'none'}.",
         )
-    asked = _message_before(recorded, at_turn)
-    said = None if asked is None else asked.parts
+    message = _message_before(recorded, at_turn)
+    parts = None if message is None else message.parts
     run_id = await source.conversation(recorded.id).latest_run()
     begun = await start_of_fork(
-        source.temporal, recorded.id, run_id, turn=at_turn - 1, changes=Changes(message=said, provider="")
+        source.temporal, recorded.id, run_id, turn=at_turn - 1, changes=Changes(message=parts, provider="")
     )
     carry = begun.carry
     if carry is not None:

@@ -20,7 +20,7 @@ def played_by(model: str | Model) -> StandIn:
     """A stand-in that asks a model what the tool would return."""
 
     async def play(call: ToolCall, _: ToolContext) -> str:
-        asked = json.dumps({"tool": call.name, "arguments": call.arguments}, ensure_ascii=False)
-        return (await generate(model, asked, instructions=PLAYS)).text
+        question = json.dumps({"tool": call.name, "arguments": call.arguments}, ensure_ascii=False)
+        return (await generate(model, question, instructions=PLAYS)).text
 
     return play

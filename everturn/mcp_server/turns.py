@@ -195,18 +195,18 @@ def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResul
     content = answer.content or {}
     note = str(content.get("note") or "") or None
     place = conversation.where(call)
-    shown: dict[str, Any] = {"expected": call, "children": False}
+    options: dict[str, Any] = {"expected": call, "children": False}
     match answer.action, call.needs:
         case "cancel", _:  # a person who closes the question has decided nothing
             return _nothing
         case "decline", _:
-            return partial(place.deny, call.call_id, "The caller declined to decide.", **shown)
+            return partial(place.deny, call.call_id, "The caller declined to decide.", **options)
         case "accept", "answer" if isinstance(text := content.get("answer"), str):
-            return partial(place.answer, call.call_id, text, **shown)
+            return partial(place.answer, call.call_id, text, **options)
         case "accept", "approval" if content.get("decision") == "approve":
-            return partial(place.approve, call.call_id, note=note, **shown)
+            return partial(place.approve, call.call_id, note=note, **options)
         case "accept", "approval" if content.get("decision") == "deny":
-            return partial(place.deny, call.call_id, note, **shown)
+            return partial(place.deny, call.call_id, note, **options)
     raise Refused(
         f"The answer to the question about call {call.call_id} does not fit.",
         cure="Write an answer." if call.needs == "answer" else "Write the decision: approve or deny.",

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from everturn.providers.base import Request
-from everturn.providers.json_values import a_dict, write
+from everturn.providers.json_values import a_dict, a_str, write
 from everturn.records import Message, ServerToolUse, ToolCall, ToolResult
 
 Item = dict[str, Any]
@@ -225,7 +225,7 @@ def shown_beginning(
     head: Sequence[Message] | None = source.kept((key, start))
     if head is None:
         head = tuple(head_of(source[:start]))
-        source.keep((key, start), head, sum(_BYTES_OF_A_MESSAGE + len(one.model_dump_json()) for one in head))
+        source.keep((key, start), head, sum(_BYTES_OF_A_MESSAGE + len(message.model_dump_json()) for message in head))
     return ShownBeginning(source, key, head=head, start=start, shown=shown)
 
 
@@ -336,10 +336,6 @@ def _ids_in(messages: Sequence[Message]) -> Iterator[str]:
             if isinstance(part, ToolCall | ToolResult):
                 yield part.call_id
             if isinstance(part, ToolCall) and (caller := a_dict(part.extra.get("caller"))):
-                yield from filter(None, [_text(caller.get("tool_id"))])
+                yield from filter(None, [a_str(caller.get("tool_id"))])
             elif isinstance(part, ServerToolUse) and isinstance(part.data, dict):
-                yield from filter(None, [_text(part.data.get("id")), _text(part.data.get("tool_use_id"))])
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+                yield from filter(None, [a_str(part.data.get("id")), a_str(part.data.get("tool_use_id"))])

@@ -53,9 +53,7 @@ class OutputType:
         try:
             data = self._json_in(text)
             checked = self.adapter.validate_json(data, context=context)
-            sent = parse_json(
-                data
-            )  # a number beyond a double, where the type takes any value: pydantic would write null
+            sent = parse_json(data)  # raises for a number beyond a double, of which pydantic would make null
             dumped = self._written(checked, sent, context)
         except ValidationError as error:
             raise InvalidOutput(problems_in(error)) from None

@@ -211,8 +211,8 @@ def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None
 def own_searches(models: Iterable[Model], served: Iterable[ServerTool], tools: Iterable[Tool]) -> Iterator[Tool]:
     """What answers the calls of Moonshot's search, for an agent of its models that is given a WebSearch."""
     searches = any(isinstance(tool, WebSearch) for tool in served)
-    taken = MOONSHOT_SEARCH in {tool.name for tool in tools}
-    if searches and not taken and any(model.provider == "moonshot" for model in models):
+    has_own = MOONSHOT_SEARCH in {tool.name for tool in tools}
+    if searches and not has_own and any(model.provider == "moonshot" for model in models):
         yield _settled_by(MOONSHOT_SEARCH, {"type": "builtin_function"}, None)
 
 

@@ -65,15 +65,15 @@ def ag_ui(
     )
 
 
-async def _decide(chat: Chat, asked: RunAsked) -> tuple[bool, list[str]]:
+async def _decide(chat: Chat, run: RunAsked) -> tuple[bool, list[str]]:
     """As `Chat.decide`. Of a conversation that is no more, nothing is left to decide; a client that still has the old
     thread sends its answers again with each run, and what is new begins another conversation."""
-    if not asked.decides:
+    if not run.decides:
         return False, []
     try:
-        return await chat.decide(asked.choices, asked.outputs)
+        return await chat.decide(run.choices, run.outputs)
     except NotFound:
-        if not asked.said:
+        if not run.said:
             raise
         return False, []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 from uuid import uuid4
@@ -13,6 +12,7 @@ from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
 from everturn.payloads import AskedAgent, WaitingCall
 from everturn.records import CUT_OFF, ToolCall
+from everturn.text.json_text import json_text
 from everturn.ui import narrator
 from everturn.ui.answer_ids import reply_id, wordless_id
 from everturn.ui.narrator import Kind, Narrator
@@ -56,12 +56,10 @@ class UIMessageStream:
         self._show_causes = show_causes
         self._started = False
         self._in_step = False
-        self._shown_inputs: dict[str, dict[str, JsonValue]] = {}
-        """The arguments of calls that are held, as the page shows them."""
         self._agents: dict[str, tuple[AskedAgent, ...]] = {}
         """The agents that led to a call, by its id."""
-        self._inputs: dict[str, dict[str, JsonValue]] = {}
-        """The arguments of calls, as the page shows them."""
+        self._inputs: dict[str, dict[str, JsonValue] | None] = {}
+        """The arguments of the calls that were told, as the page shows them; None if it does not show them yet."""
         self._held: set[str] = set(narrates.seen.unapproved)
         """Calls that the page must not run yet. The SDK gives a call to `onToolCall` as soon as its input is there
         (`ai` 6.0.326, `tool-input-available`), so that comes after the approval."""
@@ -134,7 +132,7 @@ class UIMessageStream:
             case narrator.Called(call=call, path=path):
                 about = {"toolCallId": call.call_id, "toolName": call.name}
                 self._calls_in_step = True
-                self._inputs[call.call_id] = call.arguments
+                self._inputs[call.call_id] = None if told.held else call.arguments
                 self._agents[call.call_id] = path
                 more = {"providerMetadata": {"everturn": agents_of(path)}} if path and told.held else {}
                 yield {"type": "tool-input-start", **about, **more}
@@ -167,7 +165,7 @@ class UIMessageStream:
     def _ask(self, asked: narrator.ApprovalAsked) -> Iterator[Chunk]:
         waiting = asked.waiting
         shown = self._inputs.get(waiting.call_id)
-        if waiting.call_id in self._held and shown is not None:
+        if waiting.call_id in self._held:
             yield from self._show_input(waiting)
         elif shown is not None and shown != waiting.arguments:  # the person is to see what would run
             about = {"toolCallId": waiting.call_id, "toolName": waiting.tool}
@@ -181,14 +179,14 @@ class UIMessageStream:
         }
 
     def _show_input(self, waiting: WaitingCall) -> Iterator[Chunk]:
-        """The arguments of a call that the page must not run yet."""
-        if self._shown_inputs.get(waiting.call_id) == waiting.arguments:
+        """The arguments of a call that was told and that the page must not run yet."""
+        call_id = waiting.call_id
+        if call_id not in self._inputs or self._inputs[call_id] == waiting.arguments:
             return
-        about = {"toolCallId": waiting.call_id}
-        if waiting.call_id in self._shown_inputs:  # else its text would go on
-            yield {"type": "tool-input-start", **about, "toolName": waiting.tool}
-        self._shown_inputs[waiting.call_id] = waiting.arguments
-        yield {"type": "tool-input-delta", **about, "inputTextDelta": json.dumps(waiting.arguments, ensure_ascii=False)}
+        if self._inputs[call_id] is not None:  # else its text would go on
+            yield {"type": "tool-input-start", "toolCallId": call_id, "toolName": waiting.tool}
+        self._inputs[call_id] = waiting.arguments
+        yield {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": json_text(waiting.arguments)}
 
     def _end(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
         rest = answer.rest or WhyAtRest("ended")
@@ -197,7 +195,7 @@ class UIMessageStream:
         for asked in self._narrates.ask(rest.waiting, again=bool(refused)):
             yield from self._ask(asked)
         for waiting in rest.waiting:  # of somebody who does not decide
-            if waiting.call_id in self._held and waiting.call_id in self._inputs:
+            if waiting.call_id in self._held:
                 yield from self._show_input(waiting)
         yield from self._close_step()
         if self._calls_in_step and not self._narrates.shows_any(rest.waiting):

@@ -220,12 +220,10 @@ class OpenCalls:
         summary = web_ui.summary(f"hooks see the result of {web_ui.one_line(call.name, 40)}")
 
         async def check(hand_back_for: float | None) -> ToolResult:
-            asked = handed_back_for(hand_back_for, request)
-            await self._space.carry(size_of(asked))
+            sent = handed_back_for(hand_back_for, request)
+            await self._space.carry(size_of(sent))
             options = result_check_options(plan.hooks_after)
-            handle = workflow.start_activity(
-                names.CHECK_RESULT, asked, result_type=RawValue, summary=summary, **options
-            )
+            handle = workflow.start_activity(names.CHECK_RESULT, sent, result_type=RawValue, summary=summary, **options)
             return await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")
 
         self._running.add(call.call_id)

@@ -336,10 +336,10 @@ def _by_others(usage: dict[str, Any], model: str) -> tuple[PartOfUsage, ...]:
     inside = [item for item in iterations if a_str(item.get("type")) not in _APART]
     whole, summed = _counts(usage), sum(map(_counts, inside), Usage())
     adds_up = (whole.input_tokens, whole.output_tokens) == (summed.input_tokens, summed.output_tokens)
-    told = iterations if adds_up else [item for item in iterations if a_str(item.get("type")) in _APART]
+    counted = iterations if adds_up else [item for item in iterations if a_str(item.get("type")) in _APART]
     return tuple(
         PartOfUsage(model=name, usage=_counts(item))
-        for item in told
+        for item in counted
         if (name := a_str(item.get("model"))) and not (name == model or name.startswith(f"{model}-20"))
     )
 

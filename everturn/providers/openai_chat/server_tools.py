@@ -63,7 +63,7 @@ def _of_compound(request: Request) -> dict[str, Any]:
             domains = {"include_domains": tool.allowed_domains, "exclude_domains": tool.blocked_domains}
             if settings := {field: list(names) for field, names in domains.items() if names}:
                 fields["search_settings"] = settings
-            _warn_of_fields(request.model, tool, taken=("allowed_domains", "blocked_domains"))
+            _warn_of_fields(request.model, tool, sent=("allowed_domains", "blocked_domains"))
     enabled = [COMPOUND_TOOLS[type(tool).__name__] for tool in request.server_tools]
     return {"compound_custom": {"tools": {"enabled_tools": enabled}}, **fields}
 
@@ -81,9 +81,9 @@ def _openrouter_search(tool: WebSearch) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value}
 
 
-def _warn_of_fields(model: Model, tool: ServerTool, *, taken: Iterable[str] = ()) -> None:
+def _warn_of_fields(model: Model, tool: ServerTool, *, sent: Iterable[str] = ()) -> None:
     fields = type(tool).model_fields
-    for field in sorted(tool.model_fields_set - {*taken}):
+    for field in sorted(tool.model_fields_set - {*sent}):
         if getattr(tool, field) != fields[field].default:
             warn_unsupported(model, f"{type(tool).__name__}({field}=)")
 

@@ -28,18 +28,18 @@ def _mended(tool: Any) -> dict[str, Any] | None:
     if not isinstance(tool, dict):
         _log.warning("mcp.tool_left_out", tool=None, why="It is not a JSON object.")
         return None
-    taken = {**tool, "inputSchema": _of_object(tool.get("inputSchema"))}
-    if "outputSchema" in taken and not _says_object(taken["outputSchema"]):
-        del taken["outputSchema"]  # only checks its results
+    mended = {**tool, "inputSchema": _of_object(tool.get("inputSchema"))}
+    if "outputSchema" in mended and not _says_object(mended["outputSchema"]):
+        del mended["outputSchema"]  # only checks its results
     try:
-        types.Tool.model_validate(taken, by_name=False)
-        problem = "" if _says_object(taken["inputSchema"]) else "Its arguments are not a JSON object."
+        types.Tool.model_validate(mended, by_name=False)
+        problem = "" if _says_object(mended["inputSchema"]) else "Its arguments are not a JSON object."
     except ValidationError as error:
         problem = str(error).replace("\n", " ")
     if problem:
         _log.warning("mcp.tool_left_out", tool=str(tool.get("name"))[:100], why=problem[:300])
         return None
-    return taken
+    return mended
 
 
 def _of_object(schema: Any) -> Any:
