@@ -100,7 +100,7 @@ def _silence_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of this process that a full machine leaves no time is not taken for lost: a second try is legal, and no
     test that counts could allow it. Nor is it given up on by who asks it. Worker processes, which tests do kill, have
     the bounds as they are."""
-    settable(monkeypatch)(heartbeat_timeout=timedelta(seconds=20), answer_seconds=40.0)
+    settable(monkeypatch)(heartbeat_timeout=timedelta(seconds=40), answer_seconds=60.0)
 
 
 @pytest.fixture

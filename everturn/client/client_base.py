@@ -26,6 +26,7 @@ from everturn.client import listing, pollers
 from everturn.client.read_positions import ReadPositions
 from everturn.client.trace_context import current_context
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
+from everturn.history.reader import first_step
 from everturn.live.lane import Lane
 from everturn.live.lanes import lane_of
 from everturn.payloads import Start
@@ -209,9 +210,12 @@ class ClientBase:
             priority = without_name(priority, start.tenant)
         if (name := _in_charge(start)) != start.agent:  # another agent has taken over
             agent = name
-        try:
-            await self.namespace.once_noticed(
-                self.temporal.start_workflow,
+        asks = 0
+
+        async def start_workflow() -> None:
+            nonlocal asks
+            asks += 1
+            await self.temporal.start_workflow(
                 names.CONVERSATION,
                 start,
                 id=conversation_id,
@@ -219,20 +223,30 @@ class ClientBase:
                 task_timeout=TASK_TIMEOUT,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=reuse,
-                search_attributes=await self._first_attributes(start, agent),
+                search_attributes=attributes,
                 static_summary=None if minimal else first_line(message or _origin(start) or _in_charge(start)),
                 static_details=None if minimal else _details(start, agent),
                 memo=_memo(start),
                 priority=priority,
                 request_eager_start=True,  # a worker in this process, if there is one, begins at once
             )
+
+        try:
+            attributes = await self._first_attributes(start, agent)
+            await self.namespace.once_noticed(temporal_errors.ask_until_answered, start_workflow)
         except WorkflowAlreadyStartedError:
+            if asks > 1 and await self._is_started_with(start, conversation_id):
+                return  # by the ask before, whose answer did not come
             raise AlreadyStarted(
                 f"Conversation {conversation_id!r} {'is already running' if again else 'exists already'}.",
                 cure="Send to it with client.send(), or use another id.",
             ) from None
         except RPCError as error:
             raise self.unreachable(error) from error
+
+    async def _is_started_with(self, start: Start, conversation_id: str) -> bool:
+        first = await first_step(self.temporal, conversation_id)
+        return first is not None and first.start == start
 
 
 def check_id(conversation_id: str) -> None:

@@ -91,7 +91,8 @@ class Conversation(Forks, Generic[OutputT_co]):
         if size_of(payload) > LONG_MESSAGE_BYTES:
             check_room(payload, described)
         with self._explained():
-            await self._handle.signal(names.MESSAGE, payload)
+            # The conversation takes a message_id once.
+            await temporal_errors.ask_until_answered(self._handle.signal, names.MESSAGE, payload)
         self._sent.add(known_id(message_id))
         return False
 

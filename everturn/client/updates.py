@@ -67,6 +67,7 @@ async def send(client: Client, conversation_id: str, name: str, payload: dict[st
 async def _send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
     handle = client.get_workflow_handle(conversation_id)
     deadline = time.monotonic() + temporal_errors.WORKER_TIMEOUT_SECONDS
+    previous: _Update | None = None
     while True:
         # A new id each time: for an old one, the server would give the first update's result again.
         update = _Update(client, conversation_id, name, uuid4().hex)
@@ -74,6 +75,10 @@ async def _send(client: Client, conversation_id: str, name: str, payload: dict[s
             timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
             return await _read(handle.execute_update(name, payload, id=update.id, rpc_timeout=timeout))
         except WorkflowUpdateFailedError as error:
+            # The one before may have been carried out although the server said that it was not: then this one comes
+            # too late, and by the same person's own decision.
+            if previous and (answer := await previous.accepted_answer()) is not None:
+                return answer
             raise _refusal(error) from None
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             if isinstance(error.__cause__, asyncio.CancelledError):
@@ -85,6 +90,7 @@ async def _send(client: Client, conversation_id: str, name: str, payload: dict[s
             if temporal_errors.updates_used_up(error):
                 return await _by_signal(client, conversation_id, name, payload)
             if temporal_errors.task_turned_down(error) and time.monotonic() < deadline:
+                previous = update
                 await asyncio.sleep(RESEND_SECONDS)
                 continue
             if not (temporal_errors.passes(error) or temporal_errors.task_turned_down(error)):
@@ -198,6 +204,13 @@ class _Update:
             f"`everturn show {self._conversation_id}`.",
             cure=getattr(why, "cure", ""),
         ) from None
+
+    async def accepted_answer(self) -> Any | None:
+        """What the conversation answered; None if it refused the update, or has not taken it, or that is not known."""
+        try:
+            return await self._answer(await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT))
+        except (Refused, RPCError):
+            return None
 
     async def _answer(self, described: WorkflowExecutionDescription) -> Any | None:
         """What the conversation answered; None if neither this run nor the one before has taken the update."""

@@ -18,6 +18,8 @@ R = TypeVar("R")
 
 RECONNECT_SECONDS = 0.5
 
+ANSWER_TRIES = 3
+
 WORKER_TIMEOUT_SECONDS = 10.0
 """How long a decision or a status query waits for a worker to take it."""
 
@@ -55,6 +57,23 @@ async def outlasting(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P
             if not passes(error):
                 raise
         await asyncio.sleep(RECONNECT_SECONDS)
+
+
+async def ask_until_answered(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P.kwargs) -> R:
+    """The result of a call that may safely be made twice. A server that has too much to do may carry it out and not
+    answer in time: it is asked again, ANSWER_TRIES times in all. Raises RPCError."""
+    for _ in range(ANSWER_TRIES - 1):
+        try:
+            return await ask(*args, **options)
+        except RPCError as error:
+            if not unanswered(error):
+                raise
+    return await ask(*args, **options)
+
+
+def unanswered(error: RPCError) -> bool:
+    """Whether the server did not answer in time: it may have done what it was asked for."""
+    return error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 
 
 def history_moved(error: RPCError) -> bool:
@@ -137,7 +156,7 @@ def in_our_words(error: RPCError, client: Client, conversation_id: str, what: st
                 cure="conversation.send(..., revive=True) continues it.",
             )
         return NotFound(f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows those there are.")
-    if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+    if unanswered(error):
         return no_worker(conversation_id, what)
     if task_fails(error) or task_turned_down(error):
         return Unreachable(
