@@ -25,10 +25,10 @@ from everturn.tools.agent_option_checks import (
     check_taken_tools,
     check_type,
     check_version,
+    describe_type,
     handoffs_of,
     input_of,
     is_raw,
-    kind,
     models_of,
     output_of,
 )
@@ -38,7 +38,7 @@ from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import InputType
 from everturn.tools.handoff import HandOff
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.other_libraries import adopted
+from everturn.tools.other_libraries import adopt_tool
 from everturn.tools.output_type import OutputT_co, OutputType
 from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, own_searches, tools_of
 from everturn.tools.server_tools import ServerTool
@@ -297,13 +297,13 @@ class Agent(Generic[OutputT_co]):
     def read_output(self, text: str, context: TurnContext[Any] | None = None) -> JsonValue:
         """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""
         wanted: OutputType | None = vars(self)["_output"]
-        return wanted.read(text, context) if wanted else None
+        return wanted.parse_reply(text, context) if wanted else None
 
     def typed_output(self, output: JsonValue, text: str) -> OutputT_co:
         """A final reply as a value of the `output` type, for whoever has waited for it. `output`: what `read_output`
         has made of its text; for an agent without a type, this is returned. Raises InvalidOutput."""
         wanted: OutputType | None = vars(self)["_output"]
-        value: OutputT_co = wanted.typed(output, text) if wanted else output  # type: ignore[assignment]
+        value: OutputT_co = wanted.to_typed(output, text) if wanted else output  # type: ignore[assignment]
         return value
 
 
@@ -379,9 +379,9 @@ def _function_tool(item: Any, *, place: str) -> Tool:
     if isinstance(item, type):
         settings = "" if issubclass(item, ServerTool) else "..."  # all of a server tool's settings have defaults
         raise InvalidTool(f"{place}: {item.__name__} is a class.", cure=f"Write {item.__name__}({settings}).")
-    if not callable(item) and not adopted(item):
+    if not callable(item) and not adopt_tool(item):
         raise InvalidTool(
-            f"{place} is {item!r}, {kind(item)}.",
+            f"{place} is {item!r}, {describe_type(item)}.",
             cure="Write a function, a @tool, WebSearch(), or a dict with name, description and parameters.",
         )
     try:

@@ -197,7 +197,7 @@ class Judge(_Guardrail):
     has said that the text may pass.
     """
 
-    _output = OutputType.of(Verdict)
+    _output = OutputType.from_type(Verdict)
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class Judge(_Guardrail):
                     self.model, _case(text), instructions=self._instructions(), settings=self.settings, output=Verdict
                 )
                 context.spend(reply.usage, cost_usd=cost_of_reply(self.model, reply))
-                return Verdict.model_validate(self._output.read(reply.text))
+                return Verdict.model_validate(self._output.parse_reply(reply.text))
             except InvalidOutput as error:
                 if tried >= 2:
                     raise InvalidReply(f"The judge {self.name!r} did not give a verdict: {error}") from None

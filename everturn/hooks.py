@@ -230,7 +230,7 @@ def checked(place: str, hooks: Any) -> tuple[Hooks, ...]:
             raise InvalidAgent(
                 f"{where}, {name_of(hook)!r}, does nothing.", cure="Override one of its methods, such as before_tool."
             )
-        why = durations.problem(hook.timeout)
+        why = durations.problem_of(hook.timeout)
         if why or hook.timeout > LONGEST_TIMEOUT:
             raise InvalidAgent(
                 f"{where}, {name_of(hook)!r}, has timeout={hook.timeout!r}.",

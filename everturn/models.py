@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 
 from everturn.agent_settings import Setting
 from everturn.errors import InvalidModel
-from everturn.validation.spelling import nearest
+from everturn.validation.spelling import nearest_name
 
 PROVIDERS = (
     *("openai", "openai-chat", "anthropic", "groq", "mistral", "deepseek", "moonshot", "huggingface", "openrouter"),
@@ -66,13 +66,13 @@ class Model(Setting):
 def check_spelling(model: Model) -> Model:
     """The model, unless its provider looks like a misspelt one of ours. For workflows, which may not look at what is
     installed: there, another name is taken for a provider that a package adds. Raises InvalidModel."""
-    if model.provider not in PROVIDERS and nearest(model.provider, PROVIDERS):
+    if model.provider not in PROVIDERS and nearest_name(model.provider, PROVIDERS):
         raise unknown_provider(model.provider)
     return model
 
 
 def unknown_provider(provider: str, *, known: Sequence[str] = PROVIDERS) -> InvalidModel:
-    near = nearest(provider, known)
+    near = nearest_name(provider, known)
     hint = f"Did you mean {near!r}? " if near else ""
     return InvalidModel(f"There is no provider {provider!r}.", cure=f"{hint}Known providers: {', '.join(known)}.")
 

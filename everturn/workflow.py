@@ -48,7 +48,7 @@ from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.priorities import priority_of
 from everturn.text.markdown import code, first_line, inline
 from everturn.tools.output_type import OutputT_co
-from everturn.validation.durations import problem
+from everturn.validation.durations import problem_of
 
 JOIN_TIMEOUT: Final = timedelta(minutes=1)
 """Of a try: it waits for 20 s."""
@@ -231,7 +231,7 @@ async def start(
     """
     with _failing():
         name = name_of(agent)
-        if keep_open is not None and (why := problem(keep_open)):
+        if keep_open is not None and (why := problem_of(keep_open)):
             raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
         own_id = workflow.info().workflow_id
         payload = start_payload(

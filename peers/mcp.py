@@ -21,7 +21,7 @@ from everturn.tools.context import ToolContext
 from everturn.tools.mcp.calls import ServerCall
 from everturn.tools.mcp.connections import NotConnected, ServerConnections
 from everturn.tools.mcp.greetings import OLD_TRANSPORT
-from everturn.tools.mcp.listing import ListedTool, listed
+from everturn.tools.mcp.listing import ListedTool, list_tools
 from peers.bench import HOST, Bench, NotInstalled, free_port
 
 MINUTES = 20
@@ -185,7 +185,7 @@ async def _told(opened: ServerConnections, server: McpServer, name: str, argumen
     """The parts of a run-once call's result, or the words of its failure."""
     call = ServerCall(opened, server, ListedTool(name, "once"), ToolContext(), _FirstTry())
     try:
-        return await call.result(dict(arguments))
+        return await call.call_tool(dict(arguments))
     except (ToolFailed, Retry, OutcomeUnknown) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -193,7 +193,9 @@ async def _told(opened: ServerConnections, server: McpServer, name: str, argumen
 async def _calls_fit(server: McpServer, calls: Sequence[tuple[str, Mapping[str, Any], Any]]) -> None:
     """Each call's result has these texts, or parts of these kinds; or its failure has these words."""
     async with _connections() as opened:
-        names = {tool.name for tool in (await listed(await opened.to(server).session(), server)).tools}
+        names = {
+            tool.name for tool in (await list_tools(await opened.connection_to(server).opened_session(), server)).tools
+        }
         for name, arguments, wanted in calls:
             assert name in names, f"{name} is not listed: {sorted(names)}"
             told = await _told(opened, server, name, arguments)
@@ -236,7 +238,7 @@ async def _is_named_as_old(bench: Bench, program: Sequence[str], *, by_environ: 
     async with _connections() as opened:
         problem = ""
         try:
-            await opened.to(McpServer(url=f"http://{HOST}:{port}/sse")).session()
+            await opened.connection_to(McpServer(url=f"http://{HOST}:{port}/sse")).opened_session()
         except NotConnected as error:
             problem = str(error)
     assert OLD_TRANSPORT in problem, problem or "it is connected"

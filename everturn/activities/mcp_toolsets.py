@@ -142,17 +142,17 @@ class Toolsets:
     async def _list(self, toolset: _Toolset) -> None:
         from mcp import MCPError
 
-        from everturn.tools.mcp.listing import ListedTool, listed, marks_of, tools_of
+        from everturn.tools.mcp.listing import ListedTool, list_tools, marks_of, tools_of
 
-        server, connection = toolset.server, self._connections.to(toolset.server)
+        server, connection = toolset.server, self._connections.connection_to(toolset.server)
         toolset.stale = False  # if the server reports a change meanwhile, it is stale again
         known = toolset.tools is not None
         # It may be started twice: the second time for the older handshake.
         limit = REFRESH_SECONDS if known else LIST_SECONDS + 2 * server.start_timeout.total_seconds()
         try:
             async with asyncio.timeout(limit):
-                session = await connection.session()
-                found = await listed(session, server)
+                session = await connection.opened_session()
+                found = await list_tools(session, server)
         except (MCPError, NotConnected, ConnectionLost, InvalidTool, TimeoutError, ValueError) as error:
             toolset.stale = True
             if not (isinstance(error, NotConnected) or (known and isinstance(error, TimeoutError))):
@@ -164,7 +164,7 @@ class Toolsets:
         async def run(tool: ListedTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall
 
-            return await ServerCall(self._connections, server, tool, context, ThisTry()).result(arguments)
+            return await ServerCall(self._connections, server, tool, context, ThisTry()).call_tool(arguments)
 
         toolset.tools = tools_of(server, found.tools, run, tasks.made_by(session))
         toolset.marks = marks_of(server, [listed_tool.name for listed_tool in found.tools])

@@ -47,7 +47,7 @@ from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
 from everturn.tools.other_libraries import RanTooLong
 from everturn.tools.read_result import READ_RESULT
-from everturn.tools.results import safe_error_text, safe_text, shown_by
+from everturn.tools.results import parts_of_error, safe_error_text, safe_text
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
 from everturn.truncation import Notice, bounded, edit_notice, result_fits
@@ -271,14 +271,14 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             if questions.open:
                 raise _asking(tool, request, questions.open) from None
-            if tool.effect == "once" and raised.find(error, (OutcomeUnknown, RanTooLong)):
+            if tool.effect == "once" and raised.find_error(error, (OutcomeUnknown, RanTooLong)):
                 why = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
                 raise ApplicationError(why, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
-            if asks := raised.find(error, NeedsApproval):
+            if asks := raised.find_error(error, NeedsApproval):
                 raise await _needs_approval(tool, request, asks) from None
             passing = raised.all_are(error, (Retry, OutcomeUnknown, *tool.retry))
             said = await (retry_or_text(tool, error) if passing else safe_error_text(error, whole=True))
-            return (Text(text=said), *shown_by(error)), True
+            return (Text(text=said), *parts_of_error(error)), True
         if questions.open:  # the tool has caught the exception that asks
             raise _asking(tool, request, questions.open)
         return content, False
@@ -333,7 +333,7 @@ class ToolCalls:
             request.call_id,
             chain_id=request.chain_id,
             approved=request.decision is not None and request.decision.verdict == "approve",
-            ask=(questions or Questions()).ask,
+            ask=(questions or Questions()).ask_person,
             heartbeat=beat.report,
             is_cancelled=lambda: beat.cancelled,
             log=_log.bind(tool=tool),

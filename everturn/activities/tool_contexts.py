@@ -20,7 +20,7 @@ from everturn.records import HookPoint, Usage, cost_with
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.given_schema import annotations_of
 from everturn.tools.results import error_text
-from everturn.tools.signature import mentioned
+from everturn.tools.signature import find_mention
 
 MakeDeps = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes what `async with` opens when the worker starts, and closes when it has drained."""
@@ -182,7 +182,7 @@ def _deps_type(function: Callable[..., Any]) -> Any:
     """What the function's annotation of its context says that deps are; None if it says nothing."""
     for annotation in annotations_of(function, (ToolContext, TurnContext)).values():
         for context in (ToolContext, TurnContext):
-            found = mentioned(annotation, context)
+            found = find_mention(annotation, context)
             if found is not None and (arguments := get_args(found)) and arguments[0] not in (Any, None, type(None)):
                 return arguments[0]
     return None

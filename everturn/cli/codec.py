@@ -37,7 +37,7 @@ async def _codec(host: str, port: int, origins: list[str], token: str | None) ->
     try:
         from everturn.web.auth import check_token
         from everturn.web.codec_server import ORIGINS, CodecServer
-        from everturn.web.server import listen, serve
+        from everturn.web.server import open_socket, serve
     except ImportError as error:
         raise EverturnError(
             f"The codec server needs {error.name}, which is not installed.", cure=extras.install("codec")
@@ -57,7 +57,7 @@ async def _codec(host: str, port: int, origins: list[str], token: str | None) ->
         converter = stored(converter, settings.storage)
     server = CodecServer(converter, origins=origins or ORIGINS, token=token)
     screen = Screen()
-    with listen(host, port, what="codec server") as bound:
+    with open_socket(host, port, what="codec server") as bound:
         address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
         def tell() -> None:

@@ -47,7 +47,7 @@ async def _mcp(
     from everturn.cli.connect import remote_client, require_namespace
     from everturn.cli.terminal import Screen
     from everturn.loading import load_agents
-    from everturn.web.server import listen
+    from everturn.web.server import open_socket
 
     settings = settings_with(agents, None)
     loaded = load_agents(",".join(settings.agents)) if settings.agents else []
@@ -62,7 +62,7 @@ async def _mcp(
         if not http:
             await server.mcp.run_stdio_async()
             return
-        with listen(host, port) as bound:
+        with open_socket(host, port) as bound:
             place = f"{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
             def tell() -> None:

@@ -50,16 +50,16 @@ async def _listed(connections: Any, server: McpServer) -> ServersList:
 
     from everturn.tools.mcp import tasks
     from everturn.tools.mcp.connections import NotConnected
-    from everturn.tools.mcp.listing import listed, tools_of
+    from everturn.tools.mcp.listing import list_tools, tools_of
 
     async def never(*_: object) -> None:
         raise NotImplementedError
 
     try:
-        connection = connections.to(server)
+        connection = connections.connection_to(server)
         async with asyncio.timeout(LONGEST_SECONDS):
-            session = await connection.session()
-            found = await listed(session, server)
+            session = await connection.opened_session()
+            found = await list_tools(session, server)
     except TimeoutError:
         return ServersList(server, problem=f"no list came within {LONGEST_SECONDS:g} s")
     except (MCPError, NotConnected, InvalidTool, ValueError) as error:

@@ -45,7 +45,7 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None, t
     try:
         from everturn.web.app import Inbox
         from everturn.web.auth import check_token
-        from everturn.web.server import listen, serve
+        from everturn.web.server import open_socket, serve
         from everturn.web.temporal_ui import check_address, ui_of
     except ImportError as error:
         raise EverturnError(
@@ -61,7 +61,7 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None, t
     screen = Screen()
     async with remote_client() as client:
         await require_namespace(client)
-        with listen(host, port) as bound:
+        with open_socket(host, port) as bound:
             address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/"
 
             def tell() -> None:

@@ -427,7 +427,7 @@ def _seconds(keep_open: timedelta | None) -> float | None:
     """Raises InvalidSetting if it is not a duration."""
     if keep_open is None:
         return None
-    if why := durations.problem(keep_open):
+    if why := durations.problem_of(keep_open):
         raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
     return keep_open.total_seconds()
 

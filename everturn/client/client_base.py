@@ -40,7 +40,7 @@ from everturn.tenants.metadata import TENANT, fit, in_index, in_words, keywords
 from everturn.tenants.priorities import priority_of, read_weights, weighted, without_name
 from everturn.text.markdown import code, first_line, inline
 from everturn.text.utf8 import check_utf8
-from everturn.validation.spelling import nearest
+from everturn.validation.spelling import nearest_name
 
 LOOK_AGAIN_SECONDS = 30.0
 """The pause before asking again which agents workers host, if that was not known."""
@@ -163,7 +163,7 @@ class ClientBase:
             self._hosts_unknown_until = time.monotonic() + LOOK_AGAIN_SECONDS
             return
         if hosted and not await self._ever_had(agent):
-            near = nearest(agent, hosted)
+            near = nearest_name(agent, hosted)
             raise InvalidAgent(
                 f"No worker on task queue {self.task_queue!r} hosts the agent {agent!r:.200}; "
                 f"they host {', '.join(sorted(hosted)):.500}.",

@@ -160,7 +160,7 @@ def _short(value: Any) -> str:
 
 def decision_options(always: bool | Mapping[str, Any], within: timedelta | None) -> dict[str, Any]:
     """The options that approve, deny and answer share. Raises InvalidSetting if `within` is not a duration."""
-    if within is not None and (why := durations.problem(within)):
+    if within is not None and (why := durations.problem_of(within)):
         raise InvalidSetting(f"within={within!r} is not a time limit for a decision.", cure=why)
     until = None if within is None else time.time() + within.total_seconds()
     return {"always": always if always is not False else None, "valid_until": until}

@@ -43,15 +43,16 @@ class Reach:
         """Raises Refused for an agent that is not offered."""
         if self._agents and agent not in self._agents:
             raise Refused(
-                f"The agent {agent!r:.200} is not offered here; {self._offers}.",
+                f"The agent {agent!r:.200} is not offered here; {self._offers_in_words}.",
                 cure="Ask one of these, or add `--agent NAME` to `everturn mcp`.",
             )
 
-    async def conversation(self, conversation_id: str) -> Conversation:
+    async def open_conversation(self, conversation_id: str) -> Conversation:
         """The handle of one that may be reached. Raises NotFound for any other, whether or not there is one."""
         if self._agents and not await self._is_offered(conversation_id):
             raise NotFound(
-                f"There is no conversation {conversation_id!r:.300} of an agent that is offered here; {self._offers}.",
+                f"There is no conversation {conversation_id!r:.300} of an agent that is offered here; "
+                f"{self._offers_in_words}.",
                 cure="Use an id that `start` or an agent's tool returned.",
             )
         return self._client.conversation(conversation_id)
@@ -59,36 +60,36 @@ class Reach:
     async def asked_by_tool(self, conversation_id: str, agent: str) -> str:
         """The conversation of this agent that the given one is, or works for: its own tool may have begun that. Raises
         NotFound if there is none."""
-        async with aclosing(self._line(conversation_id)) as line:
+        async with aclosing(self._walk_parents(conversation_id)) as line:
             async for begun in line:
                 if begun.agent == names.unversioned(agent):
                     return begun.id
         raise NotFound(f"There is no conversation {conversation_id!r:.300} of the agent {agent!r}.")
 
     @property
-    def _offers(self) -> str:
+    def _offers_in_words(self) -> str:
         return f"this server offers {', '.join(sorted(self._agents)):.500}"
 
     async def _is_offered(self, conversation_id: str) -> bool:
         offered = {names.unversioned(name) for name in self._agents}
         with suppress(NotFound):
-            async with aclosing(self._line(conversation_id)) as line:
+            async with aclosing(self._walk_parents(conversation_id)) as line:
                 async for begun in line:
                     if begun.agent in offered:
                         return True
         return False
 
-    async def _line(self, conversation_id: str) -> AsyncGenerator[Begun]:
+    async def _walk_parents(self, conversation_id: str) -> AsyncGenerator[Begun]:
         """The conversation, then the one that it works for, and so on. Raises NotFound and Unreachable."""
         place: tuple[str, str] | None = (conversation_id, "")
         for _ in range(MAX_LEVELS):
             if place is None:
                 return
-            begun = await self._begun(*place)
+            begun = await self._read_begun(*place)
             yield begun
             place = begun.parent
 
-    async def _begun(self, conversation_id: str, run_id: str) -> Begun:
+    async def _read_begun(self, conversation_id: str, run_id: str) -> Begun:
         temporal = self._client.temporal
         with temporal_errors.explained(temporal, conversation_id):
             try:
@@ -98,9 +99,8 @@ class Reach:
                 if error.status is RPCStatusCode.INVALID_ARGUMENT:  # Temporal takes no such id
                     raise NotFound(f"There is no conversation {conversation_id!r:.300}.") from None
                 raise
+        agent = names.unversioned(step.start.agent) if step else ""
         parent = described.raw_description.workflow_execution_info.parent_execution
-        return Begun(
-            conversation_id,
-            names.unversioned(step.start.agent) if step else "",
-            (parent.workflow_id, parent.run_id) if parent.workflow_id else None,
-        )
+        if not parent.workflow_id:
+            return Begun(conversation_id, agent, None)
+        return Begun(conversation_id, agent, (parent.workflow_id, parent.run_id))

@@ -85,9 +85,9 @@ class AgentServer:
     def __init__(
         self, client: Client, agents: Mapping[str, str], *, decisions: bool = True, wait_seconds: float = WAIT_SECONDS
     ) -> None:
-        if taken := [name for name in agents if name in OWN_TOOLS]:
+        if taken_names := [name for name in agents if name in OWN_TOOLS]:
             raise InvalidSetting(
-                f"The agent {taken[0]!r} can't be served: everturn's own MCP tool has that name.",
+                f"The agent {taken_names[0]!r} can't be served: everturn's own MCP tool has that name.",
                 cure="Give the agent another name, or leave it out.",
             )
         self._client = client
@@ -109,10 +109,10 @@ class AgentServer:
             message: Annotated[str, Field(description="Everything that it has to know. It sees nothing else.")],
             ctx: Ctx,
         ) -> CallToolResult | InputRequiredResult:
-            return await self._ask(name, message, ctx)
+            return await self._ask_agent(name, message, ctx)
 
         self.mcp.add_tool(
-            _explained(ask),
+            _with_explained_errors(ask),
             name=name,
             description=f"{description or f'Ask the agent {name}.'} Returns its answer, or how far it is. Each call "
             "begins a new conversation.",
@@ -129,11 +129,13 @@ class AgentServer:
             self.close: ENDS,
         }
         for function, hints in tools.items():
-            self.mcp.add_tool(_explained(function), annotations=hints, meta=WITH_KEY if hints is ADDS else None)
+            self.mcp.add_tool(
+                _with_explained_errors(function), annotations=hints, meta=WITH_KEY if hints is ADDS else None
+            )
 
     # ------------------------------------------------------------ an agent as a tool
 
-    async def _ask(self, agent: str, message: str, ctx: Ctx) -> CallToolResult | InputRequiredResult:
+    async def _ask_agent(self, agent: str, message: str, ctx: Ctx) -> CallToolResult | InputRequiredResult:
         call = AskingCall(agent, message)
         answers = {
             name: answer for name, answer in (ctx.input_responses or {}).items() if isinstance(answer, ElicitResult)
@@ -143,13 +145,13 @@ class AgentServer:
         if answers:
             conversation_id = await call.take_answers(self._reach, answers)
         else:
-            conversation_id = await self._begun(agent, message, None, key_of(ctx))
+            conversation_id = await self._begin_conversation(agent, message, None, key_of(ctx))
         conversation = self._client.conversation(conversation_id)
-        reached = await turns.settled(conversation, seconds=self._wait_seconds, say=ctx.report_progress)
+        reached = await turns.wait_until_settled(conversation, seconds=self._wait_seconds, say=ctx.report_progress)
         closed = any(answer.action == "cancel" for answer in answers.values())
         if reached.status.waiting and self._decisions and _can_ask(ctx) and not closed:
-            return _questions(call, reached)
-        return _result(reached)
+            return _ask_questions(call, reached)
+        return _result_of(reached)
 
     # ------------------------------------------------------------ tools
 
@@ -167,11 +169,11 @@ class AgentServer:
         conversation_id, each call starts another conversation. An id that has begun with another agent or message is
         refused."""
         self._reach.check_agent(agent)
-        return {"conversation_id": await self._begun(agent, message, conversation_id, key_of(ctx))}
+        return {"conversation_id": await self._begin_conversation(agent, message, conversation_id, key_of(ctx))}
 
     async def send(self, conversation_id: Id, message: str, ctx: Ctx) -> dict[str, Any]:
         """Say something more to a conversation, also to one that is done. Each call says it again."""
-        conversation = await self._reach.conversation(conversation_id)
+        conversation = await self._reach.open_conversation(conversation_id)
         revived = await conversation.send(message, message_id=key_of(ctx), revive=True)
         return {"conversation_id": conversation_id, "revived": revived}
 
@@ -183,10 +185,10 @@ class AgentServer:
         ] = 0,
     ) -> dict[str, Any]:
         """What goes on, what waits for whom, and the answer once there is one."""
-        conversation = await self._reach.conversation(conversation_id)
+        conversation = await self._reach.open_conversation(conversation_id)
         if not wait_seconds:
-            return (await turns.look(conversation)).as_json
-        return (await turns.settled(conversation, seconds=wait_seconds)).as_json
+            return (await turns.look_at(conversation)).as_json
+        return (await turns.wait_until_settled(conversation, seconds=wait_seconds)).as_json
 
     async def events(
         self,
@@ -200,18 +202,25 @@ class AgentServer:
         limit: Annotated[int, Field(ge=1, le=MAX_EVENTS_AT_ONCE)] = 50,
     ) -> dict[str, Any]:
         """What happened since, in order: turns, calls, results, decisions."""
-        conversation = await self._reach.conversation(conversation_id)
+        conversation = await self._reach.open_conversation(conversation_id)
         happened: list[Any] = []
-        cursor, done = since, False
+        cursor = since
+        done = False
         follow: Any = conversation.events(since, deltas=False)
         async with aclosing(follow) as events:
             while not done and len(happened) < limit:
-                first = max(wait_seconds, FIRST_SECONDS) if since else MAX_WAIT_SECONDS
-                event = await _next(events, seconds=QUIET_SECONDS if happened else first)
+                if happened:
+                    seconds = QUIET_SECONDS
+                elif since:
+                    seconds = max(wait_seconds, FIRST_SECONDS)
+                else:
+                    seconds = MAX_WAIT_SECONDS
+                event = await _next_event(events, seconds=seconds)
                 if event is None:
                     break
                 happened.append(event.model_dump(mode="json"))
-                cursor, done = event.cursor, isinstance(event, Done)
+                cursor = event.cursor
+                done = isinstance(event, Done)
         return {"conversation_id": conversation_id, "events": happened, "cursor": cursor, "done": done}
 
     async def approve(
@@ -225,7 +234,7 @@ class AgentServer:
         question: Question = None,
     ) -> dict[str, Any]:
         """Let a waiting call run. A person decides this, not a model."""
-        conversation = await self._decided(conversation_id, call_id)
+        conversation = await self._conversation_to_decide(conversation_id, call_id)
         return {"call_ids": list(await conversation.approve(call_id, arguments, note, expected=question))}
 
     async def deny(
@@ -236,57 +245,61 @@ class AgentServer:
         question: Question = None,
     ) -> dict[str, Any]:
         """Refuse a waiting call, so that it does not run. A person decides this, not a model."""
-        conversation = await self._decided(conversation_id, call_id)
+        conversation = await self._conversation_to_decide(conversation_id, call_id)
         return {"call_ids": list(await conversation.deny(call_id, reason, expected=question))}
 
     async def answer(
         self, conversation_id: Id, call_id: CallId, content: JsonValue, question: Question = None
     ) -> dict[str, Any]:
         """Answer a question that waits, or give the result of a call that runs outside."""
-        conversation = await self._decided(conversation_id, call_id)
+        conversation = await self._conversation_to_decide(conversation_id, call_id)
         return {"call_ids": list(await conversation.answer(call_id, content, expected=question))}
 
     async def close(self, conversation_id: Id, reason: str | None = None) -> dict[str, Any]:
         """End a conversation: the reply at hand is finished, and what waits is denied."""
-        await (await self._reach.conversation(conversation_id)).close(reason)
+        await (await self._reach.open_conversation(conversation_id)).close(reason)
         return {"conversation_id": conversation_id}
 
-    async def _begun(self, agent: str, message: str, conversation_id: str | None, key: str | None) -> str:
+    async def _begin_conversation(self, agent: str, message: str, conversation_id: str | None, key: str | None) -> str:
         """The conversation's id. Raises AlreadyStarted, which names what has begun under the id, only to those who may
         know that."""
         try:
-            return await turns.begin(self._client, agent, message, conversation_id=conversation_id, key=key)
+            return await turns.begin_conversation(
+                self._client, agent, message, conversation_id=conversation_id, key=key
+            )
         except AlreadyStarted as error:
             with suppress(NotFound):
-                await self._reach.conversation(conversation_id or turns.id_for(agent, key))
+                await self._reach.open_conversation(conversation_id or turns.id_for(agent, key))
                 raise
             raise Refused(f"The id {conversation_id!r:.300} is taken.", cure="Use another id.") from error
 
-    async def _decided(self, conversation_id: str, call_id: str) -> Conversation:
+    async def _conversation_to_decide(self, conversation_id: str, call_id: str) -> Conversation:
         """The conversation. Raises Refused for all calls at once: a decision here is on what somebody has seen."""
         if call_id == names.EVERY_CALL:
             raise Refused("Decide on each call by its own id.", cure="The `waiting` of `status` has the ids.")
-        return await self._reach.conversation(conversation_id)
+        return await self._reach.open_conversation(conversation_id)
 
 
-def _explained(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
+def _with_explained_errors(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
     """Passes the messages of everturn's own errors on to the caller."""
 
     @wraps(function)
-    async def explained(*args: Any, **arguments: Any) -> R:
+    async def call_function(*args: Any, **arguments: Any) -> R:
         try:
             return await function(*args, **arguments)
         except EverturnError as error:
             raise ToolError(str(error)) from None
 
-    return explained
+    return call_function
 
 
 def key_of(ctx: Ctx) -> str | None:
     """The caller's idempotency key; None if it gave none."""
     meta: Any = ctx.request_context.meta or {}
     key = meta.get(names.MCP_IDEMPOTENCY_KEY)
-    return key if isinstance(key, str) and key else None
+    if not isinstance(key, str):
+        return None
+    return key or None
 
 
 def _can_ask(ctx: Ctx) -> bool:
@@ -294,24 +307,24 @@ def _can_ask(ctx: Ctx) -> bool:
     return (ctx.protocol_version or "") >= STATELESS and client is not None and client.elicitation is not None
 
 
-def _questions(asking: AskingCall, reached: Reached) -> InputRequiredResult:
+def _ask_questions(asking: AskingCall, reached: Reached) -> InputRequiredResult:
     questions = {}
     for call in reached.status.waiting:
-        message, form = turns.question(asking.agent, call)
+        message, form = turns.question_about(asking.agent, call)
         questions[asking.question_name(reached.conversation_id, call)] = ElicitRequest(
             params=ElicitRequestFormParams(message=message, requested_schema=form)
         )
     return InputRequiredResult(input_requests=questions)
 
 
-def _result(reached: Reached) -> CallToolResult:
+def _result_of(reached: Reached) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=reached.in_words)],
         structured_content=json.loads(json.dumps(reached.as_json)),
     )
 
 
-async def _next(events: AsyncIterator[Event], *, seconds: float) -> Event | None:
+async def _next_event(events: AsyncIterator[Event], *, seconds: float) -> Event | None:
     """The next event; None if none comes in time, or if there are no more."""
     try:
         async with asyncio.timeout(seconds):

@@ -53,11 +53,12 @@ class Door:
         self._any_host = has_token and not hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        refusal = self._refuse_request(Request(scope)) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
-    def _refusal(self, request: Request) -> Response | None:
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    def _refuse_request(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        origin = request.headers.get("origin")
         if not self._is_ours(host):
             text = f"This server is not at {host[:100]!r}. EVERTURN_MCP_HOSTS names the hosts that it is at."
             return PlainTextResponse(text, 421)

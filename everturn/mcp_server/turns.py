@@ -51,10 +51,13 @@ class Reached:
     @property
     def as_json(self) -> dict[str, Any]:
         status = self.status.as_json()
-        facts = {name: status[name] for name in ("state", "turn", "waiting", "cause", "cure", "cost_usd")}
-        text = {} if self.text is None else {"text": self.text}
-        output = {} if self.output is None else {"output": self.output}
-        return {"conversation_id": self.conversation_id, **facts, **text, **output}
+        facts: dict[str, Any] = {"conversation_id": self.conversation_id}
+        facts |= {name: status[name] for name in ("state", "turn", "waiting", "cause", "cure", "cost_usd")}
+        if self.text is not None:
+            facts["text"] = self.text
+        if self.output is not None:
+            facts["output"] = self.output
+        return facts
 
     @property
     def in_words(self) -> str:
@@ -62,21 +65,28 @@ class Reached:
         if self.text is not None:
             return self.text
         state = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
-        waiting = "; ".join(f"call {_named(call)}: {call.why}" for call in self.status.waiting)
-        cause = waiting or self.status.cause or ""
-        return f"{state}{f' ({cause})' if cause else ''}. It goes on by itself. Ask for its `status` later."
+        waiting = "; ".join(f"call {_call_in_words(call)}: {call.why}" for call in self.status.waiting)
+        if cause := waiting or self.status.cause:
+            state = f"{state} ({cause})"
+        return f"{state}. It goes on by itself. Ask for its `status` later."
 
 
-def _named(call: WaitingCall) -> str:
-    return f"{call.call_id} of {in_words(call)}" if call.path else call.call_id
+def _call_in_words(call: WaitingCall) -> str:
+    if not call.path:
+        return call.call_id
+    return f"{call.call_id} of {in_words(call)}"
 
 
 def id_for(agent: str, key: str | None) -> str:
     """The conversation's id: the same for the same key."""
-    return f"{agent}-{hashlib.sha256(key.encode()).hexdigest()[:16] if key else uuid4().hex[:12]}"
+    if not key:
+        return f"{agent}-{uuid4().hex[:12]}"
+    return f"{agent}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
-async def begin(client: Client, agent: str, message: str, *, conversation_id: str | None, key: str | None) -> str:
+async def begin_conversation(
+    client: Client, agent: str, message: str, *, conversation_id: str | None, key: str | None
+) -> str:
     """Starts a conversation, once for the same id or key; returns its id. Raises AlreadyStarted if another message, or
     another agent's, has begun under it."""
     try:
@@ -87,7 +97,7 @@ async def begin(client: Client, agent: str, message: str, *, conversation_id: st
         ) from None
 
 
-async def look(conversation: Conversation) -> Reached:
+async def look_at(conversation: Conversation) -> Reached:
     """How far it has come now."""
     status = await conversation.status()
     if status.state != "done":
@@ -99,14 +109,16 @@ async def look(conversation: Conversation) -> Reached:
     return Reached(conversation.id, status, text=outcome.text or outcome.reason or "", output=outcome.output)
 
 
-async def settled(conversation: Conversation, *, seconds: float, say: Any = None) -> Reached:
+async def wait_until_settled(conversation: Conversation, *, seconds: float, say: Any = None) -> Reached:
     """How far it has come once it is done, waits for a person or is stalled; or when the time is up.
 
     `say`: called for each turn, such as to report progress to the caller."""
-    until, delay, turn = time.monotonic() + seconds, FIRST_LOOK_SECONDS, 0
+    until = time.monotonic() + seconds
+    delay = FIRST_LOOK_SECONDS
+    turn = 0
     while True:
         try:
-            reached = await look(conversation)
+            reached = await look_at(conversation)
         except Unreachable as error:  # no worker to ask: it goes on once there is one
             reached = Reached(conversation.id, Status(state="running", cause=error.message))
         if reached.status.state != "running" or reached.status.waiting or time.monotonic() >= until:
@@ -121,11 +133,12 @@ async def settled(conversation: Conversation, *, seconds: float, say: Any = None
 # ---------------------------------------------------------------- questions, for callers that put them to a person
 
 
-def question(agent: str, call: WaitingCall) -> tuple[str, dict[str, Any]]:
+def question_about(agent: str, call: WaitingCall) -> tuple[str, dict[str, Any]]:
     """The question to a person about a waiting call, and the form for the answer."""
-    agent = " › ".join([agent, in_words(call)]) if call.path else agent
+    if call.path:
+        agent = f"{agent} › {in_words(call)}"
     written = json.dumps(call.arguments, ensure_ascii=False)
-    shown = shortened(mend(written), max_bytes=MAX_REASON_BYTES, max_chars=SHOWN_CHARS)
+    arguments_text = shortened(mend(written), max_bytes=MAX_REASON_BYTES, max_chars=SHOWN_CHARS)
     if call.needs == "answer":
         fields: dict[str, Any] = {"answer": {"type": "string"}}
         return f"{agent} asks: {call.why}", {"type": "object", "properties": fields, "required": ["answer"]}
@@ -133,7 +146,7 @@ def question(agent: str, call: WaitingCall) -> tuple[str, dict[str, Any]]:
         "decision": {"type": "string", "enum": ["approve", "deny"]},
         "note": {"type": "string", "description": "why, for the model"},
     }
-    text = f"{agent}: {call.why}: {call.tool}({shown})"
+    text = f"{agent}: {call.why}: {call.tool}({arguments_text})"
     return text, {"type": "object", "properties": fields, "required": ["decision"]}
 
 
@@ -147,28 +160,29 @@ class AskingCall:
     message: str
 
     def question_name(self, conversation_id: str, call: WaitingCall) -> str:
-        return _SEPARATOR.join((conversation_id, _name_of(call), self._digest(conversation_id, call)))
+        return _SEPARATOR.join((conversation_id, _name_of(call), self._question_digest(conversation_id, call)))
 
-    def _digest(self, conversation_id: str, call: WaitingCall) -> str:
+    def _question_digest(self, conversation_id: str, call: WaitingCall) -> str:
         """Of all that the person is shown, and of the time since when the call waits: one that waits again, such as
         after its worker was lost, is another question."""
-        shown = call.model_dump(mode="json", exclude={"expires_at"})
-        written = json.dumps([self.agent, self.message, conversation_id, shown], sort_keys=True)
+        details = call.model_dump(mode="json", exclude={"expires_at"})
+        written = json.dumps([self.agent, self.message, conversation_id, details], sort_keys=True)
         return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:DIGEST_CHARS]
 
     async def take_answers(self, reach: Reach, answers: Mapping[str, ElicitResult]) -> str:
         """Carries out a person's answers to questions of this call; returns the id of the conversation. An answer to a
         call that waits no more, or again, decides nothing: if somebody else has decided meanwhile, that decision
         stays. Raises NotFound and Refused, before anything is decided."""
-        asking, decisions = set[str](), list[Callable[[], Awaitable[Any]]]()
+        asking: set[str] = set()
+        decisions: list[Callable[[], Awaitable[Any]]] = []
         for name, answer in answers.items():
-            conversation_id, call_name = _places(name)
+            conversation_id, call_name = _read_question_name(name)
             asking.add(await reach.asked_by_tool(conversation_id, self.agent))
-            conversation = await reach.conversation(conversation_id)
+            conversation = await reach.open_conversation(conversation_id)
             for call in (await conversation.status()).waiting:
                 is_asked = hmac.compare_digest(self.question_name(conversation_id, call).encode(), name.encode())
                 if _name_of(call) == call_name and is_asked:
-                    decisions.append(_decision(conversation, call, answer))
+                    decisions.append(_decision_from(conversation, call, answer))
         if len(asking) > 1:
             raise Refused("These answers are to questions of several conversations.", cure="Send them one by one.")
         for decide in decisions:
@@ -182,7 +196,7 @@ def _name_of(call: WaitingCall) -> str:
     return call.address if call.path else call.call_id
 
 
-def _places(question_name: str) -> tuple[str, str]:
+def _read_question_name(question_name: str) -> tuple[str, str]:
     """The id of the conversation and the name of the call. Raises Refused."""
     match question_name.rsplit(_SEPARATOR, 2):
         case [conversation_id, call_name, _]:
@@ -190,7 +204,7 @@ def _places(question_name: str) -> tuple[str, str]:
     raise Refused(f"No question was asked here with the name {question_name!r:.300}.")
 
 
-def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResult) -> Callable[[], Awaitable[Any]]:
+def _decision_from(conversation: Conversation, call: WaitingCall, answer: ElicitResult) -> Callable[[], Awaitable[Any]]:
     """Carries out the answer. Raises Refused if it says nothing that the question's form asks for."""
     content = answer.content or {}
     note = str(content.get("note") or "") or None
@@ -198,7 +212,7 @@ def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResul
     options: dict[str, Any] = {"expected": call, "children": False}
     match answer.action, call.needs:
         case "cancel", _:  # a person who closes the question has decided nothing
-            return _nothing
+            return _do_nothing
         case "decline", _:
             return partial(place.deny, call.call_id, "The caller declined to decide.", **options)
         case "accept", "answer" if isinstance(text := content.get("answer"), str):
@@ -213,5 +227,5 @@ def _decision(conversation: Conversation, call: WaitingCall, answer: ElicitResul
     )
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     return

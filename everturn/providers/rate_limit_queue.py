@@ -26,7 +26,7 @@ from everturn.providers.rate_headers import allowances
 from everturn.providers.rate_limiter import RateLimiter
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply, Usage
-from everturn.validation.spelling import nearest
+from everturn.validation.spelling import nearest_name
 from everturn.vendor_models.plugins import known_names
 
 PRESUMED_SECONDS: Final = 1.0
@@ -289,7 +289,7 @@ def checked_limits(known: Known) -> dict[str, RateLimit]:
     """Raises InvalidSetting for an unknown provider, and for a value that is not a RateLimit."""
     for provider, limit in known.items():
         if provider not in (known_here := known_names()):
-            near = nearest(str(provider), known_here)
+            near = nearest_name(str(provider), known_here)
             hint = f"Did you mean {near!r}? " if near else ""
             cure = f"{hint}Known providers: {', '.join(known_here)}."
             raise InvalidSetting(f"A rate limit names the provider {provider!r}, which does not exist.", cure=cure)

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from everturn import names
 from everturn.errors import InvalidSetting
-from everturn.validation.spelling import nearest
+from everturn.validation.spelling import nearest_name
 
 Role = Literal["workflows", "models", "tools"]
 """`workflows`: the steps between model turns and tools. `models`: model turns. `tools`: tool calls, and the functions
@@ -58,7 +58,7 @@ def checked_roles(roles: Collection[str] | str | None) -> frozenset[Role]:
     given = [one.strip() for one in roles.split(",")] if isinstance(roles, str) else list(roles)
     for one in given:
         if one not in ROLES:
-            near = nearest(str(one), ROLES)
+            near = nearest_name(str(one), ROLES)
             raise InvalidSetting(
                 f"A worker was given the role {one!r:.100}.",
                 cure=(f"Did you mean {near!r}? " if near else "") + f"The roles are {', '.join(ROLES)}.",

@@ -17,7 +17,7 @@ from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.options import ToolOptions
-from everturn.tools.signature import describe, read_signature, unwrap
+from everturn.tools.signature import describe_function, read_signature, unwrap_function
 from everturn.tools.tool import DEFAULT_PATIENCE, DEFAULT_TIMEOUT, Effect, Predicate, Tool
 from everturn.tools.user_activity import RetryPolicyLike, UserActivity
 from everturn.validation import durations
@@ -65,9 +65,14 @@ def activity_tool(
 
     Raises InvalidTool.
     """
-    place = f"activity_tool() of {activity if isinstance(activity, str) else describe(activity)}"
-    function = None if isinstance(activity, str) else activity
-    kind = activity if isinstance(activity, str) else _type_of(activity, place=place)
+    if isinstance(activity, str):
+        place = f"activity_tool() of {activity}"
+        function = None
+        kind = activity
+    else:
+        place = f"activity_tool() of {describe_function(activity)}"
+        function = activity
+        kind = _type_of(activity, place=place)
     check_text(place, "the activity's name", kind)
     if task_queue is not None:
         check_text(place, "task_queue", task_queue)
@@ -75,14 +80,19 @@ def activity_tool(
         raise InvalidTool(
             f"{place} has a name and no task_queue.", cure="Write task_queue=: the queue that its workers poll."
         )
-    arguments, described, positions = _input(function, schema, by_position, place=place)
-    if heartbeat_timeout is not None and (why := durations.problem(heartbeat_timeout)):
-        raise InvalidTool(f"{place} has heartbeat_timeout={heartbeat_timeout!r}.", cure=why)
+    arguments, described, positions = _read_input(function, schema, by_position, place=place)
+    if heartbeat_timeout is not None and (problem := durations.problem_of(heartbeat_timeout)):
+        raise InvalidTool(f"{place} has heartbeat_timeout={heartbeat_timeout!r}.", cure=problem)
     if retry is not None and effect == "once":
         raise InvalidTool(
             f"{place} has retry= and effect='once', which is never retried.",
             cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
         )
+    retry_plan = None
+    if retry is not None:
+        retry_plan = _retry_plan(retry, place=place)
+    if patience is None:
+        patience = patience_for(timeout)
     return Tool(
         name=kind if name is None else name,
         description=described if description is None else description,
@@ -91,7 +101,7 @@ def activity_tool(
         needs_approval=needs_approval,
         effect=effect,
         timeout=timeout,
-        patience=patience_for(timeout) if patience is None else patience,
+        patience=patience,
         options=ToolOptions.of(options, tool=name or kind),
         module=sys._getframe(2).f_globals.get("__name__", ""),
         activity=UserActivity(
@@ -99,7 +109,7 @@ def activity_tool(
             task_queue=task_queue,
             by_position=positions,
             heartbeat_timeout=heartbeat_timeout,
-            retry=None if retry is None else _retry_plan(retry, place=place),
+            retry=retry_plan,
             function=function,
         ),
     )
@@ -110,17 +120,19 @@ def _type_of(function: object, *, place: str) -> str:
         raise InvalidTool(
             f"{function.name!r} is already a tool.", cure="Give the activity's own function, or its name."
         )
-    found = getattr(getattr(function, _DEFINITION, None), "name", None)
-    if not isinstance(found, str):
-        dynamic = hasattr(function, _DEFINITION)
+    name = getattr(getattr(function, _DEFINITION, None), "name", None)
+    if not isinstance(name, str):
+        problem = "no activity"
+        if hasattr(function, _DEFINITION):
+            problem = "a dynamic activity, which has no name"
         raise InvalidTool(
-            f"{place} is {'a dynamic activity, which has no name' if dynamic else 'no activity'}.",
+            f"{place} is {problem}.",
             cure="Write @activity.defn above the function, or make it a plain tool: tool(it).",
         )
-    return found
+    return name
 
 
-def _input(
+def _read_input(
     function: Callable[..., Any] | None,
     schema: Mapping[str, Any] | type[BaseModel] | None,
     by_position: Sequence[str] | None,
@@ -129,7 +141,7 @@ def _input(
 ) -> tuple[ModelArguments | SchemaArguments, str, tuple[str, ...] | None]:
     """The arguments, what is said about them, and the order in which the activity takes them."""
     if by_position is not None and (
-        isinstance(by_position, str) or not all(isinstance(one, str) for one in by_position)
+        isinstance(by_position, str) or not all(isinstance(argument, str) for argument in by_position)
     ):
         raise InvalidTool(f"{place} has by_position={by_position!r}.", cure="Write by_position=['a', 'b'].")
     if function is not None and schema is None:
@@ -151,32 +163,40 @@ def _input(
         )
     arguments = given_arguments(schema, place=place, option="schema")
     properties = arguments.schema["properties"]
-    unknown = [one for one in by_position or () if one not in properties]
+    unknown = [argument for argument in by_position or () if argument not in properties]
     if unknown:
         raise InvalidTool(
             f"{place} has {unknown[0]!r} in by_position, which is not in its schema.",
             cure=f"Its properties are {', '.join(properties) or 'none'}.",
         )
-    positions = () if not properties else None
-    return arguments, arguments.schema.get("description", ""), positions if by_position is None else tuple(by_position)
+    positions: tuple[str, ...] | None = None
+    if by_position is not None:
+        positions = tuple(by_position)
+    elif not properties:
+        positions = ()
+    return arguments, arguments.schema.get("description", ""), positions
 
 
 def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
     """Hides `self` of an unbound method: the activity's worker makes its object."""
-    code = getattr(unwrap(function), "__code__", None)
+    code = getattr(unwrap_function(function), "__code__", None)
     bound = getattr(function, "__self__", None) is not None
     named_self = code is not None and code.co_argcount > 0 and code.co_varnames[0] == "self"
-    return partial(function, None) if named_self and not bound and "." in unwrap(function).__qualname__ else function
+    if named_self and not bound and "." in unwrap_function(function).__qualname__:
+        return partial(function, None)
+    return function
 
 
 def _retry_plan(policy: RetryPolicyLike, *, place: str) -> RetryPlan:
     try:
         policy._validate()
-        longest = policy.maximum_interval
+        longest_seconds = None
+        if policy.maximum_interval is not None:
+            longest_seconds = policy.maximum_interval.total_seconds()
         return RetryPlan(
             initial_interval=policy.initial_interval.total_seconds(),
             backoff_coefficient=policy.backoff_coefficient,
-            maximum_interval=None if longest is None else longest.total_seconds(),
+            maximum_interval=longest_seconds,
             maximum_attempts=policy.maximum_attempts,
             non_retryable_error_types=tuple(policy.non_retryable_error_types or ()),
         )
@@ -189,7 +209,9 @@ def _retry_plan(policy: RetryPolicyLike, *, place: str) -> RetryPlan:
 
 def patience_for(timeout: object) -> timedelta:
     """The default patience: at least one timeout."""
-    return max(DEFAULT_PATIENCE, timeout) if isinstance(timeout, timedelta) else DEFAULT_PATIENCE
+    if not isinstance(timeout, timedelta):
+        return DEFAULT_PATIENCE
+    return max(DEFAULT_PATIENCE, timeout)
 
 
 def check_text(place: str, what: str, value: object) -> None:

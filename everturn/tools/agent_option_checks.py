@@ -52,22 +52,26 @@ def check_version(name: str, version: object) -> None:
 
 def check_type(name: str, option: str, value: object, wanted: type) -> None:
     if not isinstance(value, wanted):
-        example = "'...'" if wanted is str else f"{wanted.__name__}(...)"
-        raise InvalidAgent(f"Agent {name!r} has {option}={value!r}, {kind(value)}.", cure=f"Write {option}={example}.")
+        example = f"{wanted.__name__}(...)"
+        if wanted is str:
+            example = "'...'"
+        raise InvalidAgent(
+            f"Agent {name!r} has {option}={value!r}, {describe_type(value)}.", cure=f"Write {option}={example}."
+        )
 
 
 def models_of(name: str, first: object, others: object) -> list[Model]:
     """The model and the fallback models of an agent, in the order in which they are asked."""
     if isinstance(others, str) or not isinstance(others, Sequence):
         raise InvalidAgent(f"Agent {name!r} has fallback_models={others!r}.", cure="Write fallback_models=[...].")
-    line = [model_of(name, "model", first), *(model_of(name, "fallback_models", one) for one in others)]
-    known_as = [one.name for one in line]
-    if twice := [one for one in known_as if known_as.count(one) > 1]:
+    models = [model_of(name, "model", first), *(model_of(name, "fallback_models", model) for model in others)]
+    known_as = [model.name for model in models]
+    if twice := [model for model in known_as if known_as.count(model) > 1]:
         raise InvalidAgent(
             f"Agent {name!r} has the model {twice[0]!r} more than once in model and fallback_models.",
             cure="Give each model once.",
         )
-    return line
+    return models
 
 
 def model_of(name: str, option: str, value: object) -> Model:
@@ -76,7 +80,7 @@ def model_of(name: str, option: str, value: object) -> Model:
     if isinstance(value, str):
         return check_provider(Model(value))
     raise InvalidAgent(
-        f"Agent {name!r} has {option}={value!r}, {kind(value)}.",
+        f"Agent {name!r} has {option}={value!r}, {describe_type(value)}.",
         cure="Write provider:name, such as 'openai:gpt-5.5', or Model('provider:name', base_url=...).",
     )
 
@@ -104,7 +108,7 @@ def output_of(name: str, output: Any) -> OutputType | None:
     if output is None:
         return None
     try:
-        return OutputType.of(output)
+        return OutputType.from_type(output)
     except (PydanticUserError, SchemaError, NameError, TypeError, ValueError) as error:
         raise InvalidAgent(
             f"Agent {name!r} has output={output!r}: {in_one_line(error).rstrip('.')}.",
@@ -112,7 +116,7 @@ def output_of(name: str, output: Any) -> OutputType | None:
         ) from error
 
 
-def kind(value: object) -> str:
+def describe_type(value: object) -> str:
     return f"of type {type(value).__name__}"
 
 
@@ -122,18 +126,18 @@ def handoffs_of(name: str, value: Any, *, loop: str) -> tuple[HandOff, ...]:
         raise InvalidAgent(
             f"Agent {name!r} has handoff_to={value!r}, which is not a list.", cure="Write handoff_to=[...]."
         )
-    made = tuple(one if isinstance(one, HandOff) else HandOff(one) for one in value)
-    to = [one.to for one in made]
-    if name in to:
+    handoffs = tuple(target if isinstance(target, HandOff) else HandOff(target) for target in value)
+    targets = [target.to for target in handoffs]
+    if name in targets:
         raise InvalidAgent(f"Agent {name!r} hands the conversation on to itself.", cure="Remove it from handoff_to.")
-    if twice := [one for one in to if to.count(one) > 1]:
+    if twice := [target for target in targets if targets.count(target) > 1]:
         raise InvalidAgent(f"Agent {name!r} has {twice[0]!r} more than once in handoff_to.", cure="Give each one once.")
-    if made and loop == "manual":
+    if handoffs and loop == "manual":
         raise InvalidAgent(
             f"Agent {name!r} has handoff_to and loop='manual', but with a manual loop no call runs by itself.",
             cure="Remove one of them.",
         )
-    return made
+    return handoffs
 
 
 def is_raw(item: Mapping[str, Any]) -> bool:

@@ -51,12 +51,14 @@ class ModelArguments:
     def validate(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         """The arguments as Python values, defaults filled in; raises InvalidArguments. `context`: what validators get
         as `info.context`."""
-        return self._values(self._parse(arguments, context))
+        return self._values_by_name(self._parse_arguments(arguments, context))
 
     def keywords(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         """What to call the function with; raises InvalidArguments."""
-        parsed = self._parse(arguments, context)
-        return {self._whole: parsed} if self._whole is not None else self._values(parsed)
+        parsed = self._parse_arguments(arguments, context)
+        if self._whole is not None:
+            return {self._whole: parsed}
+        return self._values_by_name(parsed)
 
     def as_json(self, arguments: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         """The checked arguments as JSON, by the function's own names. Defaults are filled in, except for parameters at
@@ -67,7 +69,7 @@ class ModelArguments:
         return written
 
     def _as_json(self, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
-        parsed = self._parse(arguments, context)
+        parsed = self._parse_arguments(arguments, context)
         if self.order is None:
             return parsed.model_dump(mode="json", by_alias=True)
         fields = list(type(parsed).model_fields)
@@ -75,26 +77,30 @@ class ModelArguments:
         if not all(is_plain(getattr(parsed, field)) for field in given):
             # Temporal reads an activity's input by its types only if none of its parameters is left out.
             with suppress(PydanticSerializationError):
-                return self._written(parsed, fields)
-        return self._written(parsed, given)
+                return self._dump_fields(parsed, fields)
+        return self._dump_fields(parsed, given)
 
-    def _written(self, parsed: BaseModel, fields: list[str]) -> dict[str, Any]:
+    def _dump_fields(self, parsed: BaseModel, fields: list[str]) -> dict[str, Any]:
         written = parsed.model_dump(mode="json", include=set(fields))
         return {self._names.get(field, field): written[field] for field in fields}
 
     @property
     def order(self) -> tuple[str, ...] | None:
         """The function's parameters; None if it takes all arguments as one model."""
-        return tuple(self._names.values()) if self._by_name else None
+        if not self._by_name:
+            return None
+        return tuple(self._names.values())
 
-    def _values(self, parsed: BaseModel) -> dict[str, Any]:
+    def _values_by_name(self, parsed: BaseModel) -> dict[str, Any]:
         # Not model_dump(): nested models have to stay what the function's type hints say.
         return {self._names.get(field, field): value for field, value in vars(parsed).items()} | (
             parsed.model_extra or {}
         )
 
-    def _parse(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
-        problems = [] if takes_more(self.schema) else _unknown(arguments, self.schema)
+    def _parse_arguments(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
+        problems: list[str] = []
+        if not takes_more(self.schema):
+            problems = _unknown_names_problem(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
         try:
@@ -136,7 +142,7 @@ class SchemaArguments:
         JSON does not have."""
         problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
         if takes_more(self.schema) is False:
-            problems += _unknown(arguments, self.schema)
+            problems += _unknown_names_problem(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
         if odd_numbers_sent(arguments):
@@ -171,22 +177,28 @@ def runs_user_code(schema: Any) -> bool:
     if any(schema.get(own) for own in ("custom_init", "post_init", "default_factory")):
         return True
     fields = schema.get("fields", {})  # by names that users gave: a list, or a schema by name
+    if isinstance(fields, dict):
+        fields = [*fields.values()]
     within = [value for key, value in schema.items() if key not in ("fields", "metadata", "default", "expected")]
-    return runs_user_code(within) or runs_user_code([*fields.values()] if isinstance(fields, dict) else fields)
+    return runs_user_code(within) or runs_user_code(fields)
 
 
 def object_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The model's JSON schema as a tool's parameters."""
     schema = {"type": "object", "properties": {}} | model.model_json_schema(schema_generator=ModelFacingSchema)
-    return schema | {"$defs": schema.pop("$defs")} if "$defs" in schema else schema
+    if "$defs" in schema:  # at the end
+        schema["$defs"] = schema.pop("$defs")
+    return schema
 
 
-def _unknown(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+def _unknown_names_problem(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """One line for all unknown names, so that they can't crowd out the missing ones."""
     known = schema["properties"]
     unknown = [clipped(name, MAX_VALUE_CHARS) for name in arguments if not is_listed(name, schema)]
     if not unknown:
         return []
-    takes = f"the arguments are {', '.join(known)}" if known else "there are no arguments"
+    takes = "there are no arguments"
+    if known:
+        takes = f"the arguments are {', '.join(known)}"
     more = f" and {len(unknown) - MAX_NAMES} more" if len(unknown) > MAX_NAMES else ""
     return [f"{', '.join(unknown[:MAX_NAMES])}{more}: Unknown argument; {takes}"]

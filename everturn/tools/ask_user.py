@@ -11,7 +11,7 @@ from pydantic import Field
 from everturn.tools.tool import Tool, tool
 
 
-def _ask(
+def _ask_question(
     question: Annotated[str, Field(description="One question that can be understood by itself.")],
     choices: Annotated[list[str] | None, Field(description="The likely answers, if they are few.")] = None,
 ) -> str:
@@ -22,14 +22,16 @@ def _ask(
     raise NotImplementedError
 
 
-ask_user: Tool = replace(tool(_ask, name="ask_user", runs_on="client"), function=None)
+ask_user: Tool = replace(tool(_ask_question, name="ask_user", runs_on="client"), function=None)
 """`Agent(tools=[ask_user])`: the call waits (`awaiting_answer`, with the question as its `why`) until somebody answers
 it, for as long as it takes: `dataclasses.replace(ask_user, timeout=...)` for less."""
 
 
-def question_of(asked: Tool, arguments: Mapping[str, Any]) -> str | None:
+def question_of(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
     """The question to the user, in words; None for calls of other tools."""
-    if asked.arguments is not ask_user.arguments:
+    if tool.arguments is not ask_user.arguments:
         return None
-    choices = arguments.get("choices") or ()
-    return str(arguments.get("question", "")) + (f" ({' / '.join(map(str, choices))})" if choices else "")
+    question = str(arguments.get("question", ""))
+    if choices := arguments.get("choices"):
+        question += f" ({' / '.join(map(str, choices))})"
+    return question

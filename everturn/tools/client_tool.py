@@ -9,7 +9,7 @@ from typing import Any
 from everturn.errors import InvalidTool
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.options import ToolOptions
-from everturn.tools.provider_defined import Handler, handled
+from everturn.tools.provider_defined import Handler, tool_from_handler
 from everturn.tools.tool import NO_TIMEOUT, Tool
 
 _DICT_KEYS = frozenset({"name", "description", "parameters", "type", *ToolOptions.model_fields})
@@ -30,8 +30,8 @@ def client_tool(item: Mapping[str, Any], handlers: Mapping[str, Handler], *, pla
         "options": ToolOptions(**{key: value for key, value in item.items() if key in ToolOptions.model_fields}),
     }
     if isinstance(item["name"], str) and (handler := handlers.get(item["name"])) is not None:
-        made = handled(handler, item["name"], parameters=item.get("parameters", {}))
-        return replace(made, **described, provider_tool=False)
+        tool = tool_from_handler(handler, item["name"], parameters=item.get("parameters", {}))
+        return replace(tool, **described, provider_tool=False)
     try:
         return Tool(name=item["name"], runs_on="client", timeout=NO_TIMEOUT, patience=NO_TIMEOUT, **described)
     except InvalidTool as error:

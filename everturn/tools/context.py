@@ -28,7 +28,7 @@ def _no_heartbeat(progress: Any = None) -> None: ...
 
 
 def _asks_nobody(question: str) -> AnswerText:
-    return Questions().ask(question)
+    return Questions().ask_person(question)
 
 
 def _spend_nothing(usage: Usage, cost_usd: float | None = None) -> None: ...

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 class AsksPerson(Exception):
     """Ends the try: the call waits for an answer, as long as that takes, with no worker and no connection held.
 
-    `left`: what the next try gets back, as `answered().left`, to go on with.
+    `carried`: what the next try gets back, as `current_answer().left`, to go on with.
     """
 
-    def __init__(self, question: str, *, left: dict[str, JsonValue]) -> None:
+    def __init__(self, question: str, *, carried: dict[str, JsonValue]) -> None:
         super().__init__(question)
         self.question = question
-        self.left = left
+        self.left = carried
 
 
 _answer: ContextVar[PersonsAnswer | None] = ContextVar("answer", default=None)
 
 
-def answered() -> PersonsAnswer | None:
+def current_answer() -> PersonsAnswer | None:
     """What a person said to the question that an earlier run of this call ended with; None if it had none."""
     return _answer.get()
 
@@ -47,7 +47,8 @@ def set_answer(answer: PersonsAnswer | None) -> None:
 MAX_QUESTIONS = 20
 """The most questions of one call: a tool, or an MCP server, that asks more might never stop."""
 
-QUESTION, ANSWERS = "question", "answers"
+QUESTION = "question"
+ANSWERS = "answers"
 """Keys of the data that a try leaves: the question that it ended with, and the answers to earlier ones."""
 
 NAMED_CHARS = 200
@@ -67,31 +68,34 @@ class Questions:
     order; the next question ends the run."""
 
     def __init__(self, answer: PersonsAnswer | None = None) -> None:
-        left: dict[str, Any] = answer.left if answer else {}
-        self._answers: dict[str, list[Any]] = {**left.get(ANSWERS, {})}
-        if answer and isinstance(question := left.get(QUESTION), str):
+        carried: dict[str, Any] = answer.left if answer else {}
+        self._answers: dict[str, list[Any]] = {**carried.get(ANSWERS, {})}
+        if answer and isinstance(question := carried.get(QUESTION), str):
             self._answers[question] = [*self._answers.get(question, ()), [answer.action, answer.text]]
         self._asked: Counter[str] = Counter()
         self.open: AsksPerson | None = None
         """The unanswered question that ended the run, even if the tool has caught the exception."""
 
-    def ask(self, question: str) -> AnswerText:
+    def ask_person(self, question: str) -> AnswerText:
         """Raises AsksPerson for a question that nobody has answered yet, and NotAnswered."""
         whole = mend(str(question))
         key = whole[:QUESTION_KEY_CHARS]
-        answers, place = self._answers.get(key, []), self._asked[key]
+        answers = self._answers.get(key, [])
+        place = self._asked[key]
         self._asked[key] += 1
         if place < len(answers):
             action, text = answers[place]
             if action == "accept":
                 return AnswerText(text)
             what = "would not answer" if action == "decline" else "did not answer in time"
-            asked = repr(whole) if len(whole) <= NAMED_CHARS else f"a question that begins with {whole[:NAMED_CHARS]!r}"
-            raise NotAnswered(f"The person who was asked {asked} {what}.")
+            question_text = repr(whole)
+            if len(whole) > NAMED_CHARS:
+                question_text = f"a question that begins with {whole[:NAMED_CHARS]!r}"
+            raise NotAnswered(f"The person who was asked {question_text} {what}.")
         if sum(map(len, self._answers.values())) >= MAX_QUESTIONS:
             raise ToolFailed(f"The tool has asked {MAX_QUESTIONS} questions and can't ask more.")
-        left: dict[str, Any] = {QUESTION: key, ANSWERS: self._answers}
-        if size_of(left) > MAX_LEFT_BYTES:
+        carried: dict[str, Any] = {QUESTION: key, ANSWERS: self._answers}
+        if size_of(carried) > MAX_LEFT_BYTES:
             raise ToolFailed(f"The tool's questions and their answers have more than {MAX_LEFT_BYTES:,} bytes.")
-        self.open = AsksPerson(shortened(whole, max_bytes=MAX_QUESTION_BYTES), left=left)
+        self.open = AsksPerson(shortened(whole, max_bytes=MAX_QUESTION_BYTES), carried=carried)
         raise self.open

@@ -13,7 +13,7 @@ from pydantic_core import SchemaError
 
 from everturn.errors import InvalidTool
 from everturn.tools.arguments import ModelArguments, SchemaArguments
-from everturn.tools.signature import Signature, describe, mentions, namespace_of, unwrap
+from everturn.tools.signature import Signature, describe_function, mentions_type, namespace_of, unwrap_function
 from everturn.validation.explaining import in_one_line
 
 InputType = type[BaseModel] | Mapping[str, Any]
@@ -40,29 +40,35 @@ def given_arguments(given: Any, *, place: str, option: str) -> ModelArguments | 
 
 def given_signature(function: Callable[..., Any], given: Any, *, context_type: type) -> Signature:
     """The signature of a function whose arguments `given` describes; it gets them by name. Raises InvalidTool."""
-    label = describe(function)
+    label = describe_function(function)
     arguments = given_arguments(given, place=f"Tool {label}", option="parameters")
     hidden = hidden_parameters(function, context_type=context_type)
     try:
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin's: it will say itself what it can't take
         parameters = ()
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters) or not parameters
-    by_name = {one.name: one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters) or not parameters
+    by_name = {
+        parameter.name: parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
     named = arguments.schema["properties"]
     if not takes_any and (extra := [name for name in named if name not in by_name]):
         raise InvalidTool(
             f"Tool {label} has no parameter {extra[0]!r}, but its schema has one.",
             cure="Give the parameters the schema's names, or take **arguments.",
         )
-    needed = [name for name, one in by_name.items() if one.default is one.empty and name not in hidden]
+    needed = [
+        name for name, parameter in by_name.items() if parameter.default is parameter.empty and name not in hidden
+    ]
     required = arguments.schema.get("required", ())
     if lacking := [name for name in needed if name not in required]:
         raise InvalidTool(
             f"Tool {label} needs {lacking[0]!r}, but its schema does not require it.",
             cure=f"Put it into the schema's 'required', or give {lacking[0]} a default.",
         )
-    described = inspect.getdoc(unwrap(function)) or arguments.schema.get("description", "")
+    described = inspect.getdoc(unwrap_function(function)) or arguments.schema.get("description", "")
     return Signature(arguments=arguments, context_parameters=hidden, description=str(described))
 
 
@@ -72,28 +78,34 @@ def whatever_it_takes(function: Callable[..., Any], *, context_type: type) -> di
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return None
-    if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     hidden = hidden_parameters(function, context_type=context_type)
-    by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    needed = [one.name for one in by_name if one.default is one.empty and one.name not in hidden]
+    by_name = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    needed = [
+        parameter.name for parameter in by_name if parameter.default is parameter.empty and parameter.name not in hidden
+    ]
     return {"type": "object", "properties": {}, "required": needed}
 
 
 def hidden_parameters(function: Callable[..., Any], *, context_type: type) -> tuple[str, ...]:
     """The parameters annotated with `context_type`. Other annotations may be invalid."""
-    found = annotations_of(function, (context_type,))
-    return tuple(name for name, annotation in found.items() if mentions(annotation, context_type))
+    annotations = annotations_of(function, (context_type,))
+    return tuple(name for name, annotation in annotations.items() if mentions_type(annotation, context_type))
 
 
 def annotations_of(function: Callable[..., Any], known: Iterable[type]) -> dict[str, Any]:
     """The parameters' annotations that can be resolved. `known`: types that its module need not have imported."""
-    target = unwrap(function)
-    namespace = {**{one.__name__: one for one in known}, **namespace_of(target)}
-    found = {}
+    target = unwrap_function(function)
+    namespace = {**{known_type.__name__: known_type for known_type in known}, **namespace_of(target)}
+    annotations = {}
     for name, annotation in getattr(target, "__annotations__", {}).items():
         holder = SimpleNamespace(__annotations__={name: annotation})
         with suppress(Exception):  # typing raises many kinds, for what only its own module knows
             if name != "return":
-                found[name] = get_type_hints(holder, globalns=namespace, include_extras=True)[name]
-    return found
+                annotations[name] = get_type_hints(holder, globalns=namespace, include_extras=True)[name]
+    return annotations

@@ -117,22 +117,29 @@ class HandOff:
         needs_approval: bool | Predicate = False,
         input: InputType | None = None,  # noqa: A002 - beside the `output` of agents
     ) -> None:
-        agent = None if isinstance(to, str) else to
-        if agent is not None and not isinstance(agent, _Named):
-            raise InvalidAgent(f"HandOff was given {to!r}.", cure="Give an Agent, or the name of one.")
-        target = to if agent is None else agent.full_name
+        agent = None
+        target = to
+        agent_description = ""
+        if not isinstance(to, str):
+            if not isinstance(to, _Named):
+                raise InvalidAgent(f"HandOff was given {to!r}.", cure="Give an Agent, or the name of one.")
+            agent = to
+            target = to.full_name
+            agent_description = to.description
         if not _AGENT.fullmatch(target):
             raise InvalidAgent(
                 f"{target!r} is not an agent's name.", cure="Write the name that Agent(name) has, such as 'billing'."
             )
-        said = agent.description if agent is not None else ""
-        about = f"Hand the conversation over to {target}, who then answers the user instead of you. {said}".strip()
+        about = f"Hand the conversation over to {target}, who then answers the user instead of you."
+        about = f"{about} {agent_description}".strip()
         if filter is not None and not isinstance(filter, Shown):
             _check_filter(filter)
+        if name is None:
+            name = f"transfer_to_{re.sub(r'[^a-zA-Z0-9_-]', '_', target)}"[:64]
         vars(self).update(
             to=target,
             agent=agent,
-            name=name if name is not None else f"transfer_to_{re.sub(r'[^a-zA-Z0-9_-]', '_', target)}"[:64],
+            name=name,
             description=about if description is None else description,
             filter=EVERYTHING if filter is None else filter,
             needs_approval=needs_approval,

@@ -36,47 +36,52 @@ class ModelFacingSchema(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - declared so by pydantic
 
     def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
-        made = super().generate(schema, mode)
-        definitions: dict[str, Any] = made.pop("$defs", {})
-        if "$ref" in made:  # a model that contains itself
-            made = dict(definitions[made["$ref"].rpartition("/")[2]])
-        for titled in (made, *definitions.values()):
+        json_schema = super().generate(schema, mode)
+        definitions: dict[str, Any] = json_schema.pop("$defs", {})
+        if "$ref" in json_schema:  # a model that contains itself
+            json_schema = dict(definitions[json_schema["$ref"].rpartition("/")[2]])
+        for titled in (json_schema, *definitions.values()):
             titled.pop("title", None)
-        whole: JsonSchemaValue = without_odd_numbers(made | {"$defs": definitions} if definitions else made)
+        if definitions:
+            json_schema["$defs"] = definitions
+        whole: JsonSchemaValue = without_odd_numbers(json_schema)
         return whole
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
     def model_schema(self, schema: Any) -> JsonSchemaValue:
-        return _closed(_described(super().model_schema(schema), schema.get("cls")))
+        return _close_object(_add_descriptions(super().model_schema(schema), schema.get("cls")))
 
     def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
-        return _closed(_described(super().dataclass_schema(schema), schema.get("cls")))
+        return _close_object(_add_descriptions(super().dataclass_schema(schema), schema.get("cls")))
 
     def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
-        return _closed(_described(super().typed_dict_schema(schema), schema.get("cls")))
+        return _close_object(_add_descriptions(super().typed_dict_schema(schema), schema.get("cls")))
 
 
 def problems_in(error: ValidationError, others: Sequence[str] = ()) -> str:
     """What does not fit, for the model: one problem a line, ten at most; then how many more there are."""
     details = error.errors(include_url=False, include_context=False)
-    shown = [_problem(detail) for detail in details[:MAX_PROBLEMS]]
-    return bounded_lines([*shown, *others], more=len(details) - len(shown))
+    lines = [_problem_line(detail) for detail in details[:MAX_PROBLEMS]]
+    return bounded_lines([*lines, *others], more=len(details) - len(lines))
 
 
 def bounded_lines(problems: Sequence[str], *, more: int = 0) -> str:
     """Joins the lines, ten at most. `more`: how many further problems there are without a line."""
     lines = [shortened_line(line, MAX_LINE_CHARS) for line in problems]
-    shown, more = lines[:MAX_PROBLEMS], more + max(0, len(lines) - MAX_PROBLEMS)
-    return "\n".join([*shown, f"… and {more} more"] if more else shown)
+    first_lines = lines[:MAX_PROBLEMS]
+    more += max(0, len(lines) - MAX_PROBLEMS)
+    if more:
+        first_lines.append(f"… and {more} more")
+    return "\n".join(first_lines)
 
 
 def _shortened_value(text: str) -> str:
     return shortened_line(text, MAX_VALUE_CHARS)
 
 
-def _problem(detail: ErrorDetails) -> str:
+def _problem_line(detail: ErrorDetails) -> str:
     """One line: where, what is wrong, and what was sent."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).lstrip(".")
     # "unable to parse string as an integer" says again what the sent value shows.
@@ -84,35 +89,43 @@ def _problem(detail: ErrorDetails) -> str:
     message = re.sub(r"^(Value|Assertion) error, ", "", message)
     if detail["type"] != "missing" and detail["loc"]:
         message += f", got {_shortened_value(json.dumps(detail['input'], ensure_ascii=False, default=str))}"
-    return f"{_shortened_value(place)}: {message}" if place else message
+    if not place:
+        return message
+    return f"{_shortened_value(place)}: {message}"
 
 
-def _closed(made: JsonSchemaValue) -> JsonSchemaValue:
-    if made.get("type") == "object":
-        made.setdefault("additionalProperties", False)
-    return made
+def _close_object(schema: JsonSchemaValue) -> JsonSchemaValue:
+    if schema.get("type") == "object":
+        schema.setdefault("additionalProperties", False)
+    return schema
 
 
-def _described(made: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
+def _add_descriptions(schema: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
     """The schema, with descriptions if it has none: a `description` of a Field's comes first."""
-    properties = made.get("properties", {})
-    for name, annotation, extras in _fields(cls):
+    properties = schema.get("properties", {})
+    for name, annotation, extras in _fields_of(cls):
         of_field = properties.get(name)
         if of_field is None:
             continue
-        if text := _text(extras) or _said_within(annotation):
+        if text := _first_text(extras) or _description_within(annotation):
             of_field.setdefault("description", text)
         items = of_field.get("items")
-        if isinstance(items, dict) and len(get_args(annotation)) == 1 and (text := _said_by(get_args(annotation)[0])):
+        if (
+            isinstance(items, dict)
+            and len(get_args(annotation)) == 1
+            and (text := _description_of(get_args(annotation)[0]))
+        ):
             items.setdefault("description", text)
-    return made
+    return schema
 
 
-def _fields(cls: Any) -> Iterator[tuple[str, Any, Iterable[Any]]]:
+def _fields_of(cls: Any) -> Iterator[tuple[str, Any, Iterable[Any]]]:
     """Of each field: its name in JSON, its annotation, and what is beside that in Annotated."""
     if isinstance(cls, type) and issubclass(cls, BaseModel):
         for name, field in cls.model_fields.items():
-            alias = field.validation_alias if isinstance(field.validation_alias, str) else field.alias
+            alias = field.alias
+            if isinstance(field.validation_alias, str):
+                alias = field.validation_alias
             yield alias or name, field.annotation, field.metadata
         return
     try:
@@ -126,21 +139,26 @@ def _fields(cls: Any) -> Iterator[tuple[str, Any, Iterable[Any]]]:
         yield name, inner, extras
 
 
-def _said_by(annotation: Any) -> str:
-    return _text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
+def _description_of(annotation: Any) -> str:
+    if get_origin(annotation) is not Annotated:
+        return ""
+    return _first_text(get_args(annotation)[1:])
 
 
-def _said_within(annotation: Any) -> str:
+def _description_within(annotation: Any) -> str:
     """The description within a union: of `Annotated[int, "How many"] | None`."""
     if get_origin(annotation) not in (Union, UnionType):
         return ""
-    return next(filter(None, map(_said_by, get_args(annotation))), "")
+    return next(filter(None, map(_description_of, get_args(annotation))), "")
 
 
-def _text(extras: Iterable[Any]) -> str:
+def _first_text(extras: Iterable[Any]) -> str:
     """The first text, as such or as PEP 727's Doc()."""
-    said = (one if isinstance(one, str) else getattr(one, "documentation", "") for one in extras)
-    return next((one.strip() for one in said if isinstance(one, str) and one.strip()), "")
+    for extra in extras:
+        text = getattr(extra, "documentation", extra)
+        if isinstance(text, str) and text.strip():
+            return text.strip()
+    return ""
 
 
 def without_odd_numbers(schema: Any) -> Any:

@@ -23,7 +23,9 @@ from everturn.tools.tool import DEFAULT_TIMEOUT, Predicate, Tool
 from everturn.tools.user_activity import NexusOperation
 from everturn.validation.spelling import known_options
 
-_SERVICE, _OPERATION, _FACTORY = "__nexus_service_definition__", "__nexus_operation__", "__nexus_operation_factory__"
+_SERVICE = "__nexus_service_definition__"
+_OPERATION = "__nexus_operation__"
+_FACTORY = "__nexus_operation_factory__"
 """The attributes where nexusrpc's decorators store a service's definition and a handler's operation."""
 
 
@@ -60,13 +62,16 @@ def nexus_tool(
 
     Raises InvalidTool.
     """
-    given = operation if isinstance(operation, str) else getattr(operation, "name", operation)
-    place = f"nexus_tool() of {given!r:.200}"
-    kind, input_type = (operation, None) if isinstance(operation, str) else _defined(operation, place=place)
+    place = f"nexus_tool() of {getattr(operation, 'name', operation)!r:.200}"
+    kind = operation
+    input_type = None
+    if not isinstance(operation, str):
+        kind, input_type = _read_operation(operation, place=place)
     check_text(place, "the operation's name", kind)
     check_text(place, "endpoint", endpoint)
-    of_service = service if isinstance(service, str) else _service_name(service, operation=kind, place=place)
-    check_text(place, "service", of_service)
+    if not isinstance(service, str):
+        service = _service_name(service, operation=kind, place=place)
+    check_text(place, "service", service)
     if effect not in ("idempotent", "read"):
         raise InvalidTool(
             f"{place} has effect={effect!r}: Temporal starts an operation again if the answer to its start was lost.",
@@ -74,14 +79,14 @@ def nexus_tool(
             "'everturn-idempotency-key'.",
         )
     if schema is not None:
-        arguments, described, positions = _given(schema, place=place)
+        arguments, described, positions = _read_schema(schema, place=place)
     elif isinstance(operation, str):
         raise InvalidTool(
             f"{place} has a name and no schema.",
             cure="Write schema=: a JSON schema of type object, or a pydantic model.",
         )
     else:
-        arguments, described, positions = _of_type(input_type, place=place)
+        arguments, described, positions = _read_input_type(input_type, place=place)
     return Tool(
         name=kind if name is None else name,
         description=described if description is None else description,
@@ -93,7 +98,7 @@ def nexus_tool(
         patience=patience_for(timeout),
         options=ToolOptions.of(options, tool=name or kind),
         module=sys._getframe(2).f_globals.get("__name__", ""),
-        operation=NexusOperation(endpoint=endpoint, service=of_service, name=kind, by_position=positions),
+        operation=NexusOperation(endpoint=endpoint, service=service, name=kind, by_position=positions),
     )
 
 
@@ -102,23 +107,25 @@ Described = tuple[ModelArguments | SchemaArguments, str, tuple[str, ...] | None]
 takes nothing, None if all arguments together are the input."""
 
 
-def _defined(operation: object, *, place: str) -> tuple[str, Any]:
+def _read_operation(operation: object, *, place: str) -> tuple[str, Any]:
     """The name and the input type of an operation, or of a handler's method."""
     if isinstance(operation, Tool):
         raise InvalidTool(f"{operation.name!r} is already a tool.", cure="Give the operation itself, or its name.")
-    found = getattr(operation, _FACTORY, operation)
-    found = getattr(found, _OPERATION, found)
-    name, has_type = getattr(found, "name", None), hasattr(found, "input_type")
-    if not isinstance(name, str) or not has_type:
+    definition = getattr(operation, _FACTORY, operation)
+    definition = getattr(definition, _OPERATION, definition)
+    name = getattr(definition, "name", None)
+    if not isinstance(name, str) or not hasattr(definition, "input_type"):
         raise InvalidTool(
             f"{place} is not a Nexus operation.",
             cure="Give one of a class with @nexusrpc.service, such as Payments.refund, or its name.",
         )
-    return name, getattr(found, "input_type", None)
+    return name, getattr(definition, "input_type", None)
 
 
 def _service_name(service: type, *, operation: str, place: str) -> str:
-    definition = vars(service).get(_SERVICE) if isinstance(service, type) else None
+    definition = None
+    if isinstance(service, type):
+        definition = vars(service).get(_SERVICE)
     name = getattr(definition, "name", None)
     if not isinstance(name, str):
         raise InvalidTool(
@@ -133,28 +140,29 @@ def _service_name(service: type, *, operation: str, place: str) -> str:
     return name
 
 
-def _given(schema: Mapping[str, Any] | type[BaseModel], *, place: str) -> Described:
+def _read_schema(schema: Mapping[str, Any] | type[BaseModel], *, place: str) -> Described:
     arguments = given_arguments(schema, place=place, option="schema")
     positions = None if arguments.schema["properties"] else ()
     return arguments, arguments.schema.get("description", ""), positions
 
 
-def _of_type(kind: Any, *, place: str) -> Described:
+def _read_input_type(kind: Any, *, place: str) -> Described:
     """An input type as arguments: the fields of a model or a dataclass, or one argument called `input`."""
     if kind is None or kind is NoneType:
         return SchemaArguments({"additionalProperties": False}), "", ()
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return _given(kind, place=place)
+        return _read_schema(kind, place=place)
     if isinstance(kind, type) and is_dataclass(kind):
-        signature = _read(_parameters_of(kind), doc=_doc_of(kind), name=kind.__name__)
+        signature = _read_parameters(_parameters_of(kind), doc=_doc_of(kind), name=kind.__name__)
         return signature.arguments, signature.description, None if fields(kind) else ()
     only = inspect.Parameter("input", inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-    signature = _read([only], doc="", name="operation")
+    signature = _read_parameters([only], doc="", name="operation")
     return signature.arguments, signature.description, ("input",)
 
 
 def _parameters_of(kind: type) -> list[inspect.Parameter]:
-    hints, found = get_type_hints(kind, include_extras=True), []
+    hints = get_type_hints(kind, include_extras=True)
+    parameters = []
     for field in fields(kind):
         if field.init:
             default: Any = inspect.Parameter.empty
@@ -162,23 +170,27 @@ def _parameters_of(kind: type) -> list[inspect.Parameter]:
                 default = field.default
             elif field.default_factory is not MISSING:
                 default = Field(default_factory=field.default_factory)
-            found.append(
+            parameters.append(
                 inspect.Parameter(
                     field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name], default=default
                 )
             )
-    return found
+    return parameters
 
 
 def _doc_of(kind: type) -> str:
-    made = kind.__name__ + "("
+    generated = kind.__name__ + "("
     doc = kind.__doc__ or ""
-    return "" if doc[: len(made)] == made else doc  # Python's own, if nobody wrote one
+    if doc[: len(generated)] == generated:  # Python's own, if nobody wrote one
+        return ""
+    return doc
 
 
-def _read(parameters: list[inspect.Parameter], *, doc: str, name: str) -> Signature:
+def _read_parameters(parameters: list[inspect.Parameter], *, doc: str, name: str) -> Signature:
     def operation() -> None: ...
 
-    operation.__doc__, operation.__name__, operation.__qualname__ = doc, name, name
+    operation.__doc__ = doc
+    operation.__name__ = name
+    operation.__qualname__ = name
     vars(operation)["__signature__"] = inspect.Signature(parameters)
     return read_signature(operation, context_type=ToolContext)

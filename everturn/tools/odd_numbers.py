@@ -22,17 +22,15 @@ PROBLEM = "a number has to be finite"
 
 def odd_numbers_sent(arguments: Any) -> bool:
     """Whether the JSON holds a text or an integer that a converter may turn into such a number."""
-    return any(map(reads_as_odd_number, _leaves(arguments)))
+    return any(map(reads_as_odd_number, _iterate_leaves(arguments)))
 
 
 def place_in_values(value: Any, place: str = "") -> str | None:
     """Where validated arguments hold such a number; None if they hold none. Fields that were not sent are left out."""
-    if isinstance(value, float | Decimal):
+    if isinstance(value, float | Decimal | complex):
         return None if _is_finite(value) else place
-    if isinstance(value, complex):
-        return None if isfinite(value.real) and isfinite(value.imag) else place
-    found = (place_in_values(inside, f"{place}{step}") for step, inside in _inside(value))
-    return next((odd for odd in found if odd is not None), None)
+    places = (place_in_values(inside, f"{place}{step}") for step, inside in _iterate_children(value))
+    return next((odd for odd in places if odd is not None), None)
 
 
 def place_by_schema(value: Any, schema: Any, definitions: Mapping[str, Any], place: str = "") -> str | None:
@@ -44,34 +42,40 @@ def place_by_schema(value: Any, schema: Any, definitions: Mapping[str, Any], pla
         schema = definitions.get(name.rpartition("/")[2], {})
     branches = [branch for word in ("anyOf", "oneOf", "allOf") for branch in schema.get(word) or ()]
     if reads_as_odd_number(value):
-        kinds = _kinds([schema, *branches], definitions)
+        kinds = _allowed_types([schema, *branches], definitions)
         if isinstance(value, int):
-            return place if "number" in kinds and "integer" not in kinds else None
-        return place if kinds & {"number", "integer"} and "string" not in kinds else None
-    for step, inside, its_schema in _inside_by_schema(value, schema):
+            is_odd = "number" in kinds and "integer" not in kinds
+        else:
+            is_odd = bool(kinds & {"number", "integer"}) and "string" not in kinds
+        return place if is_odd else None
+    for step, inside, its_schema in _iterate_with_schema(value, schema):
         if (odd := place_by_schema(inside, its_schema, definitions, f"{place}{step}")) is not None:
             return odd
-    found = (place_by_schema(value, branch, definitions, place) for branch in branches)
-    return next((odd for odd in found if odd is not None), None)
+    places = (place_by_schema(value, branch, definitions, place) for branch in branches)
+    return next((odd for odd in places if odd is not None), None)
 
 
-def _is_finite(value: float | Decimal) -> bool:
-    return value.is_finite() if isinstance(value, Decimal) else isfinite(value)
+def _is_finite(value: float | Decimal | complex) -> bool:
+    if isinstance(value, complex):
+        return isfinite(value.real) and isfinite(value.imag)
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    return isfinite(value)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _iterate_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         for name, inside in value.items():
             yield name
-            yield from _leaves(inside)
+            yield from _iterate_leaves(inside)
     elif isinstance(value, list | tuple):
         for inside in value:
-            yield from _leaves(inside)
+            yield from _iterate_leaves(inside)
     else:
         yield value
 
 
-def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+def _iterate_children(value: Any) -> Iterator[tuple[str, Any]]:
     """What a value holds, each with the step that leads there."""
     if isinstance(value, BaseModel):
         sent = value.model_fields_set
@@ -90,7 +94,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{index}]", inside) for index, inside in enumerate(value))
 
 
-def _kinds(schemas: list[Any], definitions: Mapping[str, Any]) -> set[str]:
+def _allowed_types(schemas: list[Any], definitions: Mapping[str, Any]) -> set[str]:
     """The types that one of the schemas allows; a schema that says nothing allows a text."""
     kinds: set[str] = set()
     for schema in schemas:
@@ -103,7 +107,7 @@ def _kinds(schemas: list[Any], definitions: Mapping[str, Any]) -> set[str]:
     return kinds
 
 
-def _inside_by_schema(value: Any, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _iterate_with_schema(value: Any, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(value, Mapping):
         properties = schema.get("properties") or {}
         for name, inside in value.items():

@@ -54,9 +54,10 @@ class ToolOptions(Setting):
 
         `callers`: prefixes of the callers that the provider knows.
         """
-        asked = self.model_dump(mode="json", exclude_none=True)
-        known = {name: value for name, value in asked.items() if name in names}
+        given = self.model_dump(mode="json", exclude_none=True)
+        known = {name: value for name, value in given.items() if name in names}
         if "allowed_callers" in known:
             own = [caller for caller in known.pop("allowed_callers") if caller.startswith(callers)]
-            known |= {"allowed_callers": own} if own else {}
-        return known, [name for name in asked if name not in known]
+            if own:
+                known["allowed_callers"] = own
+        return known, [name for name in given if name not in known]

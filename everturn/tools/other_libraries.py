@@ -41,22 +41,22 @@ class Adopted:
     """Those of `ToolOptions` that it has."""
 
 
-def adopted(given: Any, *, deps: Any = None) -> Adopted | None:
+def adopt_tool(given: Any, *, deps: Any = None) -> Adopted | None:
     """None if it is no tool of these libraries. `deps`: what its function gets in its context. Raises InvalidTool."""
     if isinstance(given, type):
         return None
-    if _has(given, "name", "description", "params_json_schema", "on_invoke_tool"):
+    if _has_attributes(given, "name", "description", "params_json_schema", "on_invoke_tool"):
         return _of_openai(given, deps)
-    if _has(given, "name", "function_schema", "takes_ctx"):
+    if _has_attributes(given, "name", "function_schema", "takes_ctx"):
         return _of_pydantic_ai(given, deps)
-    if _has(given, "name", "description", "tool_call_schema", "ainvoke", "invoke"):
+    if _has_attributes(given, "name", "description", "tool_call_schema", "ainvoke", "invoke"):
         return _of_langchain(given)
     if inspect.isroutine(given) and _takes_run_context(given):
         return _of_pydantic_ai(sys.modules[_PYDANTIC_AI].Tool(given), deps)
     return None
 
 
-def _has(given: object, *names: str) -> bool:
+def _has_attributes(given: object, *names: str) -> bool:
     return all(hasattr(given, name) for name in names)
 
 
@@ -166,7 +166,7 @@ def _refuse_options(theirs: Any, library: str, options: Mapping[str, Option]) ->
 class _Late(Exception): ...
 
 
-async def _within(seconds: float | None, running: Coroutine[Any, Any, Any]) -> Any:
+async def _run_within(seconds: float | None, running: Coroutine[Any, Any, Any]) -> Any:
     """The result. Raises _Late after the seconds that its library gives it; a TimeoutError is the tool's own."""
     try:
         async with asyncio.timeout(seconds) as limit:
@@ -196,23 +196,24 @@ def _of_langchain(theirs: Any) -> Adopted:
     _refuse_options(theirs, "LangChain", LANGCHAIN)
     # `Tool(name=, func=, description=)` has no schema: it takes one text, whatever its function calls that.
     takes_one_text = getattr(theirs, "args_schema", None) is None and "tool_input" in getattr(theirs, "args", ())
-    wanted: Any = ONE_TEXT if takes_one_text else theirs.tool_call_schema
-    is_model = isinstance(wanted, type) and issubclass(wanted, BaseModel)
-    if not is_model and not isinstance(wanted, Mapping):
+    schema: Any = ONE_TEXT if takes_one_text else theirs.tool_call_schema
+    check: Callable[[dict[str, Any]], object] = dict
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        check = schema.model_validate
+        schema = schema.model_json_schema()
+    elif not isinstance(schema, Mapping):
         raise InvalidTool(
-            f"The LangChain tool {theirs.name!r} has args_schema={wanted!r}.",
+            f"The LangChain tool {theirs.name!r} has args_schema={schema!r}.",
             cure="Give it a model of pydantic 2, or a JSON schema.",
         )
-    schema = wanted.model_json_schema() if is_model else wanted
-    check = wanted.model_validate if is_model else dict
 
     async def run_async(**given: Any) -> Any:
         context = given.pop(CONTEXT)
-        return _message(await theirs.ainvoke(_tool_call(theirs, given, context)))
+        return _message_content(await theirs.ainvoke(_tool_call(theirs, given, context)))
 
     def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
-        return _message(theirs.invoke(_tool_call(theirs, given, context)))
+        return _message_content(theirs.invoke(_tool_call(theirs, given, context)))
 
     function = run_async if _is_async(theirs) else run
     extras = getattr(theirs, "extras", None) or {}
@@ -233,9 +234,9 @@ def _is_async(theirs: Any) -> bool:
     return own is not None and not own.__module__.startswith("langchain_core.")
 
 
-def _message(returned: Any) -> Any:
+def _message_content(returned: Any) -> Any:
     """The content of a ToolMessage; other values unchanged. Raises ToolFailed."""
-    if not _has(returned, "content", "status", "tool_call_id"):
+    if not _has_attributes(returned, "content", "status", "tool_call_id"):
         return returned
     if returned.status == "error":
         raise ToolFailed(str(returned.content))
@@ -252,24 +253,27 @@ def _of_openai(theirs: Any, deps: Any) -> Adopted:
     async def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
         written = json.dumps(given, ensure_ascii=False)
-        made = _openai_context(theirs.name, context.call_id, written, deps)
-        if (refusal := await _openai_refusal(theirs, "tool_input_guardrails", made)) is not None:
+        run_context = _openai_context(theirs.name, context.call_id, written, deps)
+        if (refusal := await _openai_refusal(theirs, "tool_input_guardrails", run_context)) is not None:
             raise ToolFailed(refusal)
         try:
-            returned = await _within(seconds, theirs.on_invoke_tool(made, written))
+            returned = await _run_within(seconds, theirs.on_invoke_tool(run_context, written))
         except _Late as error:
-            raise RanTooLong(await _openai_timeout_text(theirs, made, float(seconds or 0))) from error
+            raise RanTooLong(await _openai_timeout_text(theirs, run_context, float(seconds or 0))) from error
         with after_effect():
-            refusal = await _openai_refusal(theirs, "tool_output_guardrails", made, output=returned)
-            return _output(returned) if refusal is None else refusal
+            refusal = await _openai_refusal(theirs, "tool_output_guardrails", run_context, output=returned)
+            if refusal is not None:
+                return refusal
+            return _convert_output(returned)
 
     asks: Any = getattr(theirs, "needs_approval", False)
 
     async def needs_approval(arguments: dict[str, Any]) -> Any:
-        made = _openai_context(theirs.name, "", json.dumps(arguments, ensure_ascii=False), deps)
-        asked = asks(made, arguments, "")
-        # As it is: only False lets the call run.
-        return await asked if inspect.isawaitable(asked) else asked
+        run_context = _openai_context(theirs.name, "", json.dumps(arguments, ensure_ascii=False), deps)
+        verdict = asks(run_context, arguments, "")
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+        return verdict  # as it is: only False lets the call run
 
     return Adopted(
         theirs.name,
@@ -287,8 +291,8 @@ async def _openai_refusal(theirs: Any, option: str, context: Any, **more: Any) -
     for guardrail in getattr(theirs, option, None) or ():
         module = sys.modules["agents.tool_guardrails"]
         kind = module.ToolOutputGuardrailData if more else module.ToolInputGuardrailData
-        said = await guardrail.run(kind(context=context, agent=None, **more))
-        behavior = said.behavior
+        output = await guardrail.run(kind(context=context, agent=None, **more))
+        behavior = output.behavior
         match behavior["type"]:
             case "allow":
                 continue
@@ -296,7 +300,9 @@ async def _openai_refusal(theirs: Any, option: str, context: Any, **more: Any) -
                 return str(behavior["message"])
             case _:
                 halted = f"The guardrail {guardrail.get_name()} stopped this call"
-                return f"{halted} after it ran: its result is withheld." if more else f"{halted}: it did not run."
+                if more:
+                    return f"{halted} after it ran: its result is withheld."
+                return f"{halted}: it did not run."
     return None
 
 
@@ -306,7 +312,9 @@ async def _openai_timeout_text(theirs: Any, context: Any, seconds: float) -> str
         return _too_long(theirs, seconds)
     error = sys.modules["agents.exceptions"].ToolTimeoutError(tool_name=theirs.name, timeout_seconds=seconds)
     text = write(context, error)
-    return str(await text if inspect.isawaitable(text) else text)
+    if inspect.isawaitable(text):
+        text = await text
+    return str(text)
 
 
 def _openai_context(tool: str, call_id: str, arguments: str, deps: Any) -> Any:
@@ -316,11 +324,13 @@ def _openai_context(tool: str, call_id: str, arguments: str, deps: Any) -> Any:
     return module.ToolContext(context=deps, tool_name=tool, tool_call_id=call_id, tool_arguments=arguments)
 
 
-def _output(returned: Any) -> Any:
+def _convert_output(returned: Any) -> Any:
     """Converts the SDK's images and files to those of OpenAI's Responses, which have other names."""
     if isinstance(returned, list | tuple):
-        return [_output(one) for one in returned]
-    written = returned.model_dump(exclude_none=True) if isinstance(returned, BaseModel) else returned
+        return [_convert_output(part) for part in returned]
+    written = returned
+    if isinstance(returned, BaseModel):
+        written = returned.model_dump(exclude_none=True)
     if not isinstance(written, Mapping):
         return returned
     match written.get("type"):
@@ -339,7 +349,8 @@ def _output(returned: Any) -> Any:
 
 def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
     _refuse_options(theirs, "pydantic-ai", PYDANTIC_AI)
-    schema, seconds = theirs.function_schema, getattr(theirs, "timeout", None)
+    schema = theirs.function_schema
+    seconds = getattr(theirs, "timeout", None)
     validate = getattr(theirs, "args_validator", None)
 
     async def run(**given: Any) -> Any:
@@ -351,13 +362,14 @@ def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
                 verdict = validate(run_context, **values)
                 if inspect.isawaitable(verdict):
                     await verdict
-            returned = await _within(seconds, schema.call(values, run_context))
+            returned = await _run_within(seconds, schema.call(values, run_context))
         except _Late as error:
             raise RanTooLong(_too_long(theirs, seconds)) from error
         except Exception as error:
-            raise _failure(error) from error
-        # A ToolReturn, whose value is for the model.
-        return returned.return_value if _has(returned, "return_value", "metadata") else returned
+            raise _convert_error(error) from error
+        if _has_attributes(returned, "return_value", "metadata"):  # a ToolReturn, whose value is for the model
+            return returned.return_value
+        return returned
 
     arguments = _Checked(schema.json_schema, schema.validator.validate_python)
     asks = bool(getattr(theirs, "requires_approval", False))
@@ -376,12 +388,16 @@ def _run_context(theirs: Any, context: Any, deps: Any) -> Any:
         "run_step": context.turn,
         "tool_call_approved": context.approved or bool(getattr(theirs, "requires_approval", False)),
     }
-    own = {one.name: one for one in fields(kind) if one.init}
-    needed = {name: None for name, one in own.items() if one.default is MISSING and one.default_factory is MISSING}
+    own = {own_field.name: own_field for own_field in fields(kind) if own_field.init}
+    needed = {
+        name: None
+        for name, own_field in own.items()
+        if own_field.default is MISSING and own_field.default_factory is MISSING
+    }
     return kind(**{**needed, **{name: value for name, value in known.items() if name in own}})
 
 
-def _failure(error: Exception) -> Exception:
+def _convert_error(error: Exception) -> Exception:
     """Converts pydantic-ai's exceptions that the model should read to ToolFailed."""
     if type(error).__module__.partition(".")[0] != _PYDANTIC_AI:
         return error

@@ -36,25 +36,27 @@ class OutputType:
     wrapped: bool
 
     @classmethod
-    def of(cls, wanted: Any) -> OutputType:
+    def from_type(cls, wanted: Any) -> OutputType:
         """Raises what pydantic raises for a type that it can't work with."""
         adapter: TypeAdapter[Any] = TypeAdapter(wanted)
         schema = adapter.json_schema(schema_generator=ModelFacingSchema)
         if wrapped := schema.get("type") != "object":
-            definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+            definitions: dict[str, Any] = {}
+            if "$defs" in schema:
+                definitions["$defs"] = schema.pop("$defs")
             properties = {WRAPPED: schema}
             schema = {"type": "object", "properties": properties, "required": [WRAPPED], "additionalProperties": False}
             schema |= definitions
         return cls(adapter, schema, wrapped)
 
-    def read(self, text: str, context: Any = None) -> JsonValue:
+    def parse_reply(self, text: str, context: Any = None) -> JsonValue:
         """The value in a reply's text, checked, in JSON, with defaults filled in. `context`: what validators get as
         `info.context`. Raises InvalidOutput."""
         try:
             data = self._json_in(text)
             checked = self.adapter.validate_json(data, context=context)
             sent = parse_json(data)  # raises for a number beyond a double, of which pydantic would make null
-            dumped = self._written(checked, sent, context)
+            dumped = self._dump_checked(checked, sent, context)
         except ValidationError as error:
             raise InvalidOutput(problems_in(error)) from None
         except Exception as error:
@@ -64,7 +66,7 @@ class OutputType:
             raise InvalidOutput(bounded_lines([f"{odd}, which is not a number in JSON"]))
         return dumped
 
-    def _written(self, checked: Any, sent: JsonValue, context: Any) -> JsonValue:
+    def _dump_checked(self, checked: Any, sent: JsonValue, context: Any) -> JsonValue:
         """The value in JSON, as the type itself reads it again: by the names of its schema, and not as a serializer of
         the user's own writes it if that is for other readers. In the end, what the model sent."""
         for by_alias in (True, False):
@@ -82,12 +84,13 @@ class OutputType:
             self.adapter.validate_json(recorded, context=context)
             return True
         with suppress(Exception):
-            _validator(_without_validators(self.adapter.core_schema)).validate_json(recorded)
+            _make_validator(_without_validators(self.adapter.core_schema)).validate_json(recorded)
             return True
         return False
 
-    def typed(self, output: JsonValue, text: str) -> Any:
-        """The value as the type itself. `text`: the reply; `output`: what `read` has made of it. Raises InvalidOutput.
+    def to_typed(self, output: JsonValue, text: str) -> Any:
+        """The value as the type itself. `text`: the reply; `output`: what `parse_reply` made of it. Raises
+        InvalidOutput.
 
         The text comes first: a validator or a serializer that changes a value changes it once, as on the worker. But a
         text may be cut, and validators get no context here: then the recorded output stands for it, and validators that
@@ -97,10 +100,10 @@ class OutputType:
         except Exception:  # noqa: BLE001 - a validator may raise anything
             recorded = to_json(output)
         try:
-            # `read` writes fields by their aliases, or else by their names.
+            # `parse_reply` writes fields by their aliases, or else by their names.
             return self.adapter.validate_json(recorded, by_alias=True, by_name=True)
         except Exception:  # noqa: BLE001 - the same
-            lenient = _validator(_without_validators(self.adapter.core_schema, of_types=("with-info",)))
+            lenient = _make_validator(_without_validators(self.adapter.core_schema, of_types=("with-info",)))
         try:
             return lenient.validate_json(recorded, by_alias=True, by_name=True)
         except ValidationError as error:
@@ -111,11 +114,13 @@ class OutputType:
     def _json_in(self, text: str) -> bytes:
         """The JSON of the value in a reply's text. Raises ValueError."""
         # If a provider can't be held to a schema, models like to put JSON into a code block.
-        data = _unfenced(text).encode("utf-8", "replace")
+        data = _strip_fence(text).encode("utf-8", "replace")
         if not self.wrapped:
             return data
         value = from_json(data, allow_inf_nan=False)
-        return to_json(value[WRAPPED] if isinstance(value, dict) and value.keys() == {WRAPPED} else value)
+        if isinstance(value, dict) and value.keys() == {WRAPPED}:
+            value = value[WRAPPED]
+        return to_json(value)
 
 
 def _without_validators(schema: Any, *, of_types: Sequence[str] = ("with-info", "no-info")) -> Any:
@@ -132,7 +137,7 @@ def _without_validators(schema: Any, *, of_types: Sequence[str] = ("with-info", 
     return {name: _without_validators(value, of_types=of_types) for name, value in schema.items()}
 
 
-def _validator(schema: Any) -> SchemaValidator:
+def _make_validator(schema: Any) -> SchemaValidator:
     """The schema's own validator: pydantic would take the one that a model's class has already, of its whole schema."""
     try:
         return SchemaValidator(schema, _use_prebuilt=False)
@@ -140,11 +145,13 @@ def _validator(schema: Any) -> SchemaValidator:
         return SchemaValidator(schema)
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """The content of the code block, if the whole text is one; else the text.
 
     Without a regular expression: one would take minutes for a reply of empty lines."""
     first, opened, rest = text.strip().partition("\n")
     inner, closed, last = rest.rpartition("\n")
     fenced = opened and closed and first.rstrip() in (_FENCE, f"{_FENCE}json") and last.strip() == _FENCE
-    return inner if fenced else text
+    if not fenced:
+        return text
+    return inner

@@ -21,7 +21,7 @@ from everturn.tools.given_schema import given_arguments, whatever_it_takes
 from everturn.tools.server_tools import ServerTool, WebSearch
 from everturn.tools.signature import UntypedParameter
 from everturn.tools.tool import NO_TIMEOUT, Tool, tool
-from everturn.validation.spelling import nearest
+from everturn.validation.spelling import nearest_name
 
 MCP_APPROVAL: Final = "mcp_approval_request"
 MOONSHOT_SEARCH: Final = "$web_search"
@@ -74,21 +74,19 @@ def called_as(item: Mapping[str, Any]) -> tuple[str, ...]:
     kind = item.get("type")
     if kind == "custom":
         inner = item.get("custom")
-        name = (inner if isinstance(inner, Mapping) else item).get("name")
-        return (name,) if isinstance(name, str) else ()
+        return _name_in(inner if isinstance(inner, Mapping) else item)
     if kind == "builtin_function":  # Moonshot's: it runs them after it gets its own arguments back
-        inner = item.get("function")
-        name = inner.get("name") if isinstance(inner, Mapping) else None
-        return (name,) if isinstance(name, str) else ()
+        return _name_in(item.get("function"))
     if kind == "mcp":
-        return () if item.get("require_approval") == "never" else (MCP_APPROVAL,)
+        if item.get("require_approval") == "never":
+            return ()
+        return (MCP_APPROVAL,)
     if kind == "shell" and _in_container(item):
         return ()
     if isinstance(kind, str) and _ANTHROPIC.fullmatch(kind):
-        name = item.get("name")
-        return (name,) if isinstance(name, str) else ()
+        return _name_in(item)
     if toolset := toolset_of(item):
-        return _members(toolset, item.get("configs"))
+        return _offered_members(toolset, item.get("configs"))
     if isinstance(kind, str) and kind in _OPENAI:
         return (_OPENAI[kind],)
     browser = item.get("computerUse", item.get("computer_use"))
@@ -98,41 +96,54 @@ def called_as(item: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
+def _name_in(definition: object) -> tuple[str, ...]:
+    if isinstance(definition, Mapping) and isinstance(name := definition.get("name"), str):
+        return (name,)
+    return ()
+
+
 def toolset_of(item: Mapping[str, Any]) -> str:
     """Which of Anthropic's toolsets this definition is, 'computer' or 'browser'; empty for any other."""
-    found = _TOOLSET.fullmatch(str(item.get("type")))
-    return found[1] if found else ""
+    match = _TOOLSET.fullmatch(str(item.get("type")))
+    if match is None:
+        return ""
+    return match[1]
 
 
-def member_name(toolset: str, name: str, *, taken: Collection[str]) -> str:
+def member_name(toolset: str, name: str, *, taken_names: Collection[str]) -> str:
     """The name here of a tool of a toolset. It is the model's own, unless another tool has that: two toolsets share
     most of theirs, and an agent may have its own `find`."""
-    return f"{toolset}_{name}" if name in taken else name
+    if name in taken_names:
+        return f"{toolset}_{name}"
+    return name
 
 
 def wire_name_of_member(toolset: str, name: str) -> str:
     """The name that the model called it by."""
     own = name.removeprefix(f"{toolset}_")
-    return own if own in _MEMBERS.get(toolset, ()) else name
+    if own in _MEMBERS.get(toolset, ()):
+        return own
+    return name
 
 
 def names_beside(toolset: str, raw_tools: Sequence[Mapping[str, Any]], own: Iterable[str]) -> frozenset[str]:
     """The names that a toolset's tools may not have: of the agent's own tools, and of what else is defined. If both
     toolsets are there, the computer's keep their names, in whatever order they are."""
-    others = (item for item in raw_tools if toolset_of(item) in ({""} if toolset == "computer" else {"", "computer"}))
+    others = (item for item in raw_tools if toolset_of(item) in {"", "computer"} - {toolset})
     return frozenset({*own, *(name for item in others for name in called_as(item))})
 
 
-def _members(toolset: str, configs: object) -> tuple[str, ...]:
+def _offered_members(toolset: str, configs: object) -> tuple[str, ...]:
     """The tools of the toolset that the model is offered."""
     given = configs if isinstance(configs, Mapping) else {}
 
-    def enabled(name: str) -> bool:
+    def is_enabled(name: str) -> bool:
         config = given.get(name)
-        wanted = config.get("enabled") if isinstance(config, Mapping) else None
-        return bool(wanted) if wanted is not None else name not in _OFF_UNLESS_ENABLED
+        if isinstance(config, Mapping) and (wanted := config.get("enabled")) is not None:
+            return bool(wanted)
+        return name not in _OFF_UNLESS_ENABLED
 
-    return tuple(filter(enabled, _MEMBERS[toolset]))
+    return tuple(filter(is_enabled, _MEMBERS[toolset]))
 
 
 def custom_names(raw_tools: Sequence[Mapping[str, Any]]) -> frozenset[str]:
@@ -150,15 +161,15 @@ def tools_of(
 ) -> Iterator[Tool]:
     """The tools that serve the calls of these, one for each name. `own`: the names of the agent's other tools. Raises
     InvalidTool."""
-    made: set[str] = set()
+    names: set[str] = set()
     for item in raw_tools:
         if toolset := toolset_of(item):
-            yield from _toolset(toolset, item, handlers, taken=names_beside(toolset, raw_tools, own))
+            yield from _toolset_tools(toolset, item, handlers, taken_names=names_beside(toolset, raw_tools, own))
             continue
         for name in called_as(item):
-            if name not in made:
-                made.add(name)
-                yield _settled_by(name, item, _handler(name, item, handlers))
+            if name not in names:
+                names.add(name)
+                yield _serving_tool(name, item, _find_handler(name, item, handlers))
 
 
 def handler_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -172,7 +183,9 @@ def handler_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
     if "computerUse" in item or "computer_use" in item:
         return (*names, "computer_use")
     kind = str(item.get("type"))
-    return (*names, *(() if kind in {"custom", "mcp"} else (kind, _DATED.sub("", kind))))
+    if kind in {"custom", "mcp"}:
+        return names
+    return (*names, kind, _DATED.sub("", kind))
 
 
 def check_handlers(agent: str, handlers: object, known: Sequence[str]) -> Mapping[str, Handler]:
@@ -184,16 +197,17 @@ def check_handlers(agent: str, handlers: object, known: Sequence[str]) -> Mappin
         )
     for name in handlers:
         if name not in known:
-            near = nearest(str(name), known)
-            has = f"They are called {', '.join(sorted(set(known)))}." if known else "None of its tools takes a handler."
-            raise InvalidAgent(
-                f"Agent {agent!r} has a handler for {name!r}, but no tool of that name.",
-                cure=f"Did you mean {near!r}? {has}" if near else has,
-            )
+            near = nearest_name(str(name), known)
+            cure = "None of its tools takes a handler."
+            if known:
+                cure = f"They are called {', '.join(sorted(set(known)))}."
+            if near:
+                cure = f"Did you mean {near!r}? {cure}"
+            raise InvalidAgent(f"Agent {agent!r} has a handler for {name!r}, but no tool of that name.", cure=cure)
     return handlers
 
 
-def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None = None) -> Tool:
+def tool_from_handler(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None = None) -> Tool:
     """The tool of a handler, under this name. Raises InvalidTool."""
     if isinstance(handler, Tool):
         if not handler.is_function:
@@ -201,11 +215,12 @@ def handled(handler: Handler, name: str, *, parameters: Mapping[str, Any] | None
                 f"The handler of {name!r} is {handler!r}, which a worker can't run.", cure="Take a function."
             )
         return replace(handler, name=name, provider_tool=True)
-    parameters = whatever_it_takes(handler, context_type=ToolContext) if parameters is None else parameters
+    if parameters is None:
+        parameters = whatever_it_takes(handler, context_type=ToolContext)
     with warnings.catch_warnings():  # the provider tells the model what to send, so the signature need not
         warnings.simplefilter("ignore", UntypedParameter)
-        made: Tool = tool(handler, name="handler", parameters=parameters)
-    return replace(made, name=name, provider_tool=True)
+        handler_tool: Tool = tool(handler, name="handler", parameters=parameters)
+    return replace(handler_tool, name=name, provider_tool=True)
 
 
 def own_searches(models: Iterable[Model], served: Iterable[ServerTool], tools: Iterable[Tool]) -> Iterator[Tool]:
@@ -213,34 +228,39 @@ def own_searches(models: Iterable[Model], served: Iterable[ServerTool], tools: I
     searches = any(isinstance(tool, WebSearch) for tool in served)
     has_own = MOONSHOT_SEARCH in {tool.name for tool in tools}
     if searches and not has_own and any(model.provider == "moonshot" for model in models):
-        yield _settled_by(MOONSHOT_SEARCH, {"type": "builtin_function"}, None)
+        yield _serving_tool(MOONSHOT_SEARCH, {"type": "builtin_function"}, None)
 
 
-def _toolset(
-    toolset: str, item: Mapping[str, Any], handlers: Mapping[str, Handler], *, taken: Collection[str]
+def _toolset_tools(
+    toolset: str, item: Mapping[str, Any], handlers: Mapping[str, Handler], *, taken_names: Collection[str]
 ) -> Iterator[Tool]:
     """A tool for each of the toolset's. Its own handler goes before the toolset's, which gets its name as `action`."""
     for member in called_as(item):
-        name = member_name(toolset, member, taken=taken)
-        keys = (f"{toolset}_{member}", *((member,) if name == member else ()))
+        name = member_name(toolset, member, taken_names=taken_names)
+        keys = [f"{toolset}_{member}"]
+        if name == member:
+            keys.append(member)
         handler = next((handlers[key] for key in keys if key in handlers), None)
         whole = (toolset, str(item.get("type")), f"{toolset}_toolset")
-        if handler is None and (handler := next((handlers[key] for key in whole if key in handlers), None)):
-            handler = handler if isinstance(handler, Tool) else partial(handler, action=member)
-        settled = _settled_by(name, item, handler)
-        unless_said = member in _CONFIRMED and settled.needs_approval is False
-        yield replace(settled, needs_approval=True) if unless_said and not isinstance(handler, Tool) else settled
+        if handler is None:
+            handler = next((handlers[key] for key in whole if key in handlers), None)
+            if handler is not None and not isinstance(handler, Tool):
+                handler = partial(handler, action=member)
+        settled = _serving_tool(name, item, handler)
+        if member in _CONFIRMED and settled.needs_approval is False and not isinstance(handler, Tool):
+            settled = replace(settled, needs_approval=True)
+        yield settled
 
 
-def _settled_by(name: str, item: Mapping[str, Any], handler: Handler | None) -> Tool:
+def _serving_tool(name: str, item: Mapping[str, Any], handler: Handler | None) -> Tool:
     if handler is not None:
-        return handled(handler, name)
+        return tool_from_handler(handler, name)
     if name == MCP_APPROVAL:
         approving: Tool = tool(_approved, effect="read", local=True, timeout=_QUICK, needs_approval=True)
         return replace(approving, name=name, provider_tool=True)
     if item.get("type") == "builtin_function":
-        made: Tool = tool(_as_asked, parameters=_ANY, effect="read", local=True, timeout=_QUICK)
-        return replace(made, name=name, provider_tool=True)
+        echo: Tool = tool(_as_asked, parameters=_ANY, effect="read", local=True, timeout=_QUICK)
+        return replace(echo, name=name, provider_tool=True)
     return Tool(
         name=name,
         description="",
@@ -252,11 +272,13 @@ def _settled_by(name: str, item: Mapping[str, Any], handler: Handler | None) -> 
     )
 
 
-def _handler(name: str, item: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Handler | None:
-    found = next(((key, handlers[key]) for key in handler_keys(item) if key in handlers and _is_for(key, name)), None)
-    if found is None:
+def _find_handler(name: str, item: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Handler | None:
+    key_and_handler = next(
+        ((key, handlers[key]) for key in handler_keys(item) if key in handlers and _is_for(key, name)), None
+    )
+    if key_and_handler is None:
         return None
-    key, handler = found
+    key, handler = key_and_handler
     if key == "computer_use" and in_a_browser(name) and not isinstance(handler, Tool):
         return partial(handler, action=name)
     return handler

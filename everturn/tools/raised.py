@@ -29,28 +29,29 @@ def errors_in(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def find(error: BaseException, kinds: type[E] | tuple[type[E], ...]) -> E | None:
+def find_error(error: BaseException, kinds: type[E] | tuple[type[E], ...]) -> E | None:
     """The first exception of these kinds: the error itself, one of its group, or one that it was raised `from`."""
-    return next(_of_kinds(error, kinds, left=_MOST_CAUSES), None)
+    return next(_of_kinds(error, kinds, depth=_MOST_CAUSES), None)
 
 
 def all_are(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
     """Whether each exception of the group is of these kinds, or was raised from one that is."""
-    return all(find(inside, kinds) is not None for inside in errors_in(error))
+    return all(find_error(inside, kinds) is not None for inside in errors_in(error))
 
 
 def longest_wait(error: BaseException) -> timedelta | None:
     """The longest `after` of the Retries in it."""
-    waits = [retry.after for inside in errors_in(error) if (retry := find(inside, Retry)) and retry.after is not None]
+    waits = [
+        retry.after for inside in errors_in(error) if (retry := find_error(inside, Retry)) and retry.after is not None
+    ]
     return max(waits, default=None)
 
 
-def _of_kinds(error: BaseException, kinds: type[E] | tuple[type[E], ...], *, left: int) -> Iterator[E]:
+def _of_kinds(error: BaseException, kinds: type[E] | tuple[type[E], ...], *, depth: int) -> Iterator[E]:
     for inside in errors_in(error):
         if isinstance(inside, kinds):
             yield inside
-        elif not isinstance(inside, _SAYS_ALL) and inside.__cause__ is not None and left:
-            yield from _of_kinds(inside.__cause__, kinds, left=left - 1)
-    cause = error.__cause__ if isinstance(error, BaseExceptionGroup) else None
-    if cause is not None and left:
-        yield from _of_kinds(cause, kinds, left=left - 1)
+        elif not isinstance(inside, _SAYS_ALL) and inside.__cause__ is not None and depth:
+            yield from _of_kinds(inside.__cause__, kinds, depth=depth - 1)
+    if isinstance(error, BaseExceptionGroup) and error.__cause__ is not None and depth:
+        yield from _of_kinds(error.__cause__, kinds, depth=depth - 1)

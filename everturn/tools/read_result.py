@@ -42,8 +42,10 @@ def read_result_tool(artifacts: Artifacts, *, max_result_chars: int) -> Tool:
         text = _text_of(artifacts, context, call_id)
         if offset > len(text):
             raise ToolFailed(f"The result of {call_id} has {len(text):,} characters: offset={offset} is past its end.")
-        shown = min(limit, page)
-        return _found(text, search, offset, shown) if search else _page(text, call_id, offset, shown)
+        max_chars = min(limit, page)
+        if search:
+            return _search_text(text, search, offset, max_chars)
+        return _format_page(text, call_id, offset, max_chars)
 
     return tool(read_result, effect="read")
 
@@ -63,26 +65,30 @@ def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
     return result.text or on_lines([*map(described, result.content)])
 
 
-def _page(text: str, call_id: str, offset: int, limit: int) -> str:
+def _format_page(text: str, call_id: str, offset: int, limit: int) -> str:
     end = min(offset + limit, len(text))
     following = f"next: offset={end}" if end < len(text) else "this is the end"
     return f"[{call_id[:100]}, characters {offset} to {end} of {len(text)}; {following}]\n{text[offset:end]}"
 
 
-def _found(text: str, search: str, offset: int, limit: int) -> str:
+def _search_text(text: str, search: str, offset: int, limit: int) -> str:
     """Each match with its offset and the text around it, up to `limit` characters."""
     # casefold() would move the offsets; lower() does so too, for a few letters only.
-    lowered = text.lower() if len(text.lower()) == len(text) else text
-    wanted = search.lower() if lowered is not text else search
+    lowered = text.lower()
+    wanted = search.lower()
+    if len(lowered) != len(text):
+        lowered = text
+        wanted = search
     places: list[str] = []
-    room, at = limit, lowered.find(wanted, offset)
-    while at >= 0:
-        around = " ".join(text[max(0, at - AROUND_CHARS) : at + len(search) + AROUND_CHARS].split())
-        line = f"offset {at}: …{around}…"
+    room = limit
+    position = lowered.find(wanted, offset)
+    while position >= 0:
+        around = " ".join(text[max(0, position - AROUND_CHARS) : position + len(search) + AROUND_CHARS].split())
+        line = f"offset {position}: …{around}…"
         if len(line) > room and places:
-            return "\n".join([f"[More follow: search again from offset={at}.]", *places])
+            return "\n".join([f"[More follow: search again from offset={position}.]", *places])
         places.append(line[:limit])
         room -= len(line) + 1
-        at = lowered.find(wanted, at + len(wanted))
-    told = f"[{len(places)} found from offset {offset} on; {len(text)} characters in all.]"
-    return "\n".join([told, *places])
+        position = lowered.find(wanted, position + len(wanted))
+    summary = f"[{len(places)} found from offset {offset} on; {len(text)} characters in all.]"
+    return "\n".join([summary, *places])

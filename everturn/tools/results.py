@@ -47,24 +47,24 @@ def to_parts(value: Any) -> tuple[Text | Image | Document, ...]:
     base64: a provider would refuse them in this request and all that follow.
     """
     if isinstance(value, Text | Image | Document | str):
-        return (_part(value),)
+        return (_to_part(value),)
     if isinstance(value, list | tuple) and any(isinstance(item, Text | Image | Document) for item in value):
         value = [read_block(item) or item for item in value]
         for index, item in enumerate(value):
             if not isinstance(item, Text | Image | Document | str):
                 raise TypeError(
-                    f"The tool returned a list with parts, but its item {index} is {_kind(item)}. Put "
+                    f"The tool returned a list with parts, but its item {index} is {_type_with_article(item)}. Put "
                     "only Text, Image, Document and str into it."
                 )
-        return tuple(_part(item) for item in value)
+        return tuple(_to_part(item) for item in value)
     if (blocks := parts_of_blocks(value)) is not None:
         if says_error(value):
             words = "\n".join(part.text for part in blocks if isinstance(part, Text))
             raise ToolFailed(words or FAILED, parts=[part for part in blocks if not isinstance(part, Text)])
         return blocks
     if isinstance(value, float):  # by itself it is words, and no JSON: NaN needs no quotes
-        return (_part(json.dumps(float(value))),)
-    return (_part(NO_OUTPUT if value is None else to_json(value)),)
+        return (_to_part(json.dumps(float(value))),)
+    return (_to_part(NO_OUTPUT if value is None else to_json(value)),)
 
 
 def result_of(call: ToolCall, value: Any) -> ToolResult:
@@ -72,50 +72,56 @@ def result_of(call: ToolCall, value: Any) -> ToolResult:
     is. Raises TypeError as `to_parts` does."""
     if isinstance(value, ToolResult):
         return value
-    error = value if isinstance(value, BaseException) else None
+    error: BaseException | None = None
     content: tuple[Text | Image | Document, ...] = ()
-    if error is None:
+    if isinstance(value, BaseException):
+        error = value
+    else:
         try:
             content = to_parts(value)
         except ToolFailed as failed:  # an MCP result that says so of itself
             error = failed
     if error is not None:
-        content = (Text(text=error_text(error)), *shown_by(error))
+        content = (Text(text=error_text(error)), *parts_of_error(error))
     return ToolResult(call_id=call.call_id, name=call.name, content=content, is_error=error is not None)
 
 
-def shown_by(error: BaseException) -> tuple[Text | Image | Document, ...]:
+def parts_of_error(error: BaseException) -> tuple[Text | Image | Document, ...]:
     """What a ToolFailed has besides its message; what is no part is told as that."""
-    shown: list[Text | Image | Document] = []
-    for part in error.parts if isinstance(error, ToolFailed) else ():
+    if not isinstance(error, ToolFailed):
+        return ()
+    parts: list[Text | Image | Document] = []
+    for part in error.parts:
         try:
-            shown += to_parts(part)
+            parts += to_parts(part)
         except Exception as problem:  # noqa: BLE001 - the failure itself must reach the model
-            shown.append(_part(error_text(problem)))
-    return tuple(shown)
+            parts.append(_to_part(error_text(problem)))
+    return tuple(parts)
 
 
 def parts_of_blocks(value: Any) -> tuple[Text | Image | Document, ...] | None:
     """Content blocks as parts; None if the value has none. Other items among them become JSON."""
-    found = parts_in(value)
-    if found is None:
+    blocks = parts_in(value)
+    if blocks is None:
         return None
-    parts = tuple(_part(one if isinstance(one, Text | Image | Document | str) else to_json(one)) for one in found)
-    return parts or (_part(FAILED if says_error(value) else NO_OUTPUT),)
+    parts = tuple(
+        _to_part(block if isinstance(block, Text | Image | Document | str) else to_json(block)) for block in blocks
+    )
+    return parts or (_to_part(FAILED if says_error(value) else NO_OUTPUT),)
 
 
 def to_json(value: Any) -> str:
     """Compact JSON, without escapes for what is not ASCII; raises TypeError as `to_parts` does."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(
-            f"The tool returned {_kind(value)}. Return a str, or "
+            f"The tool returned {_type_with_article(value)}. Return a str, or "
             "Image(data=base64.b64encode(...).decode(), media_type='image/png')."
         )
     try:
-        return mend(_dump(value))
+        return mend(_dump_json(value))
     except (PydanticSerializationError, PydanticUserError, TypeError, ValueError, RecursionError) as error:
         raise TypeError(
-            f"The tool returned {_kind(value)}, which can't be written as JSON ({mend(str(error))}). "
+            f"The tool returned {_type_with_article(value)}, which can't be written as JSON ({mend(str(error))}). "
             "Return a str, JSON values, a pydantic model, a dataclass or an Image."
         ) from error
 
@@ -134,40 +140,45 @@ def error_text(error: BaseException) -> str:
     if len(errors) == 1:
         return _text_of_one(errors[0])
     texts = [f"- {_text_of_one(inside)}" for inside in errors[:MAX_ERRORS]]
-    more = ["- …"] if len(errors) > MAX_ERRORS else []
-    said = "\n".join([_named(error), *texts, *more])
-    return shortened(said, max_bytes=MAX_ERROR_BYTES)
+    if len(errors) > MAX_ERRORS:
+        texts.append("- …")
+    text = "\n".join([_name_and_words(error), *texts])
+    return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
 def _after_effect(error: Unwritten) -> str:
     """For a tool that ran. A TypeError of ours says itself what is wrong with the value."""
-    said = "The tool ran, and what it did stands: do not call it again to get its result, which can't be shown."
+    text = "The tool ran, and what it did stands: do not call it again to get its result, which can't be shown."
     if isinstance(error.__cause__, TypeError):
-        said = f"{said} {_words(error.__cause__)}"
+        text = f"{text} {_words_of(error.__cause__)}"
     elif error.__cause__ is not None:
-        said = f"{said} {error_text(error.__cause__)}"
-    return shortened(said, max_bytes=MAX_ERROR_BYTES)
+        text = f"{text} {error_text(error.__cause__)}"
+    return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
 def _text_of_one(error: BaseException) -> str:
     if isinstance(error, raised.PLAIN_WORDS):
-        return _words(error) or user_code.class_name(error)
-    text, cause = _named(error), error.__cause__
+        return _words_of(error) or user_code.class_name(error)
+    text = _name_and_words(error)
+    cause = error.__cause__
     for _ in range(MAX_CAUSES):
         if cause is None:
             break
         inside = [*islice(raised.errors_in(cause), MAX_ERRORS)]
-        text = f"{text} (from {'; '.join(map(_named, inside))})"
+        text = f"{text} (from {'; '.join(map(_name_and_words, inside))})"
         cause = cause.__cause__
     return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
-def _named(error: BaseException) -> str:
-    name, words = user_code.class_name(error), _words(error)
-    return f"{name}: {words}" if words else name
+def _name_and_words(error: BaseException) -> str:
+    name = user_code.class_name(error)
+    words = _words_of(error)
+    if not words:
+        return name
+    return f"{name}: {words}"
 
 
-def _words(error: BaseException) -> str:
+def _words_of(error: BaseException) -> str:
     try:
         return mend(str(error))
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the tool failed
@@ -181,7 +192,9 @@ async def safe_error_text(error: BaseException, *, whole: bool = False) -> str:
         text = await user_code.in_thread(partial(error_text, error), seconds=ERROR_SECONDS)
     except Exception:  # noqa: BLE001 - whatever goes wrong with its words, its name is left
         return user_code.class_name(error)
-    return text if whole else shortened(text, max_bytes=MAX_ERROR_BYTES)
+    if whole:
+        return text
+    return shortened(text, max_bytes=MAX_ERROR_BYTES)
 
 
 async def safe_text(value: object) -> str:
@@ -192,25 +205,25 @@ async def safe_text(value: object) -> str:
         return user_code.class_name(value)
 
 
-def _dump(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     try:
         return _write(value)
     except TypeError:  # a key that is no string, such as a date, which only pydantic turns into one
-        return _write(_plain(value))
+        return _write(_to_plain(value))
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Image | Document):
         kind = type(value).__name__
         raise ValueError(f"{kind} can only be returned by itself or in a list of Text, Image and Document")
     if isinstance(value, Iterator):
-        return _items(value)
+        return _list_items(value)
     if (iterator := iterator_in(value, seen=set())) is not None:
-        raise ValueError(f"it holds {_kind(iterator)}, which may never end: make it a list")
-    return to_jsonable_python(value, inf_nan_mode="strings", fallback=_fallback)
+        raise ValueError(f"it holds {_type_with_article(iterator)}, which may never end: make it a list")
+    return to_jsonable_python(value, inf_nan_mode="strings", fallback=_fallback_text)
 
 
-def _items(value: Iterator[Any]) -> list[Any]:
+def _list_items(value: Iterator[Any]) -> list[Any]:
     """The items as a list. Pydantic would read an endless iterator in one go, without letting another thread run."""
     items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
@@ -233,39 +246,40 @@ def iterator_in(value: Any, *, seen: set[int]) -> Iterator[Any] | None:
         inside = [getattr(value, field.name) for field in fields(value)]
     if inside and id(value) not in seen:
         seen.add(id(value))
-        found = (iterator_in(one, seen=seen) for one in inside)
-        return next((iterator for iterator in found if iterator is not None), None)
+        iterators = (iterator_in(child, seen=seen) for child in inside)
+        return next((iterator for iterator in iterators if iterator is not None), None)
     return None
 
 
 # Not pydantic's own to_json, which fails at a lone surrogate.
-_write = partial(compact_json, default=_plain)
+_write = partial(compact_json, default=_to_plain)
 
 
-def _fallback(value: Any) -> Any:
+def _fallback_text(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
-    raise ValueError(f"{_kind(value)} is not JSON")
+    raise ValueError(f"{_type_with_article(value)} is not JSON")
 
 
-def _part(value: Text | Image | Document | str) -> Text | Image | Document:
+def _to_part(value: Text | Image | Document | str) -> Text | Image | Document:
     if isinstance(value, Image | Document):
-        return _checked(value)
+        return _with_checked_data(value)
     # str.__str__: a StrEnum's own value, while str() may give its name.
-    return Text(text=mend(value.text if isinstance(value, Text) else str.__str__(value)) or NO_OUTPUT)
+    text = value.text if isinstance(value, Text) else str.__str__(value)
+    return Text(text=mend(text) or NO_OUTPUT)
 
 
-def _checked(part: Image | Document) -> Image | Document:
+def _with_checked_data(part: Image | Document) -> Image | Document:
     if not part.data or (data := as_base64(part.data)) == part.data:
         return part
     if not data:
         raise TypeError(
-            f"The tool returned {_kind(part)} whose data is not base64. Write "
+            f"The tool returned {_type_with_article(part)} whose data is not base64. Write "
             f"{type(part).__name__}(data=base64.b64encode(...).decode(), media_type=...)."
         )
     return part.model_copy(update={"data": data})
 
 
-def _kind(value: Any) -> str:
+def _type_with_article(value: Any) -> str:
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

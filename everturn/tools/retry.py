@@ -12,12 +12,16 @@ Kinds = type[Exception] | tuple[type[Exception], ...]
 
 def kinds_of(given: Any) -> Any:
     """The exception types as a tuple. Does not check them: `check_retry` does."""
-    return tuple(given) if isinstance(given, list | tuple) else (given,)
+    if isinstance(given, list | tuple):
+        return tuple(given)
+    return (given,)
 
 
 def check_retry(name: str, retry: tuple[type[Exception], ...], *, effect: str, runs_on: str) -> None:
     """Raises InvalidTool."""
-    wrong = [one for one in retry if not (isinstance(one, type) and issubclass(one, Exception))]
+    wrong = [
+        error_type for error_type in retry if not (isinstance(error_type, type) and issubclass(error_type, Exception))
+    ]
     if wrong:
         raise InvalidTool(
             f"Tool {name!r} has retry={retry!r}.",

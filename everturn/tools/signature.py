@@ -37,19 +37,19 @@ class Signature:
 
 def read_signature(function: Callable[..., Any], *, context_type: type) -> Signature:
     """Read `function`; parameters annotated with `context_type` are hidden. Raises InvalidTool."""
-    target = unwrap(function)
-    label = describe(function)
+    target = unwrap_function(function)
+    label = describe_function(function)
     hidden: list[str] = []
     parameters: dict[str, tuple[Any, Any]] = {}
     namespace = {context_type.__name__: context_type, **namespace_of(target)}
-    for parameter in _parameters(function, label=label):
-        annotation = _resolve(parameter, target=target, namespace=namespace, label=label)
-        if mentions(annotation, context_type):
+    for parameter in _read_parameters(function, label=label):
+        annotation = _resolve_annotation(parameter, target=target, namespace=namespace, label=label)
+        if mentions_type(annotation, context_type):
             hidden.append(parameter.name)
         else:
             parameters[parameter.name] = annotation, parameter.default
     description, parameter_texts = read_docstring(target)
-    arguments = _arguments(parameters, namespace=namespace, label=label)
+    arguments = _build_arguments(parameters, namespace=namespace, label=label)
     for name, text in parameter_texts.items():
         if name in arguments.schema["properties"]:
             arguments.schema["properties"][name].setdefault("description", text)
@@ -58,7 +58,7 @@ def read_signature(function: Callable[..., Any], *, context_type: type) -> Signa
     return Signature(arguments=arguments, context_parameters=tuple(hidden), description=description or described)
 
 
-def unwrap(function: Callable[..., Any]) -> Any:
+def unwrap_function(function: Callable[..., Any]) -> Any:
     """The function under partials, bound methods, callable objects and decorators that use functools.wraps."""
     while isinstance(function, partial):
         function = function.func
@@ -68,15 +68,17 @@ def unwrap(function: Callable[..., Any]) -> Any:
     return getattr(function, "__func__", function)
 
 
-def describe(function: Callable[..., Any]) -> str:
+def describe_function(function: Callable[..., Any]) -> str:
     """`name (file:line)`, for errors."""
-    target = unwrap(function)
+    target = unwrap_function(function)
     name = getattr(target, "__qualname__", repr(target)).rpartition("<locals>.")[2]
     code = getattr(target, "__code__", None)
-    return f"{name!r} ({code.co_filename}:{code.co_firstlineno})" if code else repr(name)
+    if code is None:
+        return repr(name)
+    return f"{name!r} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect.Parameter]:
+def _read_parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect.Parameter]:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError, NameError) as error:
@@ -90,23 +92,23 @@ def _parameters(function: Callable[..., Any], *, label: str) -> Iterable[inspect
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            _refuse(
+            _refuse_parameter(
                 label,
                 stars + parameter.name,
                 "a model sends named arguments, each with a schema",
                 "Name the parameters.",
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            _refuse(
+            _refuse_parameter(
                 label, parameter.name, "it is positional-only, but a model sends named arguments", "Take out the '/'."
             )
         if index == 0 and parameter.name == "self" and parameter.annotation is parameter.empty:
-            _refuse(label, "self", "this is a method without its object", "Pass a bound one: Shop().refund.")
+            _refuse_parameter(label, "self", "this is a method without its object", "Pass a bound one: Shop().refund.")
         yield parameter
 
 
-def _refuse(label: str, parameter: str, why: str, cure: str) -> NoReturn:
-    raise InvalidTool(f"Tool {label} can't take the parameter {parameter!r}: {why}.", cure=cure)
+def _refuse_parameter(label: str, parameter: str, reason: str, cure: str) -> NoReturn:
+    raise InvalidTool(f"Tool {label} can't take the parameter {parameter!r}: {reason}.", cure=cure)
 
 
 def namespace_of(target: Any) -> dict[str, Any]:
@@ -128,8 +130,8 @@ def namespace_of(target: Any) -> dict[str, Any]:
         if qualname in around and not around[qualname] and frame.f_code.co_filename == code.co_filename:
             around[qualname] = frame.f_locals
         frame = frame.f_back
-    for found in around.values():
-        names.update(found)
+    for locals_around in around.values():
+        names.update(locals_around)
     closure = zip(code.co_freevars, target.__closure__ or (), strict=True)
     names.update({name: cell.cell_contents for name, cell in closure if _is_filled(cell)})
     return names
@@ -144,16 +146,18 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _warn_untyped(parameter: inspect.Parameter, *, target: Any, label: str) -> None:
-    said = f"Tool {label}: the parameter {parameter.name!r} has no type, so a model can only guess what to send."
-    likely = type(parameter.default).__name__ if isinstance(parameter.default, str | int | float) else "str"
+    problem = f"Tool {label}: the parameter {parameter.name!r} has no type, so a model can only guess what to send."
+    likely = "str"
+    if isinstance(parameter.default, str | int | float):
+        likely = type(parameter.default).__name__
     cure = f"Write `{parameter.name}: {likely}`, or `{parameter.name}: Any` if it may be anything."
     # The warning points to the function, wherever the tool is made.
     code = getattr(target, "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code else ("everturn", 0)
-    warnings.warn_explicit(UntypedParameter(f"{said} {cure}"), None, *place)
+    warnings.warn_explicit(UntypedParameter(f"{problem} {cure}"), None, *place)
 
 
-def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, Any], label: str) -> Any:
+def _resolve_annotation(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, Any], label: str) -> Any:
     if parameter.annotation is parameter.empty:
         _warn_untyped(parameter, target=target, label=label)
         return Any
@@ -162,35 +166,39 @@ def _resolve(parameter: inspect.Parameter, *, target: Any, namespace: dict[str, 
         return get_type_hints(holder, globalns=namespace, include_extras=True)[parameter.name]
     except Exception as error:
         cure = "Define or import the type at the top of the module, not only under TYPE_CHECKING."
-        why = f"its annotation {parameter.annotation!r} can't be resolved ({error})"
-        raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {why}.", cure=cure) from error
+        reason = f"its annotation {parameter.annotation!r} can't be resolved ({error})"
+        raise InvalidTool(f"Tool {label} can't take the parameter {parameter.name!r}: {reason}.", cure=cure) from error
 
 
-def mentions(annotation: Any, wanted: type) -> bool:
-    return mentioned(annotation, wanted) is not None
+def mentions_type(annotation: Any, wanted: type) -> bool:
+    return find_mention(annotation, wanted) is not None
 
 
-def mentioned(annotation: Any, wanted: type) -> Any:
+def find_mention(annotation: Any, wanted: type) -> Any:
     """The type as it is in the annotation, such as `ToolContext[Shop]`; None if it is not there."""
     origin = get_origin(annotation)
     if wanted in (annotation, origin):
         return annotation
     if origin is Annotated:
-        return mentioned(get_args(annotation)[0], wanted)
-    inside = get_args(annotation) if origin in (Union, UnionType) else ()
-    return next((found for one in inside if (found := mentioned(one, wanted)) is not None), None)
+        return find_mention(get_args(annotation)[0], wanted)
+    if origin not in (Union, UnionType):
+        return None
+    inside = get_args(annotation)
+    return next((mention for argument in inside if (mention := find_mention(argument, wanted)) is not None), None)
 
 
-def _arguments(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any], label: str) -> ModelArguments:
+def _build_arguments(
+    parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any], label: str
+) -> ModelArguments:
     model = _only_model(parameters)
     names = {f"argument_{index}": name for index, name in enumerate(parameters)}
     try:
         if model is not None:
             model.model_rebuild(_types_namespace=namespace)
             return ModelArguments(model, whole=next(iter(parameters)))
-        return ModelArguments(_build(parameters, names, namespace=namespace), names=names)
+        return ModelArguments(_build_model(parameters, names, namespace=namespace), names=names)
     except Exception as error:
-        culprit, cause = _culprit(parameters, namespace=namespace) or (", ".join(parameters), error)
+        culprit, cause = _find_culprit(parameters, namespace=namespace) or (", ".join(parameters), error)
         reason = in_one_line(cause).rstrip(".")
         cure = "Use types that JSON can carry: str, int, list, dict, Literal, a pydantic model, a dataclass."
         raise InvalidTool(f"Tool {label} can't take the parameter {culprit!r}: {reason}.", cure=cure) from error
@@ -204,11 +212,12 @@ def _only_model(parameters: dict[str, tuple[Any, Any]]) -> type[BaseModel] | Non
     if get_origin(annotation) is Annotated and all(isinstance(extra, FieldInfo) for extra in get_args(annotation)[1:]):
         annotation = get_args(annotation)[0]
     required = default.is_required() if isinstance(default, FieldInfo) else default is inspect.Parameter.empty
-    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    return annotation if required and is_model and not issubclass(annotation, RootModel) else None
+    if not isinstance(annotation, type) or not issubclass(annotation, BaseModel) or issubclass(annotation, RootModel):
+        return None
+    return annotation if required else None
 
 
-def _build(
+def _build_model(
     parameters: dict[str, tuple[Any, Any]], names: dict[str, str], *, namespace: dict[str, Any]
 ) -> type[BaseModel]:
     # Parameters become aliases, since names such as `_id`, `schema` or `copy` can't be fields of a pydantic model.
@@ -224,11 +233,11 @@ def _build(
     return model
 
 
-def _culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any]) -> tuple[str, Exception] | None:
+def _find_culprit(parameters: dict[str, tuple[Any, Any]], *, namespace: dict[str, Any]) -> tuple[str, Exception] | None:
     """The parameter that pydantic can't handle, and its error: found by trying them one by one."""
     for name, parameter in parameters.items():
         try:
-            object_schema(_build({name: parameter}, {"argument": name}, namespace=namespace))
+            object_schema(_build_model({name: parameter}, {"argument": name}, namespace=namespace))
         except Exception as error:  # noqa: BLE001 - pydantic and typing raise many kinds, and what they say is passed on
             return name, error
     return None

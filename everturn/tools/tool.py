@@ -23,10 +23,10 @@ from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArg
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_signature
 from everturn.tools.options import ToolOptions
-from everturn.tools.other_libraries import CONTEXT, adopted
+from everturn.tools.other_libraries import CONTEXT, adopt_tool
 from everturn.tools.results import safe_error_text, to_parts
 from everturn.tools.retry import Kinds, check_retry, kinds_of
-from everturn.tools.signature import Signature, describe, read_signature, unwrap
+from everturn.tools.signature import Signature, describe_function, read_signature, unwrap_function
 from everturn.tools.tool_option_checks import (
     check_approval,
     check_choice,
@@ -135,7 +135,7 @@ class Tool(Generic[P, R]):
         if self.function is not None:  # so that help() and inspect see the function
             vars(self)["__wrapped__"] = self.function
             for attribute in ("__name__", "__qualname__", "__doc__"):
-                vars(self)[attribute] = getattr(unwrap(self.function), attribute, None)
+                vars(self)[attribute] = getattr(unwrap_function(self.function), attribute, None)
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
@@ -180,12 +180,12 @@ class Tool(Generic[P, R]):
         """The arguments as an activity of the user's own takes them, in JSON. Raises InvalidArguments."""
         try:
             as_json = partial(self.arguments.as_json, arguments, context)
-            made: dict[str, Any] = await user_code.in_thread(as_json)
+            inputs: dict[str, Any] = await user_code.in_thread(as_json)
         except InvalidArguments:
             raise
         except Exception as error:
             raise InvalidArguments(f"they could not be written as JSON ({await safe_error_text(error)})") from error
-        return made
+        return inputs
 
     async def needs_decision(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> bool:
         """Whether a human has to decide on a call with these arguments; raises InvalidArguments.
@@ -222,19 +222,19 @@ class Tool(Generic[P, R]):
         function = cast("Callable[..., Any]", self._callable)
         seconds = self.timeout.total_seconds()
 
-        def keywords() -> dict[str, Any]:
+        def read_keywords() -> dict[str, Any]:
             return self.arguments.keywords(arguments, context) | dict.fromkeys(self.context_parameters, context)
 
         if user_code.is_async(function) and not self.arguments.runs_user_code:
-            begun = partial(function, **keywords())
+            begun = partial(function, **read_keywords())
         elif user_code.is_async(function):
-            read = await user_code.call(keywords, seconds=seconds, threads=executor, on_begin=on_begin)
+            read = await user_code.call(read_keywords, seconds=seconds, threads=executor, on_begin=on_begin)
             begun = partial(function, **read)
         else:
-            begun = partial(_with_keywords, function, keywords)
+            begun = partial(_with_keywords, function, read_keywords)
         returned = False
 
-        def finish(value: Any) -> tuple[Text | Image | Document, ...]:
+        def to_result(value: Any) -> tuple[Text | Image | Document, ...]:
             nonlocal returned
             returned = True
             with after_effect():
@@ -244,7 +244,7 @@ class Tool(Generic[P, R]):
 
         try:
             parts: tuple[Text | Image | Document, ...] = await user_code.call(
-                begun, seconds=seconds, finish=finish, threads=executor, name=self.name, on_begin=on_begin
+                begun, seconds=seconds, finish=to_result, threads=executor, name=self.name, on_begin=on_begin
             )
         except user_code.TookTooLong as error:
             if not returned:
@@ -322,18 +322,20 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Raises InvalidTool.
     """
-    refuse_unknown(_place(function), options, _OPTIONS, error=InvalidTool)
+    refuse_unknown(_place_of(function), options, _OPTIONS, error=InvalidTool)
     # A tool belongs to the module that made it, wherever its function comes from.
     options.setdefault("_module", sys._getframe(1).f_globals.get("__name__", ""))
-    return partial(_checked, **options) if function is None else _checked(function, **options)
+    if function is None:
+        return partial(_make_tool, **options)
+    return _make_tool(function, **options)
 
 
-def _checked(function: Callable[..., Any], **options: Any) -> Tool:
+def _make_tool(function: Callable[..., Any], **options: Any) -> Tool:
     refuse_unbound(function, options)
-    return _make(function, **options)
+    return _build_tool(function, **options)
 
 
-def _make(
+def _build_tool(
     function: Callable[..., Any],
     *,
     _module: str,
@@ -349,8 +351,9 @@ def _make(
 ) -> Tool:
     if isinstance(function, staticmethod):
         function = function.__func__
-    if theirs := adopted(function, deps=deps):
-        function, signature = theirs.function, Signature(theirs.arguments, (CONTEXT,), theirs.description)
+    if theirs := adopt_tool(function, deps=deps):
+        function = theirs.function
+        signature = Signature(theirs.arguments, (CONTEXT,), theirs.description)
         name = theirs.name if name is None else name
         more.setdefault("needs_approval", theirs.needs_approval)
         options = options or dict(theirs.options)
@@ -382,7 +385,7 @@ def _make(
     )
 
 
-_OPTIONS = (*(name for name in options_of(_make) if name not in {"function", "_module"}), *_PASSED_ON)
+_OPTIONS = (*(name for name in options_of(_build_tool) if name not in {"function", "_module"}), *_PASSED_ON)
 
 
 def _yes_or_no(answer: object) -> bool:
@@ -392,8 +395,10 @@ def _yes_or_no(answer: object) -> bool:
     return answer
 
 
-def _place(function: Callable[..., Any] | None) -> str:
-    return "tool()" if function is None else f"tool() of {describe(function)}"
+def _place_of(function: Callable[..., Any] | None) -> str:
+    if function is None:
+        return "tool()"
+    return f"tool() of {describe_function(function)}"
 
 
 def _with_keywords(function: Callable[..., Any], keywords: Callable[[], dict[str, Any]]) -> Any:
@@ -409,6 +414,8 @@ def _check_function(function: Any) -> None:
         raise InvalidTool(f"{function.__name__} is a class.", cure="Use tool() on a function.")
     if not callable(function):
         raise InvalidTool(f"{function!r} can't be called.", cure="Make a tool of a function.")
-    target = unwrap(function)
+    target = unwrap_function(function)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
-        raise InvalidTool(f"Tool {describe(function)} yields.", cure="Return the whole result, such as a list.")
+        raise InvalidTool(
+            f"Tool {describe_function(function)} yields.", cure="Return the whole result, such as a list."
+        )

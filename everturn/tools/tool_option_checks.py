@@ -13,7 +13,7 @@ from typing import Any
 from everturn import names
 from everturn.errors import InvalidTool
 from everturn.tools.context import ToolContext
-from everturn.tools.signature import describe, unwrap
+from everturn.tools.signature import describe_function, unwrap_function
 from everturn.tools.with_context import check_takes
 from everturn.validation import durations
 
@@ -36,44 +36,44 @@ def check_name(name: object, *, by_provider: bool = False) -> None:
         )
 
 
-def check_choice(made: Any, option: str, choices: tuple[str, ...]) -> None:
-    value = getattr(made, option)
+def check_choice(tool: Any, option: str, choices: tuple[str, ...]) -> None:
+    value = getattr(tool, option)
     if value not in choices:
-        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
+        raise InvalidTool(f"Tool {tool.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
 
 
-def check_duration(made: Any, option: str) -> None:
-    value = getattr(made, option)
-    if why := durations.problem(value):
-        raise InvalidTool(f"Tool {made.name!r} has {option}={value!r}.", cure=why)
+def check_duration(tool: Any, option: str) -> None:
+    value = getattr(tool, option)
+    if problem := durations.problem_of(value):
+        raise InvalidTool(f"Tool {tool.name!r} has {option}={value!r}.", cure=problem)
 
 
-def check_local(made: Any, *, longest: timedelta) -> None:
-    match made.local:
+def check_local(tool: Any, *, longest: timedelta) -> None:
+    match tool.local:
         case None | False:
             return
-        case "auto" if made.effect != "once":
+        case "auto" if tool.effect != "once":
             return
         case "auto":
             raise InvalidTool(
-                f"Tool {made.name!r} has local='auto' and effect='once'.",
+                f"Tool {tool.name!r} has local='auto' and effect='once'.",
                 cure="A local call may run again with its workflow task: leave local out.",
             )
-        case True if made.effect == "read" and made.timeout <= longest:
+        case True if tool.effect == "read" and tool.timeout <= longest:
             return
         case True:
             raise InvalidTool(
-                f"Tool {made.name!r} is local, with effect={made.effect!r} and timeout={made.timeout}.",
+                f"Tool {tool.name!r} is local, with effect={tool.effect!r} and timeout={tool.timeout}.",
                 cure=f"A local tool needs effect='read' and a timeout of at most {longest}.",
             )
         case other:
             raise InvalidTool(
-                f"Tool {made.name!r} has local={other!r}.", cure="Write local=True, False or 'auto', or leave it out."
+                f"Tool {tool.name!r} has local={other!r}.", cure="Write local=True, False or 'auto', or leave it out."
             )
 
 
-def check_approval(made: Any) -> None:
-    predicate = made.needs_approval
+def check_approval(tool: Any) -> None:
+    predicate = tool.needs_approval
     if isinstance(predicate, bool):
         return
     try:
@@ -82,7 +82,7 @@ def check_approval(made: Any) -> None:
         return
     except TypeError:
         raise InvalidTool(
-            f"Tool {made.name!r} has needs_approval={predicate!r}.",
+            f"Tool {tool.name!r} has needs_approval={predicate!r}.",
             cure="Write True, False, or a function of one parameter, which gets the dict of arguments, "
             "or of two, of which the second gets the ToolContext.",
         ) from None
@@ -94,29 +94,31 @@ def own_name(function: Callable[..., Any]) -> str:
         named = named.func
     name = getattr(named, "__name__", None)
     if name is None or name == "<lambda>":
-        raise InvalidTool(f"{describe(function)} has no name of its own.", cure="Write tool(name='...')(it).")
+        raise InvalidTool(f"{describe_function(function)} has no name of its own.", cure="Write tool(name='...')(it).")
     return str(name)
 
 
 def refuse_unbound(function: Any, given: Mapping[str, Any]) -> None:
     """Raises InvalidTool for a method without its object, as a decorator in a class gets it: which object a call would
     be for is not known there. `given`: the tool's options, for the cure."""
-    target = unwrap(function) if inspect.isfunction(function) else None
+    target = unwrap_function(function) if inspect.isfunction(function) else None
     code = getattr(target, "__code__", None)
     if target is None or code is None or code.co_varnames[: code.co_argcount][:1] != ("self",):
         return
     if "self" in target.__annotations__:
         return
     owner, _, name = target.__qualname__.rpartition("<locals>.")[2].rpartition(".")
-    written = ", ".join(f"{key}={_written(value)}" for key, value in given.items() if not key.startswith("_"))
-    made = f"tool({written})({owner or 'Shop'}().{name})" if written else f"tool({owner or 'Shop'}().{name})"
+    written = ", ".join(f"{key}={_as_code(value)}" for key, value in given.items() if not key.startswith("_"))
+    example = f"({owner or 'Shop'}().{name})"
+    if written:
+        example = f"({written}){example}"
     raise InvalidTool(
-        f"Tool {describe(function)} can't take the parameter 'self': this is a method without its object.",
-        cure=f"Leave the method as it is, without @tool, and make the tool of a bound one: {made}.",
+        f"Tool {describe_function(function)} can't take the parameter 'self': this is a method without its object.",
+        cure=f"Leave the method as it is, without @tool, and make the tool of a bound one: tool{example}.",
     )
 
 
-def _written(value: object) -> str:
+def _as_code(value: object) -> str:
     """The value as in code."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)

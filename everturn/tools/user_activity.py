@@ -39,7 +39,9 @@ class UserActivity:
     @property
     def hosted(self) -> Callable[..., Any] | None:
         """The function that the agent's worker has to host; None if the activity runs elsewhere."""
-        return self.function if self.task_queue is None else None
+        if self.task_queue is not None:
+            return None
+        return self.function
 
 
 @dataclass(frozen=True, kw_only=True)

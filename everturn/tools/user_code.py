@@ -83,26 +83,27 @@ class Threads(Executor):
         with self._lock:
             if self._idle:
                 self._idle -= 1
-            elif self._alive >= self._most or not self._started():
+            elif self._alive >= self._most or not self._start_thread():
                 raise NoThread
-        self._work.put(partial(self._fulfil, future, partial(function, *args, **kwargs)))
+        self._work.put(partial(self._fulfil_future, future, partial(function, *args, **kwargs)))
         return future
 
-    def _started(self) -> bool:
+    def _start_thread(self) -> bool:
         try:
-            threading.Thread(target=self._run, name="everturn-user-code", daemon=True).start()
+            threading.Thread(target=self._run_work, name="everturn-user-code", daemon=True).start()
         except RuntimeError:  # the system has no more
             return False
         self._alive += 1
         return True
 
-    def _run(self) -> None:
+    def _run_work(self) -> None:
         while work := self._work.get():
             work()
             del work  # or it would hold its result until the next call
 
-    def _fulfil(self, future: Future[Any], function: Callable[[], Any]) -> None:
-        error, value = None, None
+    def _fulfil_future(self, future: Future[Any], function: Callable[[], Any]) -> None:
+        error = None
+        value = None
         if wanted := future.set_running_or_notify_cancel():
             try:
                 value = function()
@@ -122,7 +123,8 @@ class Threads(Executor):
         """Ends the idle threads. Does not wait for busy ones."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, 0
+            idle = self._idle
+            self._idle = 0
         for _ in range(idle):
             self._work.put(None)
 
@@ -149,25 +151,27 @@ async def call(
     Both see the caller's context variables. Raises TookTooLong, NoThread, or whatever they raise, as an Exception;
     CancelledError only if the caller is cancelled.
     """
-    task = asyncio.create_task(_run(function, finish, threads or _threads, on_begin), name=name)
+    task = asyncio.create_task(_run_function(function, finish, threads or _threads, on_begin), name=name)
     try:
         await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
-        if await _ended(task):
-            return _result(task)  # it had done its work, and a result is not to be lost
+        if await _cancel_and_wait(task):
+            return _result_of(task)  # it had done its work, and a result is not to be lost
         raise
-    if task.done() or await _ended(task):
-        return _result(task)
+    if task.done() or await _cancel_and_wait(task):
+        return _result_of(task)
     raise TookTooLong
 
 
 async def in_thread(function: Callable[[], T], *, seconds: float | None = None) -> T:
     """Runs a sync function in a thread, for QUICK_SECONDS at most unless `seconds` is given. Raises as `call` does."""
-    result: T = await call(function, seconds=QUICK_SECONDS if seconds is None else seconds)
+    if seconds is None:
+        seconds = QUICK_SECONDS
+    result: T = await call(function, seconds=seconds)
     return result
 
 
-async def _run(
+async def _run_function(
     function: Callable[[], Any],
     finish: Callable[[Any], Any] | None,
     threads: Executor,
@@ -177,17 +181,18 @@ async def _run(
         value = await _in_a_thread(partial(_finished_at_once, function, finish, on_begin), threads)
         if not inspect.isawaitable(value):
             return value
-        function = partial(_awaited, value)
+        function = partial(_await_value, value)
     elif on_begin:
         on_begin()
     value = await _errors_only_of(function)
     if finish is None:
         return value
-    # Converting these runs no user code, and a thread would cost more than the rest of the call.
-    return finish(value) if type(value) in _PLAIN else await _in_a_thread(partial(finish, value), threads)
+    if type(value) in _PLAIN:  # converting these runs no user code, and a thread would cost more than all the rest
+        return finish(value)
+    return await _in_a_thread(partial(finish, value), threads)
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
+async def _await_value(value: Awaitable[Any]) -> Any:
     return await value
 
 
@@ -197,7 +202,9 @@ def _finished_at_once(
     if on_begin:
         on_begin()
     value = function()
-    return value if finish is None or inspect.isawaitable(value) else finish(value)
+    if finish is None or inspect.isawaitable(value):
+        return value
+    return finish(value)
 
 
 async def _in_a_thread(function: Callable[[], Any], threads: Executor) -> Any:
@@ -215,7 +222,7 @@ def _errors_only(function: Callable[[], Any]) -> Any:
 
 
 async def _errors_only_of(function: Callable[[], Awaitable[Any]]) -> Any:
-    """Converts errors inside the task, not in `_result`: KeyboardInterrupt or SystemExit from a task ends the loop."""
+    """Converts errors in the task, not in `_result_of`: KeyboardInterrupt or SystemExit of a task ends the loop."""
     try:
         return await function()
     except (KeyboardInterrupt, SystemExit) as error:
@@ -258,7 +265,7 @@ def _as_error(error: BaseException) -> RuntimeError:
     return RuntimeError(f"the function raised {class_name(error)}")
 
 
-def _result(task: asyncio.Task[Any]) -> Any:
+def _result_of(task: asyncio.Task[Any]) -> Any:
     if task.cancelled():  # by the function itself
         raise _as_error(asyncio.CancelledError())
     error = task.exception()
@@ -271,14 +278,14 @@ _cancelled: set[asyncio.Task[Any]] = set()
 """Tasks that `call` has cancelled, until they end."""
 
 
-async def _ended(task: asyncio.Task[Any]) -> bool:
+async def _cancel_and_wait(task: asyncio.Task[Any]) -> bool:
     """Cancels the task if it still runs. Returns whether it has ended by itself, with a result or an error.
 
     A task that does not end is removed from asyncio's list: the loop would wait for it before it closes.
     """
     if not task.done():
         _cancelled.add(task)
-        task.add_done_callback(_forget)
+        task.add_done_callback(_forget_task)
         task.cancel()
         try:
             await asyncio.wait({task}, timeout=CLEAN_UP_SECONDS)
@@ -290,7 +297,7 @@ async def _ended(task: asyncio.Task[Any]) -> bool:
     return task.done() and not task.cancelled()
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def _forget_task(task: asyncio.Task[Any]) -> None:
     _cancelled.discard(task)
     if not task.cancelled():
         task.exception()  # or asyncio would say that nobody asked for it

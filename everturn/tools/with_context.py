@@ -18,17 +18,19 @@ from everturn.tools.given_schema import hidden_parameters
 
 def with_context(function: Callable[..., Any], *given: Any, context: Any) -> Callable[[], Any]:
     """The function with its arguments bound, and the context, too, if it takes one."""
-    by_name = _annotated(function, type(context))
+    by_name = _context_parameter(function, type(context))
     if by_name is not None:
         return partial(function, *given, **{by_name: context})
-    return partial(function, *given, *((context,) if _takes_one_more(function, len(given)) else ()))
+    if _takes_one_more(function, len(given)):
+        return partial(function, *given, context)
+    return partial(function, *given)
 
 
 def check_takes(function: Callable[..., Any], *given: Any, context: Any) -> None:
     """Raises TypeError if it can't be called so, and ValueError if nobody can say."""
-    made = with_context(function, *given, context=context)
-    assert isinstance(made, partial)
-    inspect.signature(function).bind(*made.args, **made.keywords)
+    call = with_context(function, *given, context=context)
+    assert isinstance(call, partial)
+    inspect.signature(function).bind(*call.args, **call.keywords)
 
 
 def check_turn_function(name: str, option: str, value: object, *given: Any) -> None:
@@ -53,7 +55,7 @@ def check_turn_function(name: str, option: str, value: object, *given: Any) -> N
         ) from None
 
 
-def _annotated(function: Callable[..., Any], context_type: type) -> str | None:
+def _context_parameter(function: Callable[..., Any], context_type: type) -> str | None:
     """The parameter that is annotated with the context's type."""
     bound = function.keywords if isinstance(function, partial) else {}
     return next((name for name in hidden_parameters(function, context_type=context_type) if name not in bound), None)
@@ -65,5 +67,9 @@ def _takes_one_more(function: Callable[..., Any], count: int) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin's
         return False
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
     return len(positional) > count and positional[count].default is inspect.Parameter.empty

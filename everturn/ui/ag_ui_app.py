@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.errors import InvalidSetting, NotFound, Refused
-from everturn.ui.ag_ui_request import RunAsked, RunInput, read
+from everturn.ui.ag_ui_request import RunAsked, RunInput, read_run
 from everturn.ui.ag_ui_stream import AgUiRun
 from everturn.ui.chats import KEEP_OPEN, MAX_THREAD_BODY_BYTES, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
@@ -47,7 +47,7 @@ def ag_ui(
     `runs_on="client"`, and those that a run declares itself; the model reads a run's `context` and `state`. Raises
     InvalidSetting.
     """
-    chats = Chats.of(
+    chats = Chats.from_options(
         client,
         agent=agent,
         authorize=authorize,
@@ -58,14 +58,14 @@ def ag_ui(
     endpoint = _AgUi(chats)
     return Starlette(
         routes=[
-            Route("/", endpoint.run, methods=["POST"]),
-            Route("/{thread_id}/stop", endpoint.stop, methods=["POST"]),
+            Route("/", endpoint.run_agent, methods=["POST"]),
+            Route("/{thread_id}/stop", endpoint.stop_answer, methods=["POST"]),
         ],
         exception_handlers=dict(ERRORS),
     )
 
 
-async def _decide(chat: Chat, run: RunAsked) -> tuple[bool, list[str]]:
+async def _decide_on_calls(chat: Chat, run: RunAsked) -> tuple[bool, list[str]]:
     """As `Chat.decide`. Of a conversation that is no more, nothing is left to decide; a client that still has the old
     thread sends its answers again with each run, and what is new begins another conversation."""
     if not run.decides:
@@ -73,7 +73,7 @@ async def _decide(chat: Chat, run: RunAsked) -> tuple[bool, list[str]]:
     try:
         return await chat.decide(run.choices, run.outputs)
     except NotFound:
-        if not run.said:
+        if not run.messages:
             raise
         return False, []
 
@@ -82,30 +82,33 @@ class _AgUi:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
 
-    async def run(self, request: Request) -> Response:
+    async def run_agent(self, request: Request) -> Response:
         run = RunInput.model_validate_json(await self._chats.body_of(request))
-        chat = await self._chats.visited(request, run.threadId)
-        asked = read(run)
-        decided, refused = await _decide(chat, asked)
-        for said in asked.said:
+        chat = await self._chats.open_chat(request, run.threadId)
+        run_asked = read_run(run)
+        decided, refused = await _decide_on_calls(chat, run_asked)
+        for message in run_asked.messages:
             try:
-                await chat.say(said)
+                await chat.send_message(message)
             except Refused:
-                if said is asked.said[-1]:
+                if message is run_asked.messages[-1]:
                     raise  # else it was refused before, and is sent again with each run
-        answer = chat.answer(message_id=asked.said[-1].message_id if asked.said else None, seen=asked.seen)
+        message_id = None
+        if run_asked.messages:
+            message_id = run_asked.messages[-1].message_id
+        answer = chat.follow_answer(message_id=message_id, seen=run_asked.seen)
 
-        narrates = Narrator(asked.seen, decides=chat.visitor.decides)
+        narrates = Narrator(run_asked.seen, decides=chat.visitor.decides)
         show_causes = self._chats.show_causes
         stream = AgUiRun(run.threadId, run.runId, narrates, version=run.version, show_causes=show_causes)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
             # If the client's decisions were taken before, it is reconnecting, and any part may be missing there.
-            told = stream.events(answer, comes_back=not (decided or asked.said), refused=refused)
-            return event_stream(or_failed(told, stream.fail, stack.pop_all()), headers={})
+            events = stream.stream_events(answer, comes_back=not (decided or run_asked.messages), refused=refused)
+            return event_stream(or_failed(events, stream.fail, stack.pop_all()), headers={})
 
-    async def stop(self, request: Request) -> Response:
+    async def stop_answer(self, request: Request) -> Response:
         await self._chats.body_of(request)
-        chat: Chat = await self._chats.visited(request, request.path_params["thread_id"])
+        chat: Chat = await self._chats.open_chat(request, request.path_params["thread_id"])
         await chat.stop()
         return Response(status_code=204)

@@ -29,14 +29,16 @@ def ag_ui_messages(transcript: Sequence[Message], answer: FollowedReply, version
     messages: list[AgUiMessage] = []
     for position, message in enumerate(transcript):
         if message.role == "assistant" and not message.summary:
-            messages += _thoughts(message, position)
+            messages += _thoughts_of(message, position)
             calls = _calls_of(message, below)
-            messages.append({"id": reply_id(position), "role": "assistant", "content": message.text, **_calls(calls)})
+            messages.append(
+                {"id": reply_id(position), "role": "assistant", "content": message.text, **_calls_field(calls)}
+            )
             known = [results.get(call.call_id) or answer.result_of(call) for call in calls]
-            messages += [_result(result, version) for result in known if result]
+            messages += [_tool_message(result, version) for result in known if result]
         elif message.role == "user" and not message.author:
-            messages.append(_said(message, position))
-    return [*messages, *_untaken(transcript, answer)]
+            messages.append(_user_message(message, position))
+    return [*messages, *_untaken_messages(transcript, answer)]
 
 
 def result_id(result: ToolResult) -> str:
@@ -46,15 +48,15 @@ def result_id(result: ToolResult) -> str:
 def content_of(result: ToolResult, version: ProtocolVersion) -> Any:
     """Parts are of 1.0: to a client of 0.x, a result is a text, and a list is an error of the whole run."""
     if version == "0" and not all(isinstance(part, Text) for part in result.content):
-        return "\n".join(part.text if isinstance(part, Text) else _in_words(part) for part in result.content)
-    return _content(result.content)
+        return "\n".join(map(_in_words, result.content))
+    return _content_of_parts(result.content)
 
 
 def arguments_of(call: ToolCall) -> str:
     return json_text(call.arguments)
 
 
-def _untaken(transcript: Sequence[Message], answer: FollowedReply) -> list[AgUiMessage]:
+def _untaken_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[AgUiMessage]:
     """What people said and no turn has read yet. The newest may be on its way to the conversation itself, too."""
     messages = list(answer.untaken)
     if not any(isinstance(event, events.TurnStarted) for event in answer.events):
@@ -62,20 +64,22 @@ def _untaken(transcript: Sequence[Message], answer: FollowedReply) -> list[AgUiM
         last_said = [*[message for message in transcript if message.role == "user"], *messages][-1:]
         if received and [message.parts for message in last_said] != [received.parts]:
             messages.append(received)
-    return [_said(message, f"next-{number}") for number, message in enumerate(messages)]
+    return [_user_message(message, f"next-{number}") for number, message in enumerate(messages)]
 
 
-def _thoughts(message: Message, position: int) -> list[AgUiMessage]:
+def _thoughts_of(message: Message, position: int) -> list[AgUiMessage]:
     thoughts = "".join(part.text for part in message.parts if isinstance(part, Thinking))
-    return [{"id": thinking_id(position), "role": "reasoning", "content": thoughts}] if thoughts else []
+    if not thoughts:
+        return []
+    return [{"id": thinking_id(position), "role": "reasoning", "content": thoughts}]
 
 
-def _said(message: Message, position: int | str) -> AgUiMessage:
+def _user_message(message: Message, position: int | str) -> AgUiMessage:
     about = {**message_fields("ag-ui", message), "id": user_message_id(message, position), "role": "user"}
-    return {**about, "content": _content(said_by_person(message))}
+    return {**about, "content": _content_of_parts(said_by_person(message))}
 
 
-def _result(result: ToolResult, version: ProtocolVersion) -> AgUiMessage:
+def _tool_message(result: ToolResult, version: ProtocolVersion) -> AgUiMessage:
     about = {"id": result_id(result), "role": "tool", "toolCallId": result.call_id}
     return {**about, "content": content_of(result, version)}
 
@@ -88,7 +92,7 @@ def _calls_of(message: Message, below: dict[str, list[Called]]) -> list[ToolCall
     return calls
 
 
-def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
+def _calls_field(calls: Sequence[ToolCall]) -> dict[str, Any]:
     written = [
         {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
         for call in calls
@@ -96,28 +100,34 @@ def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
     return {"toolCalls": written} if written else {}
 
 
-def _content(parts: Sequence[Part]) -> Any:
+def _content_of_parts(parts: Sequence[Part]) -> Any:
     """One text if all parts are texts, and have nothing else; else a list."""
     if all(isinstance(part, Text) and not part_fields("ag-ui", part) for part in parts):
         return on_lines([part.text for part in parts if isinstance(part, Text)])
-    return [_part(part) for part in parts if isinstance(part, Text | Image | Document)]
+    return [_write_part(part) for part in parts if isinstance(part, Text | Image | Document)]
 
 
-def _part(part: Text | Image | Document) -> dict[str, Any]:
+def _write_part(part: Text | Image | Document) -> dict[str, Any]:
     if isinstance(part, Text):
         return {**part_fields("ag-ui", part), "type": "text", "text": part.text}
     if part.data is not None:
         source = {"type": "data", "value": part.data, "mimeType": part.media_type}
     else:
-        source = {"type": "url", "value": url_of(part), **({"mimeType": part.media_type} if part.media_type else {})}
+        source = {"type": "url", "value": url_of(part)}
+        if part.media_type:
+            source["mimeType"] = part.media_type
     return {**part_fields("ag-ui", part), "type": _kind_of(part), "source": source}
 
 
 def _kind_of(part: Image | Document) -> str:
     kind = media_type_of(part).partition("/")[0]
-    return kind if kind in ("audio", "video") else part.kind
+    if kind in ("audio", "video"):
+        return kind
+    return part.kind
 
 
-def _in_words(part: Image | Document) -> str:
+def _in_words(part: Text | Image | Document) -> str:
+    if isinstance(part, Text):
+        return part.text
     name = part.name if isinstance(part, Document) else ""
     return f"[{part.kind}: {part.url or name or media_type_of(part)}]"

@@ -71,14 +71,16 @@ class RunInput(BaseModel):
     @property
     def version(self) -> ProtocolVersion:
         """The protocol of the client, which is answered in its own."""
-        return "0" if self.protocolVersion is None or self.protocolVersion.startswith("0.") else "1"
+        if self.protocolVersion is None or self.protocolVersion.startswith("0."):
+            return "0"
+        return "1"
 
 
 @dataclass(frozen=True)
 class RunAsked:
     """What the run is to do: say something, decide on calls, or only continue."""
 
-    said: list[NewMessage] = field(default_factory=list)
+    messages: list[NewMessage] = field(default_factory=list)
     """In their order. A client sends all messages again with each run: those before the last one may have been refused
     before."""
     choices: list[PageDecision] = field(default_factory=list)
@@ -90,33 +92,33 @@ class RunAsked:
         return bool(self.choices or self.outputs)
 
 
-def read(run: RunInput) -> RunAsked:
+def read_run(run: RunInput) -> RunAsked:
     """Raises HTTPException, for what is wrong with the last message. The client sends its messages again with each run,
     and can't take one back: what was refused before is left out, so that it does not block the thread for good."""
-    messages = _readable(run.messages)
+    messages = _readable_messages(run.messages)
     calls = {str(call.get("id")): call for message in messages for call in message.toolCalls or ()}
     results = {message.toolCallId for message in messages if message.role == "tool"}
-    said: list[NewMessage] = []
+    new_messages: list[NewMessage] = []
     outputs: list[PageResult] = []
     for message in reversed(messages):  # what follows the agent's last words
         if message.role == "user" and not message.id.startswith(OWN_ID):
             try:
-                said.insert(0, _said(message))
+                new_messages.insert(0, _user_message(message))
             except HTTPException:
                 if message is messages[-1]:
                     raise
         elif message.role == "tool" and message.id != f"result-{message.toolCallId}":
-            outputs.insert(0, _output(message))
+            outputs.insert(0, _read_output(message))
         elif message.role == "assistant":
             break
-    if said:
-        said[-1] = _with_front_end(said[-1], run)
-    choices = [_choice(one, calls) for one in run.resume or ()]
-    asked = frozenset(one.question_id for one in choices)
-    return RunAsked(said, choices, outputs, SeenByPage(frozenset(calls), frozenset(results), asked))
+    if new_messages:
+        new_messages[-1] = _with_front_end(new_messages[-1], run)
+    choices = [_read_choice(entry, calls) for entry in run.resume or ()]
+    question_ids = frozenset(choice.question_id for choice in choices)
+    return RunAsked(new_messages, choices, outputs, SeenByPage(frozenset(calls), frozenset(results), question_ids))
 
 
-def _readable(messages: Sequence[Any]) -> list[_AgUiMessage]:
+def _readable_messages(messages: Sequence[Any]) -> list[_AgUiMessage]:
     """Raises ValidationError for the last one."""
     readable: list[_AgUiMessage] = []
     for message in messages:
@@ -128,7 +130,7 @@ def _readable(messages: Sequence[Any]) -> list[_AgUiMessage]:
     return readable
 
 
-def _said(message: _AgUiMessage) -> NewMessage:
+def _user_message(message: _AgUiMessage) -> NewMessage:
     if not message.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
     content = message.content
@@ -136,7 +138,7 @@ def _said(message: _AgUiMessage) -> NewMessage:
         parts: list[Part | None] = [Text(text=content)]
         fields: list[dict[str, Any]] = [{}]
     elif isinstance(content, list):
-        parts = [_part(part) for part in content]
+        parts = [_read_part(part) for part in content]
         fields = [{name: value for name, value in part.items() if name not in _READ} for part in content]
     else:
         raise HTTPException(400, "A user's message has a text or a list of parts as its content.")
@@ -146,19 +148,20 @@ def _said(message: _AgUiMessage) -> NewMessage:
     )
 
 
-def _with_front_end(said: NewMessage, run: RunInput) -> NewMessage:
-    tools: list[dict[str, JsonValue]] = [one.model_dump(exclude_none=True) for one in run.tools or ()]
+def _with_front_end(new_message: NewMessage, run: RunInput) -> NewMessage:
+    tools: list[dict[str, JsonValue]] = [tool.model_dump(exclude_none=True) for tool in run.tools or ()]
     try:
         check_declared(tools)
     except InvalidTool as error:
         raise HTTPException(400, f"{error.message} {error.cure}") from None
-    shown = [(one.description, one.value) for one in run.context or ()]
-    shown += [("its state", run.state)] if run.state not in (None, "", {}, []) else []
-    message = with_front_end(said.parts, tools=tools, shown=shown)
-    return NewMessage(said.message_id, [*message.parts], reader=READER)
+    context = [(entry.description, entry.value) for entry in run.context or ()]
+    if run.state not in (None, "", {}, []):
+        context.append(("its state", run.state))
+    message = with_front_end(new_message.parts, tools=tools, shown=context)
+    return NewMessage(new_message.message_id, [*message.parts], reader=READER)
 
 
-def _part(part: Any) -> Part:
+def _read_part(part: Any) -> Part:
     match part:
         case {"type": "text", "text": str(text)}:
             return Text(text=text)
@@ -186,12 +189,15 @@ def _part(part: Any) -> Part:
 
 def _file_name(part: dict[str, Any]) -> str:
     """0.x has a field for it; since then, clients put it into the part's metadata."""
-    metadata = part.get("metadata")
-    named = part.get("filename") or (metadata.get("filename") if isinstance(metadata, dict) else None)
-    return named[:255] if isinstance(named, str) else ""
+    name = part.get("filename")
+    if not name and isinstance(metadata := part.get("metadata"), dict):
+        name = metadata.get("filename")
+    if not isinstance(name, str):
+        return ""
+    return name[:255]
 
 
-def _output(message: _AgUiMessage) -> PageResult:
+def _read_output(message: _AgUiMessage) -> PageResult:
     if message.error is not None:
         return PageResult(message.toolCallId, message.error or "It failed.", is_error=True)
     return PageResult(message.toolCallId, _as_json(message.content))
@@ -200,21 +206,26 @@ def _output(message: _AgUiMessage) -> PageResult:
 def _as_json(content: Any) -> JsonValue:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    text = content if isinstance(content, str) else ""
+    if not isinstance(content, str):
+        return ""
     try:
-        value: JsonValue = json.loads(text)
+        parsed: JsonValue = json.loads(content)
     except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict | list) else text
+        return content
+    if isinstance(parsed, dict | list):
+        return parsed
+    return content
 
 
-def _choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecision:
+def _read_choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecision:
     """A cancelled interrupt counts as a denial: the conversation needs an approval or a denial to go on."""
     call_id = entry.interruptId.rpartition(".")[0]
     if entry.status == "cancelled":
         return PageDecision(entry.interruptId, call_id, approved=False, reason="cancelled by the user")
     payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload}
-    approved, edited, reason = payload.get("approved"), payload.get("editedArgs"), payload.get("reason")
+    approved = payload.get("approved")
+    edited = payload.get("editedArgs")
+    reason = payload.get("reason")
     if not isinstance(approved, bool):
         raise HTTPException(400, 'The payload that answers an interrupt is {"approved": true} or {"approved": false}.')
     if edited is not None and not isinstance(edited, dict):
@@ -225,11 +236,11 @@ def _choice(entry: _Resume, calls: dict[str, dict[str, Any]]) -> PageDecision:
         approved=approved,
         reason=reason if isinstance(reason, str) and reason else None,
         arguments=edited,
-        expected=_shown(calls.get(call_id)),
+        expected=_shown_arguments(calls.get(call_id)),
     )
 
 
-def _shown(call: dict[str, Any] | None) -> dict[str, JsonValue] | None:
+def _shown_arguments(call: dict[str, Any] | None) -> dict[str, JsonValue] | None:
     """The call's arguments in the client's copy of the call."""
     match call:
         case {"function": {"arguments": str(text)}} if isinstance(value := _as_json(text), dict):

@@ -53,7 +53,9 @@ class AgUiRun:
         """The turns whose thoughts the client has."""
         self._usage = AnswerUsage()
 
-    async def events(self, answer: FollowedReply, *, comes_back: bool, refused: list[str]) -> AsyncGenerator[AgUiEvent]:
+    async def stream_events(
+        self, answer: FollowedReply, *, comes_back: bool, refused: list[str]
+    ) -> AsyncGenerator[AgUiEvent]:
         """The events of the run. `comes_back`: the client reconnects, may lack any part of the conversation, and gets
         its messages first. `refused`: why decisions were refused."""
         spoken = {"protocolVersion": PROTOCOL_VERSION} if self._version == "1" else {}
@@ -61,42 +63,44 @@ class AgUiRun:
         for happened in answer.events:
             self._usage.count(happened)
         self._narrates.look_ahead(answer.events)
-        told = [step for happened in answer.events for step in self._narrates.tell(happened)]
+        steps = [step for happened in answer.events for step in self._narrates.steps_for(happened)]
         if comes_back:
-            yield await self._snapshot(answer)
-            told = _being_written(told)
-        for one in told:
-            for event in self._events(one):
+            yield await self._snapshot_event(answer)
+            steps = _being_written(steps)
+        for page_step in steps:
+            for event in self._events_of(page_step):
                 yield event
         async for happened in answer.more():
             self._usage.count(happened)
-            for one in self._narrates.tell(happened):
-                for event in self._events(one):
+            for page_step in self._narrates.steps_for(happened):
+                for event in self._events_of(page_step):
                     yield event
-                if isinstance(one, narrator.Withdrawn):  # AG-UI can take words back only with a snapshot
-                    yield await self._snapshot(answer, replied=isinstance(happened, Replied), withdrawn=one.turn)
+                if isinstance(page_step, narrator.Withdrawn):  # AG-UI can take words back only with a snapshot
+                    yield await self._snapshot_event(
+                        answer, replied=isinstance(happened, Replied), withdrawn=page_step.turn
+                    )
         for finished in await self._narrates.finish_all(answer):
-            for event in self._events(finished):
+            for event in self._events_of(finished):
                 yield event
-        for event in self._end(answer.rest or WhyAtRest("ended"), refused):
+        for event in self._end_run(answer.rest or WhyAtRest("ended"), refused):
             yield event
 
     def fail(self, text: str, code: str = "failed") -> Iterator[AgUiEvent]:
-        yield from self._close()
-        yield {"type": "RUN_ERROR", "message": text, "code": code, **self._used()}
+        yield from self._close_messages()
+        yield {"type": "RUN_ERROR", "message": text, "code": code, **self._usage_fields()}
 
     # ------------------------------------------------------------ event by event
 
-    def _events(self, told: narrator.PageStep) -> Iterator[AgUiEvent]:
-        match told:
+    def _events_of(self, step: narrator.PageStep) -> Iterator[AgUiEvent]:
+        match step:
             case narrator.Words(turn=turn, kind="text", text=text):
                 yield from self._write_text(turn, text)
             case narrator.Words(turn=turn, kind="thinking", text=text):
                 yield from self._write_thinking(turn, text)
             case narrator.Withdrawn() | narrator.TurnEnded():
-                yield from self._close()
+                yield from self._close_messages()
             case narrator.Called(turn=turn, call=call):
-                yield from _called(reply_id(self._narrates.position_of(turn)), call)
+                yield from _call_events(reply_id(self._narrates.position_of(turn)), call)
             case narrator.Finished(result=result):
                 about = {"messageId": result_id(result), "toolCallId": result.call_id, "role": "tool"}
                 yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result, self._version)}
@@ -123,19 +127,22 @@ class AgUiRun:
             yield {"type": "REASONING_MESSAGE_START", "messageId": message_id, "role": "reasoning"}
         yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._open["thinking"], "delta": text}
 
-    def _close(self) -> Iterator[AgUiEvent]:
+    def _close_messages(self) -> Iterator[AgUiEvent]:
         if message_id := self._open.pop("thinking", None):
             yield {"type": "REASONING_MESSAGE_END", "messageId": message_id}
             yield {"type": "REASONING_END", "messageId": message_id}
         if message_id := self._open.pop("text", None):
             yield {"type": "TEXT_MESSAGE_END", "messageId": message_id}
 
-    def _end(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
-        interrupts = [_interrupt(asked, self._version) for asked in self._narrates.ask(rest.waiting, again=True)]
+    def _end_run(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
+        interrupts = [
+            _interrupt_for(question, self._version)
+            for question in self._narrates.ask_approvals(rest.waiting, again=True)
+        ]
         if refused and not interrupts:
             yield from self.fail(" ".join(refused), "refused")
             return
-        yield from self._close()
+        yield from self._close_messages()
         if refused:
             yield {"type": "CUSTOM", "name": "refused", "value": " ".join(refused)}
         if rest.stop in CUT_OFF:
@@ -147,27 +154,27 @@ class AgUiRun:
                 yield from self.fail((rest.cause if self._show_causes else "") or "The conversation is over.", "ended")
             case "cancelled" if self._version == "0":
                 yield {"type": "CUSTOM", "name": "status", "value": {"state": "cancelled"}}
-                yield self._finished(None)
+                yield self._finished_event(None)
             case "cancelled":
-                yield self._finished({"type": "cancelled"})
+                yield self._finished_event({"type": "cancelled"})
             case "waiting" if interrupts:
-                yield self._finished({"type": "interrupt", "interrupts": interrupts})
+                yield self._finished_event({"type": "interrupt", "interrupts": interrupts})
             case "waiting" if self._version == "1":
-                pending = [one.call_id for one in rest.waiting if one.needs == "answer"]
-                yield self._finished({"type": "success", "pendingToolCallIds": pending})
+                pending = [call.call_id for call in rest.waiting if call.needs == "answer"]
+                yield self._finished_event({"type": "success", "pendingToolCallIds": pending})
             case "waiting" | "answered" | "ended":
-                yield self._finished({"type": "success"})
+                yield self._finished_event({"type": "success"})
 
-    def _finished(self, outcome: dict[str, Any] | None) -> AgUiEvent:
+    def _finished_event(self, outcome: dict[str, Any] | None) -> AgUiEvent:
         # To clients of 0.x, an outcome of a kind or with a field that they don't know is an error of the whole run.
         ended = {"outcome": outcome} if outcome else {}
-        return {"type": "RUN_FINISHED", **self._ids, **ended, **self._used()}
+        return {"type": "RUN_FINISHED", **self._ids, **ended, **self._usage_fields()}
 
-    def _used(self) -> dict[str, Any]:
+    def _usage_fields(self) -> dict[str, Any]:
         usage = self._usage.for_ag_ui()
         return {"usage": usage} if usage else {}
 
-    async def _snapshot(
+    async def _snapshot_event(
         self, answer: FollowedReply, *, replied: bool = False, withdrawn: int | None = None
     ) -> AgUiEvent:
         """All messages so far. `replied`: without the reply that has just come, which is told after the snapshot.
@@ -181,27 +188,27 @@ class AgUiRun:
         return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
 
-def _being_written(told: list[narrator.PageStep]) -> list[narrator.PageStep]:
+def _being_written(steps: list[narrator.PageStep]) -> list[narrator.PageStep]:
     """The words of the turn that still runs. Everything else is in the snapshot."""
-    ended = max((place for place, one in enumerate(told) if isinstance(one, narrator.TurnEnded)), default=-1)
-    return [one for one in told[ended + 1 :] if isinstance(one, narrator.Words)]
+    ended = max((place for place, step in enumerate(steps) if isinstance(step, narrator.TurnEnded)), default=-1)
+    return [step for step in steps[ended + 1 :] if isinstance(step, narrator.Words)]
 
 
-def _called(message_id: str, call: ToolCall) -> Iterator[AgUiEvent]:
+def _call_events(message_id: str, call: ToolCall) -> Iterator[AgUiEvent]:
     about = {"toolCallId": call.call_id}
     yield {"type": "TOOL_CALL_START", **about, "toolCallName": call.name, "parentMessageId": message_id}
     yield {"type": "TOOL_CALL_ARGS", **about, "delta": arguments_of(call)}
     yield {"type": "TOOL_CALL_END", **about}
 
 
-def _interrupt(asked: ApprovalAsked, version: ProtocolVersion) -> dict[str, Any]:
-    waiting = asked.waiting
+def _interrupt_for(question: ApprovalAsked, version: ProtocolVersion) -> dict[str, Any]:
+    waiting = question.waiting
     about = {"tool": waiting.tool, "arguments": waiting.arguments, **descriptor_of(waiting)}
     # A client of 0.0.59 runs nothing more on a thread with an interrupt that is past its `expiresAt`, whatever the run
     # brings. One of 1.0 does, if the run cancels it.
     expires = {"expiresAt": waiting.expires_at} if waiting.expires_at and version == "1" else {}
     return {
-        "id": asked.question_id,
+        "id": question.question_id,
         "reason": "tool_call",
         "message": waiting.why,
         "toolCallId": waiting.call_id,

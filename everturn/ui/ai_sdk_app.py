@@ -18,7 +18,7 @@ from everturn.client.followed_reply import FollowedReply
 from everturn.errors import InvalidSetting, NotFound, Refused
 from everturn.http.json_response import JsonResponse
 from everturn.ui.ai_sdk_messages import ui_messages
-from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read
+from everturn.ui.ai_sdk_request import AskedAgain, DecidedOnPage, Posted, read_post
 from everturn.ui.ai_sdk_stream import HEADERS, LAST, UIMessageStream
 from everturn.ui.chats import KEEP_OPEN, MAX_CHAT_BODY_BYTES, OWN_ID, Chat, Chats
 from everturn.ui.http import ERRORS, event_stream, or_failed
@@ -53,7 +53,7 @@ def ai_sdk(
     the last. `show_causes`: whether pages see why a conversation stalled, which may name models and settings. Raises
     InvalidSetting.
     """
-    chats = Chats.of(
+    chats = Chats.from_options(
         client,
         agent=agent,
         authorize=authorize,
@@ -64,10 +64,10 @@ def ai_sdk(
     endpoint = _AiSdk(chats)
     return Starlette(
         routes=[
-            Route("/", endpoint.post, methods=["POST"]),
-            Route("/{chat_id}", endpoint.messages),
-            Route("/{chat_id}/stream", endpoint.resume),
-            Route("/{chat_id}/stop", endpoint.stop, methods=["POST"]),
+            Route("/", endpoint.post_messages, methods=["POST"]),
+            Route("/{chat_id}", endpoint.read_messages),
+            Route("/{chat_id}/stream", endpoint.resume_stream),
+            Route("/{chat_id}/stop", endpoint.stop_answer, methods=["POST"]),
         ],
         exception_handlers=dict(ERRORS),
     )
@@ -77,55 +77,55 @@ class _AiSdk:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
 
-    async def post(self, request: Request) -> Response:
+    async def post_messages(self, request: Request) -> Response:
         posted = Posted.model_validate_json(await self._chats.body_of(request))
-        chat = await self._chats.visited(request, posted.id)
-        what = read(posted)
+        chat = await self._chats.open_chat(request, posted.id)
+        what = read_post(posted)
         if isinstance(what, DecidedOnPage):
-            if what.said:
+            if what.message:
                 with suppress(Refused):  # as it was before: it can't keep the person from deciding
-                    await chat.say(what.said)
-            taken, refused = await chat.decide(what.choices, what.outputs)
+                    await chat.send_message(what.message)
+            any_open, refused = await chat.decide(what.choices, what.outputs)
             continued: dict[str, Any] = {
                 "seen": what.seen,
                 "message_id": what.message_id,
-                "repeats": not (taken or what.said),
+                "repeats": not (any_open or what.message),
             }
-            return await self._stream(chat, chat.answer(seen=what.seen), **continued, refused=refused)
+            return await self._stream_answer(chat, chat.follow_answer(seen=what.seen), **continued, refused=refused)
         if isinstance(what, AskedAgain):
             again = await chat.ask_again(what.message, answer_id=what.answer_id)
-            return await self._stream(chat, chat.answer(message_id=again))
+            return await self._stream_answer(chat, chat.follow_answer(message_id=again))
         if what.message_id.startswith(OWN_ID):
-            return await self._stream(chat, chat.answer())
-        await chat.say(what)
-        return await self._stream(chat, chat.answer(message_id=what.message_id))
+            return await self._stream_answer(chat, chat.follow_answer())
+        await chat.send_message(what)
+        return await self._stream_answer(chat, chat.follow_answer(message_id=what.message_id))
 
-    async def resume(self, request: Request) -> Response:
-        chat = await self._visited(request)
+    async def resume_stream(self, request: Request) -> Response:
+        chat = await self._open_chat(request)
         try:
-            return await self._stream(chat, chat.answer(), only_running=True)
+            return await self._stream_answer(chat, chat.follow_answer(), only_running=True)
         except NotFound:
             return Response(status_code=204)  # the chat has no message yet
 
-    async def messages(self, request: Request) -> Response:
-        chat = await self._visited(request)
+    async def read_messages(self, request: Request) -> Response:
+        chat = await self._open_chat(request)
         try:
-            async with chat.answer() as answer:
+            async with chat.follow_answer() as answer:
                 return JsonResponse(
                     ui_messages(await answer.transcript(), answer), headers={"cache-control": "no-store"}
                 )
         except NotFound:
             return JsonResponse([], headers={"cache-control": "no-store"})
 
-    async def stop(self, request: Request) -> Response:
+    async def stop_answer(self, request: Request) -> Response:
         await self._chats.body_of(request)
-        await (await self._visited(request)).stop()
+        await (await self._open_chat(request)).stop()
         return Response(status_code=204)
 
-    async def _visited(self, request: Request) -> Chat:
-        return await self._chats.visited(request, request.path_params["chat_id"])
+    async def _open_chat(self, request: Request) -> Chat:
+        return await self._chats.open_chat(request, request.path_params["chat_id"])
 
-    async def _stream(
+    async def _stream_answer(
         self,
         chat: Chat,
         answer: FollowedReply,
@@ -143,5 +143,5 @@ class _AiSdk:
             await stack.enter_async_context(answer)
             if only_running and answer.rest is not None:
                 return Response(status_code=204)
-            told = or_failed(stream.chunks(answer, refused=refused or []), stream.fail, stack.pop_all())
-            return event_stream(told, headers=HEADERS, last=LAST)
+            chunks = or_failed(stream.chunks(answer, refused=refused or []), stream.fail, stack.pop_all())
+            return event_stream(chunks, headers=HEADERS, last=LAST)

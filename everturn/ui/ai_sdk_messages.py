@@ -29,13 +29,13 @@ def ui_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[UI
         if message.role == "assistant" and not message.summary:
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"id": reply_id(position), "role": "assistant", "parts": []})
-            messages[-1]["parts"] += [{"type": "step-start"}, *_parts(message, calls)]
+            messages[-1]["parts"] += [{"type": "step-start"}, *_parts_of(message, calls)]
         elif message.role == "user" and not message.author:
-            messages.append(_said(message, position))
-    messages += _untaken(transcript, answer)
-    for shown in messages:
-        if shown["role"] == "assistant" and _ends_with_calls(shown["parts"]):
-            shown["parts"].append({"type": "step-start"})
+            messages.append(_user_message(message, position))
+    messages += _untaken_messages(transcript, answer)
+    for ui_message in messages:
+        if ui_message["role"] == "assistant" and _ends_with_calls(ui_message["parts"]):
+            ui_message["parts"].append({"type": "step-start"})
     return messages
 
 
@@ -53,16 +53,16 @@ class _Calls:
     def result_of(self, call: ToolCall) -> ToolResult | None:
         return self._results.get(call.call_id) or self._answer.result_of(call)
 
-    def below(self, call: ToolCall) -> list[Called]:
+    def calls_below(self, call: ToolCall) -> list[Called]:
         """The calls of sub-agents that it led to."""
         return self._below.get(call.call_id, [])
 
-    def waiting(self, call: ToolCall) -> WaitingCall | None:
+    def waiting_call(self, call: ToolCall) -> WaitingCall | None:
         """The call, if it waits for an approval."""
         return self._waiting.get(call.call_id)
 
 
-def _untaken(transcript: Sequence[Message], answer: FollowedReply) -> list[UIMessage]:
+def _untaken_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[UIMessage]:
     """What people said and no turn has read yet. The newest may be on its way to the conversation itself, too."""
     messages = list(answer.untaken)
     if not any(isinstance(event, events.TurnStarted) for event in answer.events):
@@ -70,10 +70,10 @@ def _untaken(transcript: Sequence[Message], answer: FollowedReply) -> list[UIMes
         last_said = [*[message for message in transcript if message.role == "user"], *messages][-1:]
         if received and [message.parts for message in last_said] != [received.parts]:
             messages.append(received)
-    return [_said(message, f"next-{number}") for number, message in enumerate(messages)]
+    return [_user_message(message, f"next-{number}") for number, message in enumerate(messages)]
 
 
-def _said(message: Message, position: int | str) -> UIMessage:
+def _user_message(message: Message, position: int | str) -> UIMessage:
     parts: list[dict[str, Any]] = []
     for part in said_by_person(message):
         if isinstance(part, Text):
@@ -86,7 +86,7 @@ def _said(message: Message, position: int | str) -> UIMessage:
     return {**about, "parts": with_other_parts("ai-sdk", parts, message)}
 
 
-def _parts(message: Message, calls: _Calls) -> list[dict[str, Any]]:
+def _parts_of(message: Message, calls: _Calls) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -97,10 +97,10 @@ def _parts(message: Message, calls: _Calls) -> list[dict[str, Any]]:
             case Image():
                 parts.append({"type": "file", "mediaType": media_type_of(part), "url": url_of(part)})
             case ToolCall():
-                below = [(called, _tool(called.call, calls)) for called in calls.below(part)]
-                opened = [called.call for called, shown in below if shown["state"] not in _OVER]
-                parts.append(_with_open(_tool(part, calls), opened))
-                parts += [_of_agents(shown, called) for called, shown in below]
+                below = [(called, _tool_part(called.call, calls)) for called in calls.calls_below(part)]
+                opened = [called.call for called, tool_part in below if tool_part["state"] not in _OVER]
+                parts.append(_with_open(_tool_part(part, calls), opened))
+                parts += [_of_agents(tool_part, called) for called, tool_part in below]
             case _:
                 pass
     return parts
@@ -117,9 +117,10 @@ def _of_agents(part: dict[str, Any], called: Called) -> dict[str, Any]:
     return {**part, "callProviderMetadata": {"everturn": agents_of(called.path)}}
 
 
-def _tool(call: ToolCall, calls: _Calls) -> dict[str, Any]:
+def _tool_part(call: ToolCall, calls: _Calls) -> dict[str, Any]:
     part: dict[str, Any] = {"type": f"tool-{call.name}", "toolCallId": call.call_id, "input": call.arguments}
-    result, waiting = calls.result_of(call), calls.waiting(call)
+    result = calls.result_of(call)
+    waiting = calls.waiting_call(call)
     if result is None and waiting:
         approval = {"id": question_id(waiting), "descriptor": descriptor_of(waiting)}
         return {**part, "input": waiting.arguments, "state": "approval-requested", "approval": approval}

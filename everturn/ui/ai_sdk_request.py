@@ -54,7 +54,7 @@ class DecidedOnPage:
     choices: list[PageDecision]
     outputs: list[PageResult]
     seen: SeenByPage
-    said: NewMessage | None = None
+    message: NewMessage | None = None
     """What the person said after that answer. It may have been sent before."""
 
 
@@ -67,23 +67,25 @@ class AskedAgain:
     """The page's id for the answer to replace; empty if the page did not give it."""
 
 
-def read(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
+def read_post(posted: Posted) -> NewMessage | DecidedOnPage | AskedAgain:
     """Raises HTTPException for a request that a durable conversation can't carry out."""
     last = posted.newest
     if not last.id:
         raise HTTPException(400, "The message has no id: by it, a message that is sent twice is taken once.")
     if last.role == "user":
-        message = _said(last)
+        message = _user_message(last)
         if posted.trigger == "regenerate-message":
-            named = posted.messageId if posted.messageId != last.id else None
-            return AskedAgain(message, answer_id=named or "")
+            answer_id = posted.messageId or ""
+            if answer_id == last.id:
+                answer_id = ""
+            return AskedAgain(message, answer_id=answer_id)
         if posted.messageId is not None and not last.id.startswith(OWN_ID):
             raise HTTPException(409, "What was said stays said: a message can't be edited. Send another one.")
         return message
     if posted.trigger == "regenerate-message":
         raise HTTPException(400, "An answer that is made anew is one to the user's message, which is to be the last.")
     if last.role == "assistant":
-        return _decided(last, posted)
+        return _read_decisions(last, posted)
     raise HTTPException(400, "The last message is to be the user's or the assistant's.")
 
 
@@ -94,8 +96,8 @@ _READ: Final[dict[str, set[str]]] = {"text": {"type", "text"}, "file": {"type", 
 """The fields of parts that the model reads in some form."""
 
 
-def _said(message: _UIMessage) -> NewMessage:
-    parts = [_part(part) for part in message.parts]
+def _user_message(message: _UIMessage) -> NewMessage:
+    parts = [_read_part(part) for part in message.parts]
     fields = [
         {name: value for name, value in part.items() if read is None or name not in _READ[part["type"]]}
         for part, read in zip(message.parts, parts, strict=True)
@@ -106,7 +108,7 @@ def _said(message: _UIMessage) -> NewMessage:
     )
 
 
-def _part(part: dict[str, Any]) -> Part | None:
+def _read_part(part: dict[str, Any]) -> Part | None:
     """None for a part that is only for the page itself, such as a data part."""
     match part:
         case {"type": "text", "text": str(text)}:
@@ -121,7 +123,8 @@ def _part(part: dict[str, Any]) -> Part | None:
 
 def file_part(url: str, media_type: Any, name: Any) -> Part:
     """A picture or a document, from a data URL or from a web address. Raises HTTPException."""
-    media_type = media_type if isinstance(media_type, str) and media_type else None
+    if not isinstance(media_type, str) or not media_type:
+        media_type = None
     scheme = url[:8].lower()
     if scheme.startswith("data:"):
         head, comma, data = url[5:].partition(",")
@@ -161,14 +164,15 @@ def _is_result(part: dict[str, Any]) -> bool:
     return not (part.get("preliminary") or is_waits_below(part.get("output")))
 
 
-def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
+def _read_decisions(message: _UIMessage, posted: Posted) -> DecidedOnPage:
     choices: list[PageDecision] = []
     outputs: list[PageResult] = []
-    for part in _calls_in(_answers(posted)):
-        call_id, approval = part["toolCallId"], part.get("approval")
+    for part in _calls_in(_readable_answers(posted)):
+        call_id = part["toolCallId"]
+        approval = part.get("approval")
         match part.get("state"):
             case "approval-responded" if isinstance(question := _question_of(part), str) and isinstance(approval, dict):
-                choices.append(_choice(call_id, question, approval, part.get("input")))
+                choices.append(_read_choice(call_id, question, approval, part.get("input")))
             case "output-available" if _is_result(part):
                 outputs.append(PageResult(call_id, part.get("output")))
             case "output-error":
@@ -185,7 +189,7 @@ def _decided(message: _UIMessage, posted: Posted) -> DecidedOnPage:
     return DecidedOnPage(message.id, choices, outputs, seen, _said_after(posted))
 
 
-def _answers(posted: Posted) -> list[_UIMessage]:
+def _readable_answers(posted: Posted) -> list[_UIMessage]:
     """The messages of the assistant, as far as they can be read: the page may keep others beside them."""
     answers: list[_UIMessage] = []
     for message in posted.messages:
@@ -200,9 +204,11 @@ def _calls_in(messages: Sequence[_UIMessage]) -> list[dict[str, Any]]:
 
 
 def _question_of(part: dict[str, Any]) -> str | None:
-    approval = part.get("approval")
-    question = approval.get("id") if isinstance(approval, dict) else None
-    return question if isinstance(question, str) else None
+    match part.get("approval"):
+        case {"id": str(question)}:
+            return question
+        case _:
+            return None
 
 
 def _said_after(posted: Posted) -> NewMessage | None:
@@ -211,12 +217,13 @@ def _said_after(posted: Posted) -> NewMessage | None:
     if last.role != "user" or not last.id or last.id.startswith(OWN_ID):
         return None
     with suppress(HTTPException):  # it was refused before, and can't keep the person from deciding
-        return _said(last)
+        return _user_message(last)
     return None
 
 
-def _choice(call_id: str, question: str, approval: dict[str, Any], shown: Any) -> PageDecision:
-    approved, reason = approval.get("approved"), approval.get("reason")
+def _read_choice(call_id: str, question: str, approval: dict[str, Any], shown_input: Any) -> PageDecision:
+    approved = approval.get("approved")
+    reason = approval.get("reason")
     if not isinstance(approved, bool):
         raise HTTPException(400, "An approval says whether it was approved.")
     return PageDecision(
@@ -224,5 +231,5 @@ def _choice(call_id: str, question: str, approval: dict[str, Any], shown: Any) -
         call_id=call_id,
         approved=approved,
         reason=reason if isinstance(reason, str) and reason else None,
-        expected=shown if isinstance(shown, dict) else None,
+        expected=shown_input if isinstance(shown_input, dict) else None,
     )

@@ -77,51 +77,52 @@ class UIMessageStream:
         self._wordless_id = wordless_id(answer.events)
         self._narrates.look_ahead(answer.events)
         for event in answer.events:
-            for chunk in self._tell(event):
+            for chunk in self._chunks_of_event(event):
                 yield chunk
-        for asked in self._narrates.ask(answer.waiting):
-            for chunk in self._ask(asked):
+        for question in self._narrates.ask_approvals(answer.waiting):
+            for chunk in self._ask_approval(question):
                 yield chunk
         async for event in answer.more():
-            for chunk in self._tell(event):
+            for chunk in self._chunks_of_event(event):
                 yield chunk
             if isinstance(event, ApprovalRequested):
-                for asked in self._narrates.ask(answer.waiting):
-                    for chunk in self._ask(asked):
+                for question in self._narrates.ask_approvals(answer.waiting):
+                    for chunk in self._ask_approval(question):
                         yield chunk
         for finished in await self._narrates.finish_all(answer):
             self._nothing_new = False
-            for chunk in (*self._start(self._wordless_id), _finished(finished)):
+            for chunk in (*self._start_message(self._wordless_id), _finished_chunk(finished)):
                 yield chunk
-        for chunk in self._end(answer, refused):
+        for chunk in self._end_answer(answer, refused):
             yield chunk
 
     def fail(self, text: str) -> Iterator[Chunk]:
-        yield from self._start(self._wordless_id)
+        yield from self._start_message(self._wordless_id)
         yield from self._close_step()
         yield {"type": "error", "errorText": text}
 
     # ------------------------------------------------------------ event by event
 
-    def _tell(self, event: Event) -> Iterator[Chunk]:
+    def _chunks_of_event(self, event: Event) -> Iterator[Chunk]:
         self._usage.count(event)
-        for told in self._narrates.tell(event):
-            if isinstance(told, narrator.TurnBegan):
-                yield from self._start(reply_id(self._narrates.position_of(told.turn)))
+        for step in self._narrates.steps_for(event):
+            if isinstance(step, narrator.TurnBegan):
+                yield from self._start_message(reply_id(self._narrates.position_of(step.turn)))
                 self._nothing_new = False
-            elif not isinstance(told, narrator.HeldUp):
-                yield from self._start(self._wordless_id)
+            elif not isinstance(step, narrator.HeldUp):
+                yield from self._start_message(self._wordless_id)
                 self._nothing_new = False
-            yield from self._chunks(told)
+            yield from self._chunks_of_step(step)
 
-    def _chunks(self, told: narrator.PageStep) -> Iterator[Chunk]:
-        match told:
+    def _chunks_of_step(self, step: narrator.PageStep) -> Iterator[Chunk]:
+        match step:
             case narrator.TurnBegan():
                 yield from self._close_step()
-                self._in_step, self._calls_in_step = True, False
+                self._in_step = True
+                self._calls_in_step = False
                 yield {"type": "start-step"}
             case narrator.Words(turn=turn, kind=kind, text=text):
-                yield from self._open(turn, kind)
+                yield from self._open_part(turn, kind)
                 yield {"type": f"{_PART[kind]}-delta", "id": self._parts[kind], "delta": text}
             case narrator.Withdrawn():
                 yield from self._close_parts(providerMetadata=WITHDRAWN)
@@ -132,27 +133,27 @@ class UIMessageStream:
             case narrator.Called(call=call, path=path):
                 about = {"toolCallId": call.call_id, "toolName": call.name}
                 self._calls_in_step = True
-                self._inputs[call.call_id] = None if told.held else call.arguments
+                self._inputs[call.call_id] = None if step.held else call.arguments
                 self._agents[call.call_id] = path
-                more = {"providerMetadata": {"everturn": agents_of(path)}} if path and told.held else {}
+                more = {"providerMetadata": {"everturn": agents_of(path)}} if path and step.held else {}
                 yield {"type": "tool-input-start", **about, **more}
-                if told.held:
+                if step.held:
                     self._held.add(call.call_id)
                 else:
                     yield self._input_of(call)
                 if path:
-                    yield _waits(path[0].call_id, call)
+                    yield _waits_chunk(path[0].call_id, call)
             case narrator.Released(call=call):
                 if call.call_id in self._held:
                     self._held.discard(call.call_id)
                     self._inputs[call.call_id] = call.arguments
                     yield self._input_of(call)
             case narrator.ApprovalAsked():
-                yield from self._ask(told)
+                yield from self._ask_approval(step)
             case narrator.Progressed(call_id=call_id, progress=progress):
                 yield {"type": "tool-output-available", "toolCallId": call_id, "output": progress, "preliminary": True}
             case narrator.Finished():
-                yield _finished(told)
+                yield _finished_chunk(step)
             case narrator.HeldUp(state=state):
                 yield {"type": "data-status", "data": {"state": state}, "transient": True}
 
@@ -162,18 +163,18 @@ class UIMessageStream:
         about = {"toolCallId": call.call_id, "toolName": call.name}
         return {"type": "tool-input-available", **about, "input": call.arguments, **more}
 
-    def _ask(self, asked: narrator.ApprovalAsked) -> Iterator[Chunk]:
-        waiting = asked.waiting
-        shown = self._inputs.get(waiting.call_id)
+    def _ask_approval(self, question: narrator.ApprovalAsked) -> Iterator[Chunk]:
+        waiting = question.waiting
+        shown_input = self._inputs.get(waiting.call_id)
         if waiting.call_id in self._held:
             yield from self._show_input(waiting)
-        elif shown is not None and shown != waiting.arguments:  # the person is to see what would run
+        elif shown_input is not None and shown_input != waiting.arguments:  # the person is to see what would run
             about = {"toolCallId": waiting.call_id, "toolName": waiting.tool}
             yield {"type": "tool-input-available", **about, "input": waiting.arguments}
             self._inputs[waiting.call_id] = waiting.arguments
         yield {
             "type": "tool-approval-request",
-            "approvalId": asked.question_id,
+            "approvalId": question.question_id,
             "toolCallId": waiting.call_id,
             "approvalDescriptor": descriptor_of(waiting),
         }
@@ -188,12 +189,12 @@ class UIMessageStream:
         self._inputs[call_id] = waiting.arguments
         yield {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": json_text(waiting.arguments)}
 
-    def _end(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
+    def _end_answer(self, answer: FollowedReply, refused: list[str]) -> Iterator[Chunk]:
         rest = answer.rest or WhyAtRest("ended")
-        yield from self._start(self._wordless_id)
+        yield from self._start_message(self._wordless_id)
         # Ask again if a decision was refused: else the page would send the same decision over and over.
-        for asked in self._narrates.ask(rest.waiting, again=bool(refused)):
-            yield from self._ask(asked)
+        for question in self._narrates.ask_approvals(rest.waiting, again=bool(refused)):
+            yield from self._ask_approval(question)
         for waiting in rest.waiting:  # of somebody who does not decide
             if waiting.call_id in self._held:
                 yield from self._show_input(waiting)
@@ -203,10 +204,13 @@ class UIMessageStream:
         if refused:
             yield {"type": "error", "errorText": " ".join(refused)}
             return
-        metadata, error = self._metadata(rest), self._error_of(rest)
-        if error or rest.why == "cancelled":
+        metadata = self._metadata_of(rest)
+        if error := self._error_of(rest):
             yield {"type": "message-metadata", "messageMetadata": metadata}
-            yield {"type": "error", "errorText": error} if error else {"type": "abort", "reason": "stopped"}
+            yield {"type": "error", "errorText": error}
+        elif rest.why == "cancelled":
+            yield {"type": "message-metadata", "messageMetadata": metadata}
+            yield {"type": "abort", "reason": "stopped"}
         else:
             reason = _CUT_OFF.get(rest.stop) or _FINISH_REASONS[rest.why]
             yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
@@ -221,29 +225,31 @@ class UIMessageStream:
             return (rest.cause if self._show_causes else "") or "The conversation is over."
         return ""
 
-    def _metadata(self, rest: WhyAtRest) -> dict[str, Any]:
+    def _metadata_of(self, rest: WhyAtRest) -> dict[str, Any]:
         """Also makes the page take over what came last: `start-step` alone does not."""
         about: dict[str, Any] = {"state": rest.why}
-        about |= {"stop": rest.stop} if rest.stop in CUT_OFF else {}
+        if rest.stop in CUT_OFF:
+            about["stop"] = rest.stop
         if not self._usage.turns:
             return {"everturn": about}
         return {"usage": self._usage.for_ai_sdk(), "everturn": {**about, "costUsd": self._usage.cost_usd}}
 
     # ------------------------------------------------------------ what is open
 
-    def _start(self, message_id: str) -> Iterator[Chunk]:
+    def _start_message(self, message_id: str) -> Iterator[Chunk]:
         if not self._started:
             self._started = True
             yield {"type": "start", "messageId": self._message_id or message_id}
 
-    def _open(self, turn: int, kind: Kind) -> Iterator[Chunk]:
+    def _open_part(self, turn: int, kind: Kind) -> Iterator[Chunk]:
         if kind not in self._parts:
             self._count += 1
             self._parts[kind] = f"{kind}-{turn}-{self._count}"
             yield {"type": f"{_PART[kind]}-start", "id": self._parts[kind]}
 
     def _close_parts(self, **more: Any) -> Iterator[Chunk]:
-        parts, self._parts = self._parts, {}
+        parts = self._parts
+        self._parts = {}
         for kind, part in parts.items():
             yield {"type": f"{_PART[kind]}-end", "id": part, **more}
 
@@ -254,16 +260,16 @@ class UIMessageStream:
             yield {"type": "finish-step"}
 
 
-def _waits(call_id: str, below: ToolCall) -> Chunk:
+def _waits_chunk(call_id: str, below: ToolCall) -> Chunk:
     """The agent's own call, as far as it is. Not as a preliminary output: to the SDK's rule for sending by itself, that
     call is open, and the page would never send its decision (lastAssistantMessageIsCompleteWithApprovalResponses; `ai`
     6.0.326)."""
     return {"type": "tool-output-available", "toolCallId": call_id, "output": waits_below([below])}
 
 
-def _finished(told: narrator.Finished) -> Chunk:
-    result = told.result
-    if told.asked and result.decision and result.decision.verdict == "deny":
+def _finished_chunk(step: narrator.Finished) -> Chunk:
+    result = step.result
+    if step.was_asked and result.decision and result.decision.verdict == "deny":
         return {"type": "tool-output-denied", "toolCallId": result.call_id}
     if result.is_error:
         return {"type": "tool-output-error", "toolCallId": result.call_id, "errorText": result.text or "It failed."}

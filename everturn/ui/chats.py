@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from everturn.sizes import shortened
 from everturn.text.browser_values import is_same_in_browser, with_exact_values
 from everturn.text.json_text import json_text
 from everturn.ui.narrator import SeenByPage, question_id
-from everturn.ui.page_fields import renamed
+from everturn.ui.page_fields import with_message_id
 from everturn.ui.visitors import CHAT_ID, MAX_VISITOR_CHARS, Authorize, Visitor
 
 MAX_CHAT_BODY_BYTES: Final = 4_000_000
@@ -90,7 +90,7 @@ class Chats:
     show_causes: bool
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         client: Client,
         *,
@@ -113,7 +113,7 @@ class Chats:
         name = agent.name if isinstance(agent, Agent) else agent
         return cls(client, name, authorize, keep_open, max_body_bytes, show_causes)
 
-    async def visited(self, request: Request, chat_id: str) -> Chat:
+    async def open_chat(self, request: Request, chat_id: str) -> Chat:
         """The chat that the request is about. Raises HTTPException if this visitor may not open it."""
         if not CHAT_ID.fullmatch(chat_id):
             raise HTTPException(400, "A chat's id has 1 to 128 letters, digits, _ and -.")
@@ -148,13 +148,13 @@ class Chat:
     client: Client
     conversation: Conversation
 
-    async def say(self, said: NewMessage) -> None:
+    async def send_message(self, message: NewMessage) -> None:
         """Sends the message. A message that is sent again, with the same id, counts once."""
         await self.client.send(
             self.chats.agent,
-            Message(role="user", parts=tuple(said.parts), provider=said.reader),
+            Message(role="user", parts=tuple(message.parts), provider=message.reader),
             id=self.conversation.id,
-            message_id=said.message_id,
+            message_id=message.message_id,
             keep_open=self.chats.keep_open,
             tenant=self.visitor.tenant,
             metadata=self.visitor.metadata,
@@ -168,10 +168,11 @@ class Chat:
         as a new one: the transcript keeps the first. For the same `answer_id`, it is sent again only once.
         """
         try:
-            async with self.answer() as answer:
-                rest, turns = answer.rest, [one for one in answer.events if isinstance(one, TurnStarted | Replied)]
+            async with self.follow_answer() as answer:
+                rest = answer.rest
+                turns = [event for event in answer.events if isinstance(event, TurnStarted | Replied)]
         except NotFound:  # the message never arrived
-            await self.say(message)
+            await self.send_message(message)
             return message.message_id
         # After its final reply, a turn runs for another moment; or until a worker is there, if none is.
         is_whole = bool(turns) and isinstance(turns[-1], Replied) and turns[-1].final
@@ -184,13 +185,17 @@ class Chat:
         instead_of = answer_id or str(turns[-1].turn if turns else 0)
         digest = hashlib.sha256(f"{message.message_id} {instead_of}".encode(errors="replace")).hexdigest()
         message_id = f"again-{digest[:32]}"
-        await self.say(replace(message, message_id=message_id, parts=renamed(message.parts, message_id)))
+        await self.send_message(
+            replace(message, message_id=message_id, parts=with_message_id(message.parts, message_id))
+        )
         return message_id
 
-    def answer(self, *, message_id: str | None = None, seen: SeenByPage | None = None) -> FollowedReply:
+    def follow_answer(self, *, message_id: str | None = None, seen: SeenByPage | None = None) -> FollowedReply:
         """`seen`: what the page has of it."""
-        shown = seen.calls - seen.results if seen else ()
-        return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides, shown=shown)
+        shown_calls: Collection[str] = ()
+        if seen:
+            shown_calls = seen.calls - seen.results
+        return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides, shown=shown_calls)
 
     async def decide(self, choices: Sequence[PageDecision], outputs: Sequence[PageResult]) -> tuple[bool, list[str]]:
         """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,
@@ -200,38 +205,39 @@ class Chat:
         the answer shows its result. What a page sends together is checked together: if one thing in it does not fit
         what is asked, nothing of it is carried out. Raises HTTPException, NotFound and Unreachable.
         """
-        asked = await self._asked()
-        open_choices = [choice for choice in choices if choice.question_id in asked.questions]
-        open_outputs = [output for output in outputs if output.call_id in asked.answers]
+        waiting = await self._read_waiting()
+        open_choices = [choice for choice in choices if choice.question_id in waiting.questions]
+        open_outputs = [output for output in outputs if output.call_id in waiting.answers]
         if open_choices and not self.visitor.decides:
             raise HTTPException(403, "You may not decide on this call.")
-        if problems := [*_contradictions(open_choices, open_outputs), *asked.misfits(open_choices)]:
+        if problems := [*_find_contradictions(open_choices, open_outputs), *waiting.find_misfits(open_choices)]:
             return True, problems
         try:
             todo: list[tuple[str, Awaitable[str]]] = [
-                *[(choice.question_id, self._choose(choice, asked)) for choice in _each_once(open_choices)],
-                *[(output.call_id, self._give(output, asked)) for output in _each_once(open_outputs)],
+                *[(choice.question_id, self._decide_call(choice, waiting)) for choice in _each_once(open_choices)],
+                *[(output.call_id, self._answer_call(output, waiting)) for output in _each_once(open_outputs)],
             ]
         except Refused as error:
             return True, [f"{error.message} {error.cure}"]
         refusals = await asyncio.gather(*(doing for _, doing in todo))
         if any(refusals):  # somebody else may have decided a moment earlier
-            asked = await self._asked()
-        still_asked = {*asked.questions, *asked.answers}
+            waiting = await self._read_waiting()
+        still_asked = {*waiting.questions, *waiting.answers}
         named = zip((name for name, _ in todo), refusals, strict=True)
         return bool(todo), [refusal for name, refusal in named if refusal and name in still_asked]
 
-    async def _asked(self) -> _Asked:
-        async with self.answer() as answer:
-            return _Asked(
+    async def _read_waiting(self) -> _Waiting:
+        async with self.follow_answer() as answer:
+            return _Waiting(
                 {question_id(call): call for call in answer.waiting if call.needs == "approval"},
                 {call.call_id: call for call in answer.waiting if call.needs == "answer"},
             )
 
-    def _choose(self, choice: PageDecision, asked: _Asked) -> Awaitable[str]:
+    def _decide_call(self, choice: PageDecision, waiting: _Waiting) -> Awaitable[str]:
         """The decision, to be awaited. It is about the call of the question, and about the arguments that this call
         has. Raises Refused for an edit that a browser may have changed."""
-        conversation, call = self.conversation, asked.questions[choice.question_id]
+        conversation = self.conversation
+        call = waiting.questions[choice.question_id]
         below = bool(call.path)
         if not choice.approved:
             return _unless_refused(
@@ -244,8 +250,9 @@ class Chat:
             lambda: conversation.approve(call.call_id, edited, note=choice.reason, expected=call, children=below)
         )
 
-    def _give(self, output: PageResult, asked: _Asked) -> Awaitable[str]:
-        conversation, below = self.conversation, bool(asked.answers[output.call_id].path)
+    def _answer_call(self, output: PageResult, waiting: _Waiting) -> Awaitable[str]:
+        conversation = self.conversation
+        below = bool(waiting.answers[output.call_id].path)
         return _unless_refused(
             lambda: conversation.answer(output.call_id, output.content, is_error=output.is_error, children=below)
         )
@@ -254,7 +261,7 @@ class Chat:
         """Cancels the answer in progress, if there is one. That denies the calls that wait in it, so who may not decide
         on them may not stop it either, while they wait."""
         try:
-            if not self.visitor.decides and (await self._asked()).questions:
+            if not self.visitor.decides and (await self._read_waiting()).questions:
                 raise HTTPException(403, "A call waits for somebody's decision, and you may not decide on it.")
             await self.conversation.cancel_turn()
         except (Refused, Ended, NotFound):
@@ -262,7 +269,7 @@ class Chat:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Waiting:
     """What waits for people."""
 
     questions: Mapping[str, WaitingCall]
@@ -270,7 +277,7 @@ class _Asked:
     answers: Mapping[str, WaitingCall]
     """The calls that wait for a result, by call_id."""
 
-    def misfits(self, choices: Iterable[PageDecision]) -> Iterator[str]:
+    def find_misfits(self, choices: Iterable[PageDecision]) -> Iterator[str]:
         """What the page showed beside a question, if that is not what the question is about."""
         for choice in choices:
             call = self.questions[choice.question_id]
@@ -287,22 +294,22 @@ class _Asked:
                 )
 
 
-def _contradictions(choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> Iterator[str]:
+def _find_contradictions(choices: Iterable[PageDecision], outputs: Iterable[PageResult]) -> Iterator[str]:
     """What the page says in two ways at once."""
     first: dict[str, PageDecision | PageResult] = {}
     named: list[tuple[str, PageDecision | PageResult]] = [
         *((choice.question_id, choice) for choice in choices),
         *((output.call_id, output) for output in outputs),
     ]
-    for name, said in named:
-        if first.setdefault(name, said) != said:
-            yield f"The page sends two different answers for the call {said.call_id!r:.200}. Nothing was decided."
+    for name, decision in named:
+        if first.setdefault(name, decision) != decision:
+            yield f"The page sends two different answers for the call {decision.call_id!r:.200}. Nothing was decided."
 
 
-def _each_once(said: Iterable[Said]) -> list[Said]:
+def _each_once(decisions: Iterable[Said]) -> list[Said]:
     """The same thing may stand in two parts of a message."""
     once: list[Said] = []
-    for thing in said:
+    for thing in decisions:
         if thing not in once:
             once.append(thing)
     return once

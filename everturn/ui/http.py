@@ -41,7 +41,7 @@ _LINE_ENDS: Final = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 _log = get_logger("everturn.ui")
 
 
-def written(chunk: Mapping[str, Any]) -> bytes:
+def encode_event(chunk: Mapping[str, Any]) -> bytes:
     """One event. Half of a surrogate pair can't be written as UTF-8, and becomes a question mark."""
     text = json_text(chunk, compact=True).translate(_LINE_ENDS)
     return f"data: {text}\n\n".encode(errors="replace")
@@ -65,10 +65,11 @@ async def _with_beats(chunks: AsyncGenerator[Mapping[str, Any]], last: bytes) ->
                 if not coming.done():
                     yield b": beat\n\n"
                     continue
-                chunk, coming = coming.result(), None
+                chunk = coming.result()
+                coming = None
                 if chunk is None:
                     break
-                yield written(chunk)
+                yield encode_event(chunk)
             yield last
         finally:
             if coming is not None:

@@ -102,7 +102,7 @@ class Progressed:
 @dataclass(frozen=True)
 class Finished:
     result: ToolResult
-    asked: bool
+    was_asked: bool
     """Whether the page was asked to approve the call."""
 
 
@@ -148,7 +148,8 @@ def calls_below(so_far: Iterable[Event]) -> dict[str, list[Called]]:
 
 @dataclass
 class Narrator:
-    """`tell` takes the events of one answer from its beginning; `ask` takes the calls that wait once it is at rest."""
+    """`steps_for` takes the events of one answer from its beginning; `ask_approvals` takes the calls that wait once it
+    is at rest."""
 
     seen: SeenByPage = field(default_factory=SeenByPage)
     decides: bool = True
@@ -167,7 +168,8 @@ class Narrator:
 
     def __post_init__(self) -> None:
         self._calls = dict.fromkeys(sorted(self.seen.calls))
-        self._results, self._questions = {*self.seen.results}, {*self.seen.questions}
+        self._results = {*self.seen.results}
+        self._questions = {*self.seen.questions}
 
     def position_of(self, turn: int) -> int:
         """Where the turn's reply is in the transcript. Ids are made of it, so a message has the same id in the stream
@@ -182,7 +184,7 @@ class Narrator:
             ):
                 self._quiet_turn = max(self._quiet_turn, event.turn)
 
-    def tell(self, event: Event) -> Iterator[PageStep]:
+    def steps_for(self, event: Event) -> Iterator[PageStep]:
         if isinstance(event, events.ToolCalled):
             self._turns[event.call.call_id] = event.turn
         match event:
@@ -193,11 +195,11 @@ class Narrator:
             case events.TurnRetried():
                 self._start_over()
             case events.TextDelta(turn=turn, text=text):
-                yield from self._words(turn, "text", text)
+                yield from self._add_words(turn, "text", text)
             case events.ThinkingDelta(turn=turn, text=text):
-                yield from self._words(turn, "thinking", text)
+                yield from self._add_words(turn, "thinking", text)
             case events.Replied(turn=turn, message=message):
-                yield from self._reply(turn, message)
+                yield from self._tell_reply(turn, message)
             case events.ToolCalled(turn=turn, call=call) if turn > self._quiet_turn:
                 self._calls[call.call_id] = None
                 yield Called(turn, call, held=event.awaits_answer and event.refused is None)
@@ -211,7 +213,7 @@ class Narrator:
             case events.ToolProgress(call_id=call_id, progress=progress) if call_id in self._calls:
                 yield Progressed(call_id, progress)
             case events.ToolFinished(result=result):
-                yield from self._finish(result)
+                yield from self._finish_call(result)
             case events.WorkerAwaited():
                 yield HeldUp("worker_awaited")
             case events.TurnLimited():
@@ -246,78 +248,80 @@ class Narrator:
         finished: list[Finished] = []
         for call_id in open_ids:
             call = calls.get(call_id)
-            result = results.get(call_id) or (answer.result_of(call) if call else _unknown(call_id))
+            result = results.get(call_id) or (answer.result_of(call) if call else _unknown_result(call_id))
             if result:
-                finished += self._finish(result)
+                finished += self._finish_call(result)
         return finished
 
-    def _finish(self, result: ToolResult) -> Iterator[Finished]:
+    def _finish_call(self, result: ToolResult) -> Iterator[Finished]:
         if result.call_id in self._calls and result.call_id not in self._results:
             self._results.add(result.call_id)
             asked_call_ids = {question.rpartition(".")[0] for question in self._questions}
-            yield Finished(result, asked=result.call_id in asked_call_ids)
+            yield Finished(result, was_asked=result.call_id in asked_call_ids)
 
     def shows_any(self, waiting: Iterable[WaitingCall]) -> bool:
         """Whether the page shows one of these calls, so that it waits for a person, too."""
         return any(call.call_id in self._calls and call.call_id not in self._results for call in waiting)
 
-    def ask(self, waiting: Iterable[WaitingCall], *, again: bool = False) -> Iterator[ApprovalAsked]:
+    def ask_approvals(self, waiting: Iterable[WaitingCall], *, again: bool = False) -> Iterator[ApprovalAsked]:
         """The approvals to ask the page for: those that it was not asked for yet; with `again`, all that wait."""
-        for one in waiting:
-            if one.needs != "approval" or not self.decides or one.call_id not in self._calls:
+        for call in waiting:
+            if call.needs != "approval" or not self.decides or call.call_id not in self._calls:
                 continue
-            question = question_id(one)
+            question = question_id(call)
             if again or question not in self._questions:
                 self._questions.add(question)
-                yield ApprovalAsked(one, question)
+                yield ApprovalAsked(call, question)
 
     def _start_over(self, turn: int | None = None) -> None:
         """A turn begins, or begins again: the page keeps its words for as long as the new attempt says the same."""
         if turn is not None and turn not in self._began:
-            self._shown = _nothing()
-        for one in self._shown.values():
-            one.said = ""
+            self._shown = _no_words()
+        for shown_text in self._shown.values():
+            shown_text.attempt_text = ""
 
-    def _begin(self, turn: int) -> Iterator[PageStep]:
+    def _begin_turn(self, turn: int) -> Iterator[PageStep]:
         if turn not in self._began:
             self._began.add(turn)
-            self._shown = self._shown or _nothing()
+            self._shown = self._shown or _no_words()
             yield TurnBegan(turn)
 
-    def _words(self, turn: int, kind: Kind, delta: str) -> Iterator[PageStep]:
+    def _add_words(self, turn: int, kind: Kind, delta: str) -> Iterator[PageStep]:
         if turn <= self._quiet_turn:
             return
-        yield from self._begin(turn)
-        self._shown[kind].said += delta
-        yield from self._show(turn)
+        yield from self._begin_turn(turn)
+        self._shown[kind].attempt_text += delta
+        yield from self._show_words(turn)
 
-    def _reply(self, turn: int, message: Message) -> Iterator[PageStep]:
+    def _tell_reply(self, turn: int, message: Message) -> Iterator[PageStep]:
         if turn <= self._quiet_turn:
             return
-        yield from self._begin(turn)
-        self._shown["thinking"].said = "".join(part.text for part in message.parts if isinstance(part, Thinking))
-        self._shown["text"].said = message.text
-        yield from self._show(turn, whole=True)
+        yield from self._begin_turn(turn)
+        self._shown["thinking"].attempt_text = "".join(
+            part.text for part in message.parts if isinstance(part, Thinking)
+        )
+        self._shown["text"].attempt_text = message.text
+        yield from self._show_words(turn, whole=True)
         for part in message.parts:
             if isinstance(part, Image):
                 yield Picture(turn, part)
         yield TurnEnded(turn)
         self._shown = {}
 
-    def _show(self, turn: int, *, whole: bool = False) -> Iterator[PageStep]:
-        if any(one.is_wrong(whole=whole) for one in self._shown.values()):
+    def _show_words(self, turn: int, *, whole: bool = False) -> Iterator[PageStep]:
+        if any(shown_text.is_wrong(whole=whole) for shown_text in self._shown.values()):
             yield Withdrawn(turn)
-            for one in self._shown.values():
-                one.shown = ""
-        for kind, one in self._shown.items():
-            if more := one.take_more():
+            for shown_text in self._shown.values():
+                shown_text.page_text = ""
+        for kind, shown_text in self._shown.items():
+            if more := shown_text.take_more():
                 yield Words(turn, kind, more)
 
 
-def _unknown(call_id: str) -> ToolResult:
-    why = "This conversation has no such call. Load the page again."
-    return ToolResult(call_id=call_id, content=(Text(text=why),), is_error=True)
+def _unknown_result(call_id: str) -> ToolResult:
+    problem = "This conversation has no such call. Load the page again."
+    return ToolResult(call_id=call_id, content=(Text(text=problem),), is_error=True)
 
 
-def _nothing() -> dict[Kind, ShownText]:
+def _no_words() -> dict[Kind, ShownText]:
     return {"thinking": ShownText(), "text": ShownText()}

@@ -35,46 +35,53 @@ def with_page_fields(
     page's message what the model reads of it; None if that is nothing. `fields`: for each, its fields; of those that
     the model reads, the others. `more`: the message's own fields."""
     if size_of(list(fields)) + size_of(dict(more)) > MAX_PAGE_FIELDS_BYTES:
-        fields, more = [{} for _ in fields], {}
+        fields = [{} for _ in fields]
+        more = {}
     kept: list[Part] = []
     others: list[JsonValue] = []
     for place, (part, own_fields) in enumerate(zip(parts, fields, strict=True)):
-        if part is not None:
-            kept.append(_with_extra(part, _PART, {protocol: dict(own_fields)}) if own_fields else part)
+        if part is not None and own_fields:
+            kept.append(_with_extra(part, _PART, {protocol: dict(own_fields)}))
+        elif part is not None:
+            kept.append(part)
         elif own_fields:
             others.append([place, dict(own_fields)])
-    about: dict[str, JsonValue] = {"fields": dict(more), "others": others} if more or others else {}
     if not kept:
         return []
-    return [_with_extra(kept[0], _MESSAGE, {"id": message_id, **({protocol: about} if about else {})}), *kept[1:]]
+    about: dict[str, JsonValue] = {"id": message_id}
+    if more or others:
+        about[protocol] = {"fields": dict(more), "others": others}
+    return [_with_extra(kept[0], _MESSAGE, about), *kept[1:]]
 
 
-def renamed(parts: Sequence[Part], message_id: str) -> list[Part]:
+def with_message_id(parts: Sequence[Part], message_id: str) -> list[Part]:
     """The parts of a message that is sent once more, under another id."""
     if not parts or _MESSAGE not in parts[0].extra:
         return list(parts)
-    return [_with_extra(parts[0], _MESSAGE, {**_mapping(parts[0].extra[_MESSAGE]), "id": message_id}), *parts[1:]]
+    return [_with_extra(parts[0], _MESSAGE, {**_as_dict(parts[0].extra[_MESSAGE]), "id": message_id}), *parts[1:]]
 
 
 def page_id(message: Message) -> str:
     """The page's id for its message; empty if it came by another door."""
-    message_id = _about(message).get("id")
-    return message_id if isinstance(message_id, str) else ""
+    message_id = _page_message(message).get("id")
+    if not isinstance(message_id, str):
+        return ""
+    return message_id
 
 
 def message_fields(protocol: Protocol, message: Message) -> dict[str, Any]:
     """The page's own fields of its message."""
-    return _mapping(_mapping(_about(message).get(protocol)).get("fields"))
+    return _as_dict(_as_dict(_page_message(message).get(protocol)).get("fields"))
 
 
 def part_fields(protocol: Protocol, part: Part) -> dict[str, Any]:
     """The page's own fields of a part of its message."""
-    return _mapping(_mapping(part.extra.get(_PART)).get(protocol))
+    return _as_dict(_as_dict(part.extra.get(_PART)).get(protocol))
 
 
 def with_other_parts(protocol: Protocol, parts: list[dict[str, Any]], message: Message) -> list[dict[str, Any]]:
     """The parts of a page's message, with those at their places that the model does not read."""
-    others = _mapping(_about(message).get(protocol)).get("others")
+    others = _as_dict(_page_message(message).get(protocol)).get("others")
     for entry in others if isinstance(others, list) else ():
         match entry:
             case [int(place), dict(fields)]:
@@ -84,13 +91,15 @@ def with_other_parts(protocol: Protocol, parts: list[dict[str, Any]], message: M
     return parts
 
 
-def _about(message: Message) -> dict[str, Any]:
-    return next((_mapping(part.extra[_MESSAGE]) for part in message.parts if _MESSAGE in part.extra), {})
+def _page_message(message: Message) -> dict[str, Any]:
+    return next((_as_dict(part.extra[_MESSAGE]) for part in message.parts if _MESSAGE in part.extra), {})
 
 
 def _with_extra(part: Part, name: str, value: dict[str, JsonValue]) -> Part:
     return part.model_copy(update={"extra": {**part.extra, name: value}})
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
+def _as_dict(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {}
+    return dict(value)

@@ -19,7 +19,7 @@ def output_of(result: ToolResult) -> Any:
     pictures or files."""
     if all(isinstance(part, Text) for part in result.content):
         return _as_json(result.text)
-    return [_part(part) for part in result.content]
+    return [_write_part(part) for part in result.content]
 
 
 def _as_json(text: str) -> Any:
@@ -43,7 +43,7 @@ def descriptor_of(waiting: WaitingCall) -> dict[str, Any]:
 
 def agents_of(path: Iterable[AskedAgent]) -> dict[str, Any]:
     """The agents that led to a sub-agent's call. Empty for a call of the conversation's own."""
-    agents = [asked.agent for asked in path]
+    agents = [asked_agent.agent for asked_agent in path]
     return {"agents": agents} if agents else {}
 
 
@@ -60,11 +60,13 @@ def url_of(part: Image | Document) -> str:
     return part.url or f"data:{part.media_type};base64,{part.data}"
 
 
-def _part(part: Text | Image | Document) -> dict[str, Any]:
+def _write_part(part: Text | Image | Document) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     return {"type": "file", "mediaType": media_type_of(part), "url": url_of(part)}
 
 
 def media_type_of(part: Image | Document) -> str:
-    return part.media_type or ("image/*" if isinstance(part, Image) else "application/octet-stream")
+    if part.media_type:
+        return part.media_type
+    return "image/*" if isinstance(part, Image) else "application/octet-stream"

@@ -49,8 +49,8 @@ class Visitor:
     def conversation_id(self, agent: str, chat_id: str) -> str:
         """The same id each time for this person, tenant and chat. Colons in names are escaped, so two people never get
         the same id."""
-        whose = [self.name] if self.tenant is None else [self.tenant, self.name]
-        return self.conversation or ":".join([agent, *map(_without_colons, whose), chat_id])
+        owners = [self.name] if self.tenant is None else [self.tenant, self.name]
+        return self.conversation or ":".join([agent, *map(_without_colons, owners), chat_id])
 
 
 def _without_colons(name: str) -> str:

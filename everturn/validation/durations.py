@@ -10,7 +10,7 @@ LONGEST = timedelta(days=36_500)
 CURE = "Write a timedelta above zero, such as timedelta(seconds=30)."
 
 
-def problem(value: object, *, may_be_zero: bool = False) -> str:
+def problem_of(value: object, *, may_be_zero: bool = False) -> str:
     """Why this is no duration, and what to write instead; empty if it is one."""
     if isinstance(value, timedelta) and (value > timedelta() or (may_be_zero and value == timedelta())):
         return ""
@@ -29,6 +29,8 @@ def checked(value: object) -> object:
     """For a setting's validator. Raises ValueError."""
     if value is None or (isinstance(value, str) and value.startswith("P")):  # ISO 8601: as payloads have it
         return value
-    if why := problem(value):
-        raise ValueError(why)
-    return min(value, LONGEST) if isinstance(value, timedelta) else value
+    if problem := problem_of(value):
+        raise ValueError(problem)
+    if isinstance(value, timedelta):
+        return min(value, LONGEST)
+    return value

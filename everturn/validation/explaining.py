@@ -22,13 +22,15 @@ _NO_REASON = re.compile(r"(SchemaError: )?(Error building .* validator|Field .*)
 def in_one_line(error: BaseException) -> str:
     """What an error of another library says, with all its lines: the reason is often in the last one."""
     lines = [line.strip() for line in str(error).splitlines()]
-    said = [line for line in lines if line and not _NO_REASON.fullmatch(line)]
-    return shortened_line(" ".join(said or [type(error).__name__]), MAX_REASON_CHARS)
+    reasons = [line for line in lines if line and not _NO_REASON.fullmatch(line)]
+    return shortened_line(" ".join(reasons or [type(error).__name__]), MAX_REASON_CHARS)
 
 
 def why_unreadable(error: Exception) -> str:
     """What a converter raised, in words."""
-    return explain(error) if isinstance(error, ValueError) else str(getattr(error, "message", "")) or repr(error)
+    if isinstance(error, ValueError):
+        return explain(error)
+    return str(getattr(error, "message", "")) or repr(error)
 
 
 def explain(error: ValueError) -> str:
@@ -36,8 +38,11 @@ def explain(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     details = error.errors(include_url=False, include_input=False, include_context=False)
-    places = (".".join(map(str, one["loc"]))[:MAX_PLACE_CHARS] or "it" for one in details[:5])
+    places = (".".join(map(str, detail["loc"]))[:MAX_PLACE_CHARS] or "it" for detail in details[:5])
     lines = [
-        f"{place}: {one['msg'].removeprefix('Value error, ')}" for place, one in zip(places, details[:5], strict=True)
+        f"{place}: {detail['msg'].removeprefix('Value error, ')}"
+        for place, detail in zip(places, details[:5], strict=True)
     ]
-    return "; ".join(lines + (["…"] if len(details) > 5 else []))
+    if len(details) > 5:
+        lines.append("…")
+    return "; ".join(lines)

@@ -11,7 +11,9 @@ def takes_more(schema: Mapping[str, Any]) -> bool | None:
     """Whether `additionalProperties` lets more in; None if the schema does not say. `{}` and `true` mean the same, and
     so do `{"not": {}}` and `false`."""
     more = schema.get("additionalProperties")
-    return None if more is None else more is not False and more != {"not": {}}
+    if more is None:
+        return None
+    return more is not False and more != {"not": {}}
 
 
 def is_listed(name: str, schema: Mapping[str, Any]) -> bool:

@@ -19,11 +19,13 @@ T = TypeVar("T")
 _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant; None if none is close."""
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {known_name.lower(): known_name for known_name in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else None
+    if not near:
+        return None
+    return by_lower[near[0]]
 
 
 def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, error: type[ConfigError]) -> None:
@@ -33,7 +35,7 @@ def refuse_unknown(what: str, given: Iterable[str], known: Collection[str], *, e
             continue
         if word := word_for(what, name):
             cure = f"everturn's word for it is {word}."
-        elif near := nearest(name, known):
+        elif near := nearest_name(name, known):
             cure = f"Did you mean {near!r}?"
         else:
             cure = f"There are {', '.join(known)}." if known else "It takes none."
@@ -59,12 +61,12 @@ def known_options(
         }
 
         @wraps(function)
-        def checked(*args: P.args, **options: P.kwargs) -> R:
+        def checked_call(*args: P.args, **options: P.kwargs) -> R:
             if not options.keys() <= own.keys():
                 refuse_unknown(what, options, [*own, *also()], error=error)
             return function(*args, **options)
 
-        return checked
+        return checked_call
 
     return decorate
 
@@ -72,9 +74,9 @@ def known_options(
 def known_fields(error: type[ConfigError]) -> Callable[[type[T]], type[T]]:
     """For a dataclass: as `known_options` for its constructor. It stands above @dataclass."""
 
-    def decorate(made: type[T]) -> type[T]:
-        cast("Any", made).__init__ = known_options(made.__name__, error)(made.__init__)
-        return made
+    def decorate(cls: type[T]) -> type[T]:
+        cast("Any", cls).__init__ = known_options(cls.__name__, error)(cls.__init__)
+        return cls
 
     return decorate
 
@@ -82,4 +84,8 @@ def known_fields(error: type[ConfigError]) -> Callable[[type[T]], type[T]]:
 def options_of(function: Callable[..., Any]) -> list[str]:
     """The names that it can be called with."""
     parameters = inspect.signature(function).parameters.values()
-    return [one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]

@@ -72,9 +72,9 @@ class Inbox:
     ) -> None:
         self._client = client
         self._by_header = by_header
-        self._temporal_ui = (
-            f"{temporal_ui.rstrip('/')}/namespaces/{quote(client.temporal.namespace)}" if temporal_ui else ""
-        )
+        self._temporal_ui = ""
+        if temporal_ui:
+            self._temporal_ui = f"{temporal_ui.rstrip('/')}/namespaces/{quote(client.temporal.namespace)}"
         self._stuck_seconds = stuck_seconds
         self._lists = ConversationLists(client)
         self._earlier_messages = EarlierMessages(client)
@@ -89,29 +89,29 @@ class Inbox:
     def _routes(self) -> Starlette:
         return Starlette(
             routes=[
-                Route("/", self._page),
-                Route("/api/stream", self._stream),
-                Route("/api/status", self._status),
-                Route("/api/waiting", self._waiting),
-                Route("/api/earlier", self._earlier),
-                Route("/api/{verb}", self._post, methods=["POST"]),
+                Route("/", self._send_page),
+                Route("/api/stream", self._open_stream),
+                Route("/api/status", self._read_status),
+                Route("/api/waiting", self._list_waiting),
+                Route("/api/earlier", self._read_earlier),
+                Route("/api/{verb}", self._carry_out_post, methods=["POST"]),
                 Mount("/page", StaticFiles(directory=PAGE)),
             ],
             exception_handlers={
-                HTTPException: _plainly,
-                ValidationError: _invalid,
-                ClientDisconnect: _left,
-                EverturnError: _refused,
-                RPCError: _temporal_refused,
+                HTTPException: _plain_response,
+                ValidationError: _invalid_response,
+                ClientDisconnect: _disconnected_response,
+                EverturnError: _refused_response,
+                RPCError: _temporal_refused_response,
             },
         )
 
     # ------------------------------------------------------------ looking
 
-    async def _page(self, _: Request) -> Response:
+    async def _send_page(self, _: Request) -> Response:
         return FileResponse(PAGE / "index.html", headers={"cache-control": "no-cache"})
 
-    async def _stream(self, request: Request) -> Response:
+    async def _open_stream(self, request: Request) -> Response:
         # When a browser reconnects, the last event that it saw counts, not the one where its page began.
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         if since and not CURSOR.fullmatch(since):
@@ -132,28 +132,28 @@ class Inbox:
         self._streams.add(stream)
         return _EventStream(stream, on_end=lambda: self._streams.discard(stream))
 
-    async def _status(self, request: Request) -> Response:
+    async def _read_status(self, request: Request) -> Response:
         return JsonResponse(await status_with_children(self._client, _conversation_of(request)))
 
-    async def _waiting(self, request: Request) -> Response:
+    async def _list_waiting(self, request: Request) -> Response:
         return JsonResponse(await waiting_calls(self._client, _filter_of(request)))
 
-    async def _earlier(self, request: Request) -> Response:
+    async def _read_earlier(self, request: Request) -> Response:
         wanted = _Earlier.model_validate({**request.query_params})
-        before = (await self._earlier_messages.before(wanted.conversation, wanted.run))[: wanted.before]
+        before = (await self._earlier_messages.messages_before(wanted.conversation, wanted.run))[: wanted.before]
         start = max(0, len(before) - wanted.limit)
         messages = [message.model_dump(mode="json") for message in before[start:]]
         return JsonResponse({"from": start, "messages": messages})
 
     # ------------------------------------------------------------ deciding
 
-    async def _post(self, request: Request) -> Response:
+    async def _carry_out_post(self, request: Request) -> Response:
         verb = request.path_params["verb"]
         if verb not in POSTS:
             raise HTTPException(404, f"Nothing can be posted to {verb!r}: there are {', '.join(POSTS)}.")
         post = POSTS[verb].model_validate_json(await _body_of(request))
-        by = self._proxied_name(request) or post.by or self._client.by
-        return JsonResponse(await post.do(self._client.acting_as(by)))
+        person = self._proxied_name(request) or post.by or self._client.by
+        return JsonResponse(await post.carry_out(self._client.acting_as(person)))
 
     def _proxied_name(self, request: Request) -> str | None:
         """The name that the reverse proxy gives; None if none is configured. Raises HTTPException."""
@@ -203,28 +203,30 @@ async def _body_of(request: Request) -> bytes:
 # ---------------------------------------------------------------- answers to what went wrong
 
 
-def _plainly(_: Request, error: Exception) -> Response:
+def _plain_response(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JsonResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
 
 
-def _invalid(_: Request, error: Exception) -> Response:
+def _invalid_response(_: Request, error: Exception) -> Response:
     assert isinstance(error, ValidationError)
-    problems = [".".join(map(str, one["loc"])) + ": " + one["msg"] for one in error.errors(include_url=False)]
+    problems = [".".join(map(str, detail["loc"])) + ": " + detail["msg"] for detail in error.errors(include_url=False)]
     return JsonResponse({"error": "; ".join(problem.removeprefix(": ") for problem in problems[:5])}, status_code=400)
 
 
-def _left(_: Request, __: Exception) -> Response:
+def _disconnected_response(_: Request, __: Exception) -> Response:
     """Nobody reads the answer: the page disconnected before it had sent everything."""
     return Response(status_code=400)
 
 
-def _refused(_: Request, error: Exception) -> Response:
+def _refused_response(_: Request, error: Exception) -> Response:
     # The error's own cure is for programs; on the page, a person types into the message box.
-    text = f"{error.message} Your next message continues it." if isinstance(error, Ended) else str(error)
+    text = str(error)
+    if isinstance(error, Ended):
+        text = f"{error.message} Your next message continues it."
     return JsonResponse({"error": text}, status_code=_STATUS.get(type(error), 400))
 
 
-def _temporal_refused(_: Request, error: Exception) -> Response:
+def _temporal_refused_response(_: Request, error: Exception) -> Response:
     assert isinstance(error, RPCError)
     return JsonResponse({"error": f"Temporal said no: {error.message}."}, status_code=503)

@@ -72,8 +72,11 @@ class Auth:
         self._token = token
         # The cookie opens only this inbox, and does not reveal the token. Browsers share cookies between ports: the
         # cookie's name depends on the token, so two inboxes on one machine keep their cookies apart.
-        self._pass = _digest(token, "pass") if token else ""
-        self._cookie = f"everturn_{_digest(token, 'name')[:8]}" if token else ""
+        self._pass = ""
+        self._cookie = ""
+        if token:
+            self._pass = _digest_of_token(token, "pass")
+            self._cookie = f"everturn_{_digest_of_token(token, 'name')[:8]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -90,24 +93,27 @@ class Auth:
             await send(message)
 
         request = Request(scope)
-        answer = self._stranger(request) or self._unknown(request)
+        answer = self._refuse_stranger(request) or self._refuse_unknown(request)
         await (answer or self._app)(scope, receive, with_headers)
 
-    def _stranger(self, request: Request) -> Response | None:
+    def _refuse_stranger(self, request: Request) -> Response | None:
         """The answer to a request that may come from another site's page; None for all other requests."""
         host = request.headers.get("host", "")
         if self._token is None and not is_loopback(host_name(host)):
-            return _refused(400, f"This inbox is at localhost, not at {host[:100]!r}.")
+            return _refused_response(400, f"This inbox is at localhost, not at {host[:100]!r}.")
         if not request.url.path.startswith("/api/"):
             return None
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin")
+        site = request.headers.get("sec-fetch-site")
         if (origin is not None and _place_of(origin) != host) or site not in (None, "same-origin", "none"):
-            return _refused(403, "Only the inbox's own page may send this request, but it comes from another site.")
+            return _refused_response(
+                403, "Only the inbox's own page may send this request, but it comes from another site."
+            )
         if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return _refused(415, "The body has to be application/json.")
+            return _refused_response(415, "The body has to be application/json.")
         return None
 
-    def _unknown(self, request: Request) -> Response | None:
+    def _refuse_unknown(self, request: Request) -> Response | None:
         """The answer to a request without the cookie or the token, or to a login link; None for all other requests."""
         if self._token is None or is_same(request.cookies.get(self._cookie, ""), self._pass):
             return None
@@ -126,7 +132,7 @@ class Auth:
             )
             return welcome
         if request.url.path.startswith("/api/"):
-            return _refused(401, "Sign in first: open the inbox with ?token=... at the end of its address.")
+            return _refused_response(401, "Sign in first: open the inbox with ?token=... at the end of its address.")
         return PlainTextResponse(
             "This inbox asks for a token. Open it with the token at the end of its address: /?token=...\n"
             "Whoever started `everturn web` has it, in EVERTURN_WEB_TOKEN.\n",
@@ -134,8 +140,8 @@ class Auth:
         )
 
 
-def _refused(status: int, why: str) -> Response:
-    return JsonResponse({"error": why}, status_code=status)
+def _refused_response(status: int, reason: str) -> Response:
+    return JsonResponse({"error": reason}, status_code=status)
 
 
 def _place_of(origin: str) -> str | None:
@@ -148,10 +154,12 @@ def _place_of(origin: str) -> str | None:
 
 def host_name(host: str) -> str:
     """A Host header without its port."""
-    return host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if host.endswith("]") or ":" not in host:
+        return host
+    return host.rpartition(":")[0]
 
 
-def _digest(token: str, purpose: str) -> str:
+def _digest_of_token(token: str, purpose: str) -> str:
     return hmac.new(token.encode(), f"everturn inbox {purpose}".encode(), sha256).hexdigest()
 
 

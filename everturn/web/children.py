@@ -18,8 +18,8 @@ async def status_with_children(client: Client, conversation_id: str) -> dict[str
     for agent in agents:
         if agent.status is None:
             continue  # it can't be asked: the cause says so
-        parents = [conversation_id, *(asked.conversation_id for asked in agent.path)]
-        shown = {"parent": parents[-2], "state": agent.status.state, "waiting": agent.status.as_json()["waiting"]}
-        children.append({**agent.asked.model_dump(), **shown})
+        parents = [conversation_id, *(asked_agent.conversation_id for asked_agent in agent.path)]
+        details = {"parent": parents[-2], "state": agent.status.state, "waiting": agent.status.as_json()["waiting"]}
+        children.append({**agent.asked.model_dump(), **details})
     held_up = with_agents(status, agents)
     return {**status.as_json(), "cause": held_up.cause, "cure": held_up.cure, "children": children}

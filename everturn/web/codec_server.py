@@ -60,8 +60,11 @@ class CodecServer:
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
         self._token = token
         # Browsers share cookies between ports: the token in the name keeps two servers on one machine apart.
-        self._cookie = f"everturn_codec_{_digest(token, 'name')[:8]}" if token else ""
-        self._pass = _digest(token, "pass") if token else ""
+        self._cookie = ""
+        self._pass = ""
+        if token:
+            self._cookie = f"everturn_codec_{_digest_of_token(token, 'name')[:8]}"
+            self._pass = _digest_of_token(token, "pass")
         self.app: ASGIApp = self
 
     def end_streams(self) -> None:
@@ -82,13 +85,13 @@ class CodecServer:
                     headers.update(_CORS)
             await send(message)
 
-        await (await self._answer(request, origin))(scope, receive, with_headers)
+        await (await self._answer_request(request, origin))(scope, receive, with_headers)
 
-    async def _answer(self, request: Request, origin: str) -> Response:
+    async def _answer_request(self, request: Request, origin: str) -> Response:
         if self._token is None and not is_loopback(host_name(request.headers.get("host", ""))):
-            return _refused(400, "This codec server is at localhost, not at another name.")
+            return _refused_response(400, "This codec server is at localhost, not at another name.")
         if origin and origin not in self._origins:
-            return _refused(
+            return _refused_response(
                 403, f"The page at {origin[:200]!r} is not allowed. To allow it: `everturn codec --origin`."
             )
         if request.method == "OPTIONS":
@@ -97,37 +100,43 @@ class CodecServer:
             return self._front_page(request)
         endpoint = request.url.path.rpartition("/")[2]
         if request.method != "POST" or endpoint not in _ENDPOINTS:
-            return _refused(404, "Post to /encode, /decode or /download.")
-        if not self._known(request):
-            return _refused(401, "Send the token, as `Authorization: Bearer ...`; or open this server with /?token=...")
+            return _refused_response(404, "Post to /encode, /decode or /download.")
+        if not self._is_known(request):
+            return _refused_response(
+                401, "Send the token, as `Authorization: Bearer ...`; or open this server with /?token=..."
+            )
         try:
             payloads = await _payloads_of(request)
         except ClientDisconnect:
-            return _refused(400, "The page has left before it had said all.")
+            return _refused_response(400, "The page has left before it had said all.")
         except ValueError as error:
-            return _refused(400, f"The body is not JSON of Payloads: {str(error)[:200]}")
+            return _refused_response(400, f"The body is not JSON of Payloads: {str(error)[:200]}")
         try:
             if endpoint == "encode":
-                return _answered(await self._codec.encode(payloads))
+                return _payloads_response(await self._codec.encode(payloads))
             keep = endpoint == "decode" and request.query_params.get("preserveStorageRefs") == "true"
-            return _answered(await self._decoded(payloads, keep_references=keep))
+            return _payloads_response(await self._decode_payloads(payloads, keep_references=keep))
         except Exception as error:  # noqa: BLE001 - codecs and storages may raise anything
             _log.warning("codec.failed", endpoint=endpoint, error=str(error))
-            return _refused(400, str(error)[:1000])
+            return _refused_response(400, str(error)[:1000])
 
     # ------------------------------------------------------------ decoding
 
-    async def _decoded(self, payloads: Sequence[Payload], *, keep_references: bool) -> list[Payload]:
+    async def _decode_payloads(self, payloads: Sequence[Payload], *, keep_references: bool) -> list[Payload]:
         """A payload that can't be decoded stays as it is, so that it does not hide a whole page of others. Raises if
         none can be decoded."""
         decoded: list[Payload] = []
         first: Exception | None = None
         failed = 0
         for payload in payloads:
+            if keep_references and _is_stored(payload):
+                decoded.append(payload)
+                continue
             try:
-                decoded.append(payload if keep_references and _is_stored(payload) else await self._one(payload))
+                decoded.append(await self._decode_payload(payload))
             except Exception as error:  # noqa: BLE001 - as above
-                first, failed = first or error, failed + 1
+                first = first or error
+                failed += 1
                 decoded.append(payload)
         if first and failed == len(payloads):
             raise first
@@ -135,16 +144,17 @@ class CodecServer:
             _log.warning("codec.not_decoded", payloads=failed, error=str(first))
         return decoded
 
-    async def _one(self, payload: Payload) -> Payload:
-        converter, one = self._converter, [payload]
+    async def _decode_payload(self, payload: Payload) -> Payload:
+        converter = self._converter
+        payloads = [payload]
         if _is_stored(payload):
-            one = await converter._decode_reference_payload_sequence(one)
-            one = await converter._external_retrieve_payload_sequence(one)
-        return (await converter._decode_payload_sequence(one))[0]
+            payloads = await converter._decode_reference_payload_sequence(payloads)
+            payloads = await converter._external_retrieve_payload_sequence(payloads)
+        return (await converter._decode_payload_sequence(payloads))[0]
 
     # ------------------------------------------------------------ who asks
 
-    def _known(self, request: Request) -> bool:
+    def _is_known(self, request: Request) -> bool:
         if self._token is None or is_same(request.cookies.get(self._cookie, ""), self._pass):
             return True
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
@@ -192,14 +202,14 @@ async def _payloads_of(request: Request) -> list[Payload]:
         raise ValueError(str(error)) from None
 
 
-def _answered(payloads: Sequence[Payload]) -> Response:
+def _payloads_response(payloads: Sequence[Payload]) -> Response:
     written: dict[str, Any] = json_format.MessageToDict(Payloads(payloads=payloads))
     return JsonResponse(written)
 
 
-def _refused(status: int, why: str) -> Response:
-    return JsonResponse({"error": why, "message": why}, status_code=status)
+def _refused_response(status: int, reason: str) -> Response:
+    return JsonResponse({"error": reason, "message": reason}, status_code=status)
 
 
-def _digest(token: str, purpose: str) -> str:
+def _digest_of_token(token: str, purpose: str) -> str:
     return hmac.new(token.encode(), f"everturn codec {purpose}".encode(), sha256).hexdigest()

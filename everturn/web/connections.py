@@ -33,42 +33,54 @@ class BoundedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._look()
+        self._watch_state()
         if len(self.connections) >= files_to_spare(MOST_CONNECTIONS):
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._await(None)
+        self._await_part(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._watch_state()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
+        self._watch_state()
 
-    def _look(self) -> None:
+    def _watch_state(self) -> None:
         if self.transport.is_closing():
-            self._await(None)
+            self._await_part(None)
         elif self.conn.their_state is h11.IDLE:
-            self._await("head")
+            self._await_part("head")
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._await_part("body")
         else:
-            self._await("body" if self.conn.their_state is h11.SEND_BODY else None)
+            self._await_part(None)
 
-    def _await(self, what: Literal["head", "body"] | None) -> None:
+    def _await_part(self, what: Literal["head", "body"] | None) -> None:
         """Sets the timer. It is not set again for more of the same: a client may not send byte by byte."""
         if what == self._awaits:
             return
         if self._timer:
             self._timer.cancel()
-        self._awaits, self._since, self._timer = what, time.monotonic(), None
+        self._awaits = what
+        self._since = time.monotonic()
+        self._timer = None
         if what:
             self._timer = self.loop.call_later(HEAD_SECONDS if what == "head" else BODY_SECONDS, self.transport.abort)
 
     def _make_room(self) -> None:
         """Closes the connection that has waited longest for a request; this one if each of the others has one."""
-        others = [one for one in self.connections if isinstance(one, BoundedConnection) and one is not self]
-        idle = (one for one in others if one._awaits == "head" and not one.transport.is_closing())
-        min(idle, key=lambda one: one._since, default=self).transport.abort()
+        others = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, BoundedConnection) and connection is not self
+        ]
+        idle = (
+            connection
+            for connection in others
+            if connection._awaits == "head" and not connection.transport.is_closing()
+        )
+        min(idle, key=lambda connection: connection._since, default=self).transport.abort()

@@ -48,18 +48,19 @@ class EarlierMessages:
         self._client = client
         self._kept: OrderedDict[tuple[str, str], list[Message]] = OrderedDict()
 
-    async def before(self, conversation_id: str, run_id: str) -> list[Message]:
+    async def messages_before(self, conversation_id: str, run_id: str) -> list[Message]:
         """Raises NotFound if their history is gone."""
         key = (conversation_id, run_id)
         if key not in self._kept:
-            self._kept[key] = await self._read(*key)
+            self._kept[key] = await self._read_messages(*key)
         self._kept.move_to_end(key)
         while len(self._kept) > MOST_RUNS_KEPT:
             self._kept.popitem(last=False)
         return self._kept[key]
 
-    async def _read(self, conversation_id: str, run_id: str) -> list[Message]:
-        transcript, unseen = Transcript(), tuple[Message, ...]()
+    async def _read_messages(self, conversation_id: str, run_id: str) -> list[Message]:
+        transcript = Transcript()
+        unseen: tuple[Message, ...] = ()
         with temporal_errors.explained(self._client.temporal, conversation_id):
             # Read to the run's end: the run may have loaded the earlier messages itself.
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
@@ -71,8 +72,10 @@ class EarlierMessages:
 
 def _unseen_of(carry: CarryOver) -> tuple[Message, ...]:
     """The carried-over messages that no model has seen yet."""
-    results = carry.open.results if carry.open else ()
-    return (*carry.unseen, *([Message(role="tool", parts=results)] if results else ()), *carry.inbox)
+    messages = [*carry.unseen]
+    if carry.open and carry.open.results:
+        messages.append(Message(role="tool", parts=carry.open.results))
+    return (*messages, *carry.inbox)
 
 
 async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:

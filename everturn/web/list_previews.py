@@ -67,7 +67,8 @@ class _KeptGlance:
 
 
 class Glances:
-    """The glances of the conversations that were listed last. `look` fetches what is missing or may have changed."""
+    """The glances of the conversations that were listed last. `fetch_missing` reads what it lacks or may have
+    changed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -77,26 +78,27 @@ class Glances:
         self._came = 0
         """How many glances were fetched."""
 
-    def of(self, one: ListedConversation) -> Glance:
-        kept = self._kept.get(_key(one))
+    def glance_of(self, conversation: ListedConversation) -> Glance:
+        kept = self._kept.get(_key_of(conversation))
         if kept is None:
             return Glance()
-        # If it no longer waits, the calls from the last look are out of date.
-        return kept.glance if one.status in _WAITING else replace(kept.glance, asks=())
+        if conversation.status not in _WAITING:  # the calls from the last look are out of date
+            return replace(kept.glance, asks=())
+        return kept.glance
 
-    async def look(self, rows: Iterable[ListedConversation], *, seconds: float) -> AsyncIterator[None]:
+    async def fetch_missing(self, rows: Iterable[ListedConversation], *, seconds: float) -> AsyncIterator[None]:
         """Fetches what is missing, waiting conversations first. For `seconds`, it yields whenever something came."""
         until = time.monotonic() + seconds
-        for one in sorted(rows, key=lambda one: one.status not in _WAITING):
-            if _key(one) not in self._under_way and self._is_stale(one):
+        for conversation in sorted(rows, key=lambda row: row.status not in _WAITING):
+            if _key_of(conversation) not in self._under_way and self._is_stale(conversation):
                 # One without a worker takes longer than a look to fail. Until then, it is not asked again.
-                self._under_way[_key(one)] = asyncio.create_task(self._ask(one))
-        while (left := until - time.monotonic()) > 0:
+                self._under_way[_key_of(conversation)] = asyncio.create_task(self._fetch_glance(conversation))
+        while (remaining := until - time.monotonic()) > 0:
             if not self._under_way:
-                await asyncio.sleep(left)
+                await asyncio.sleep(remaining)
                 return
             came = self._came
-            await asyncio.wait([*self._under_way.values()], timeout=min(left, TELL_SECONDS))
+            await asyncio.wait([*self._under_way.values()], timeout=min(remaining, TELL_SECONDS))
             if self._came != came:
                 yield
 
@@ -104,49 +106,53 @@ class Glances:
         for asking in [*self._under_way.values()]:
             asking.cancel()
 
-    async def _ask(self, one: ListedConversation) -> None:
+    async def _fetch_glance(self, conversation: ListedConversation) -> None:
         try:
             async with self._places:
-                await self._take(one)
+                await self._read_glance(conversation)
         finally:
-            self._under_way.pop(_key(one), None)
+            self._under_way.pop(_key_of(conversation), None)
         self._came += 1
 
-    def _is_stale(self, one: ListedConversation) -> bool:
-        kept = self._kept.get(_key(one))
+    def _is_stale(self, conversation: ListedConversation) -> bool:
+        kept = self._kept.get(_key_of(conversation))
         if kept is None:
             return True
-        again = one.status in _WAITING and time.monotonic() - kept.asked_at > ASKED_AGAIN_SECONDS
-        return again or kept.seen != (one.status, one.tokens)
+        again = conversation.status in _WAITING and time.monotonic() - kept.asked_at > ASKED_AGAIN_SECONDS
+        return again or kept.seen != (conversation.status, conversation.tokens)
 
-    async def _take(self, one: ListedConversation) -> None:
-        kept = self._kept.get(_key(one))
-        glance = kept.glance if kept else Glance(said=await self._said(one))
-        if one.status in _WAITING:
-            glance = replace(glance, asks=await self._asks(one, glance.asks))
-        elif one.status == "done" and not glance.outcome:
-            glance = replace(glance, outcome=await self._outcome(one))
-        self._kept[_key(one)] = _KeptGlance(glance, (one.status, one.tokens), time.monotonic())
-        self._kept.move_to_end(_key(one))
+    async def _read_glance(self, conversation: ListedConversation) -> None:
+        kept = self._kept.get(_key_of(conversation))
+        glance = kept.glance if kept else Glance(said=await self._first_words(conversation))
+        if conversation.status in _WAITING:
+            glance = replace(glance, asks=await self._waiting_calls(conversation, glance.asks))
+        elif conversation.status == "done" and not glance.outcome:
+            glance = replace(glance, outcome=await self._read_outcome(conversation))
+        self._kept[_key_of(conversation)] = _KeptGlance(
+            glance, (conversation.status, conversation.tokens), time.monotonic()
+        )
+        self._kept.move_to_end(_key_of(conversation))
         while len(self._kept) > MOST_PREVIEWS_KEPT:
             self._kept.popitem(last=False)
 
-    async def _said(self, one: ListedConversation) -> str:
+    async def _first_words(self, conversation: ListedConversation) -> str:
         try:
-            described = await self._client.temporal.get_workflow_handle(one.id).describe()
+            described = await self._client.temporal.get_workflow_handle(conversation.id).describe()
             return plain(await described.static_summary() or "")
         except Exception:  # noqa: BLE001 - codecs may raise anything: without the key, people see the id
             return ""
 
-    async def _asks(self, one: ListedConversation, before: tuple[AskedCall, ...]) -> tuple[AskedCall, ...]:
+    async def _waiting_calls(
+        self, conversation: ListedConversation, before: tuple[AskedCall, ...]
+    ) -> tuple[AskedCall, ...]:
         try:
-            status = await self._client.conversation(one.id).status(children=False)
+            status = await self._client.conversation(conversation.id).status(children=False)
         except (EverturnError, RPCError):  # there is no worker, or the conversation has just ended
             return before
-        return tuple(map(_asked, status.waiting))
+        return tuple(map(_asked_call, status.waiting))
 
-    async def _outcome(self, one: ListedConversation) -> str:
-        handle = self._client.temporal.get_workflow_handle(one.id, result_type=Outcome)
+    async def _read_outcome(self, conversation: ListedConversation) -> str:
+        handle = self._client.temporal.get_workflow_handle(conversation.id, result_type=Outcome)
         try:
             outcome: Outcome = await handle.result()
             return outcome.status
@@ -154,16 +160,20 @@ class Glances:
             return ""
 
 
-def _key(one: ListedConversation) -> tuple[str, datetime]:
-    return one.id, one.started_at
+def _key_of(conversation: ListedConversation) -> tuple[str, datetime]:
+    return conversation.id, conversation.started_at
 
 
-def _asked(call: WaitingCall) -> AskedCall:
-    values = (f"{name}={_shown(value)}" for name, value in call.arguments.items())
-    line = call.why if call.needs == "answer" and call.why else "  ".join(values)
+def _asked_call(call: WaitingCall) -> AskedCall:
+    values = (f"{name}={_shown_value(value)}" for name, value in call.arguments.items())
+    line = "  ".join(values)
+    if call.needs == "answer" and call.why:
+        line = call.why
     return AskedCall(call.tool, line[:_LINE_CHARS], call.needs, call.since, call.expires_at)
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     """The value as JSON, cut if it is long."""
-    return json.dumps(value[:_LINE_CHARS] if isinstance(value, str) else value, ensure_ascii=False)[:_LINE_CHARS]
+    if isinstance(value, str):
+        value = value[:_LINE_CHARS]
+    return json.dumps(value, ensure_ascii=False)[:_LINE_CHARS]

@@ -65,12 +65,13 @@ class Filter(BaseModel):
 
     def by_index(self) -> dict[str, Any]:
         """The filters for Temporal's index, without the state and the words."""
-        return {
-            **({"agent": self.agent} if self.agent else {}),
-            **({"tenant": self.tenant} if self.tenant else {}),
-            **({"started_after": self.after} if self.after else {}),
-            **({"started_before": self.before} if self.before else {}),
+        filters = {
+            "agent": self.agent,
+            "tenant": self.tenant,
+            "started_after": self.after,
+            "started_before": self.before,
         }
+        return {name: wanted for name, wanted in filters.items() if wanted}
 
 
 class ConversationLists:
@@ -84,14 +85,14 @@ class ConversationLists:
     async def watch(self, wanted: Filter) -> AsyncIterator[str]:
         """The list as JSON, now and after each change: `rows`, `counts` by status, whether there are `more`, and
         `trouble` if it can't be read."""
-        found = self._lists.get(wanted)
-        if found is None:
-            found = self._lists[wanted] = _ConversationList(self._client, self._glances, wanted)
+        conversation_list = self._lists.get(wanted)
+        if conversation_list is None:
+            conversation_list = self._lists[wanted] = _ConversationList(self._client, self._glances, wanted)
         try:
-            async for told in found.watch():
-                yield told
+            async for list_json in conversation_list.watch():
+                yield list_json
         finally:
-            if not found.lookers:
+            if not conversation_list.lookers:
                 self._lists.pop(wanted, None)
 
     def stop(self) -> None:
@@ -114,7 +115,7 @@ class _ConversationList:
     async def watch(self) -> AsyncIterator[str]:
         self.lookers += 1
         if self._reading is None:
-            self._reading = asyncio.create_task(self._read())
+            self._reading = asyncio.create_task(self._keep_reading())
         seen = ""
         try:
             while True:
@@ -127,73 +128,92 @@ class _ConversationList:
             self.lookers -= 1
             if not self.lookers and self._reading:
                 self._reading.cancel()
-                self._reading, self._told = None, ""
+                self._reading = None
+                self._told = ""
 
-    async def _read(self) -> None:
+    async def _keep_reading(self) -> None:
         rows: list[ListedConversation] = []
         about: dict[str, Any] = {"counts": {}, "more": False}
         while True:
             began = time.monotonic()
             try:
-                rows, about = await self._glance()
+                rows, about = await self._read_list()
             except (EverturnError, RPCError) as error:
                 about = {**about, "trouble": str(error)}
-            await self._tell(rows, about)
+            await self._tell_watchers(rows, about)
             pause = min(max(GLANCE_SECONDS, LOAD * (time.monotonic() - began)), LONGEST_PAUSE_SECONDS)
             # What the index lacks comes bit by bit: each bit is shown at once.
-            async for _ in self._glances.look(rows, seconds=pause):
-                await self._tell(rows, about)
+            async for _ in self._glances.fetch_missing(rows, seconds=pause):
+                await self._tell_watchers(rows, about)
 
-    async def _tell(self, rows: list[ListedConversation], about: dict[str, Any]) -> None:
-        shown = [self._row(one) for one in rows if self._is_wanted(one)]
+    async def _tell_watchers(self, rows: list[ListedConversation], about: dict[str, Any]) -> None:
+        shown_rows = [self._row_of(conversation) for conversation in rows if self._is_wanted(conversation)]
         async with self._changed:
-            self._told = json_text({"rows": shown, **about})
+            self._told = json_text({"rows": shown_rows, **about})
             self._changed.notify_all()
 
-    async def _glance(self) -> tuple[list[ListedConversation], dict[str, Any]]:
-        wanted, indexed = self._wanted, await self._client.indexed()
-        asked: list[dict[str, Any]] = [{}]
+    async def _read_list(self) -> tuple[list[ListedConversation], dict[str, Any]]:
+        wanted = self._wanted
+        indexed = await self._client.indexed()
+        queries: list[dict[str, Any]] = [{}]
         if indexed:
             statuses = _STATUSES[wanted.state] if wanted.state else (None, *FOR_PEOPLE)
-            asked = [{"status": one, **({"ended": True} if wanted.state == "over" else {})} for one in statuses]
+            queries = [{"status": status} for status in statuses]
+            if wanted.state == "over":
+                queries = [{**query, "ended": True} for query in queries]
             if wanted.q:
-                asked += [{**one, "search": wanted.q} for one in asked]
-        lists = await asyncio.gather(*[self._some(**one) for one in asked])
-        rows = {one.id: one for listed in reversed(lists) for one in listed}
-        by_age = sorted(rows.values(), key=lambda one: one.started_at, reverse=True)
+                queries += [{**query, "search": wanted.q} for query in queries]
+        lists = await asyncio.gather(*[self._read_some(**query) for query in queries])
+        rows = {conversation.id: conversation for listed in reversed(lists) for conversation in listed}
+        by_age = sorted(rows.values(), key=lambda conversation: conversation.started_at, reverse=True)
         more = any(len(listed) == self._limit for listed in lists)
         if more and indexed and not (wanted.q or wanted.state):
             counts: dict[str, int] = await self._client.count(**wanted.by_index())
         else:  # all conversations were read, or only those that the filter found are counted
-            counts = Counter(one.status for one in by_age if self._is_wanted(one))
+            counts = Counter(conversation.status for conversation in by_age if self._is_wanted(conversation))
         return by_age, {"counts": counts, "more": more}
 
-    async def _some(self, *, status: str | None = None, **more: Any) -> list[ListedConversation]:
+    async def _read_some(self, *, status: str | None = None, **more: Any) -> list[ListedConversation]:
         some: list[ListedConversation] = []
-        async for one in self._client.conversations(status=status, **self._wanted.by_index(), **more):
-            some.append(one)
+        async for conversation in self._client.conversations(status=status, **self._wanted.by_index(), **more):
+            some.append(conversation)
             if len(some) == self._limit:
                 break
         return some
 
-    def _is_wanted(self, one: ListedConversation) -> bool:
-        if (state := self._wanted.state) and one.status not in (
-            _STATUSES[state] if state != "over" else {one.status} - (_SEVERAL if one.ended_at is None else set())
-        ):
-            return False
+    def _is_wanted(self, conversation: ListedConversation) -> bool:
+        match self._wanted.state:
+            case None:
+                pass
+            case "over":
+                if conversation.ended_at is None and conversation.status in _SEVERAL:
+                    return False
+            case state:
+                if conversation.status not in _STATUSES[state]:
+                    return False
         words = self._wanted.q.lower()
-        glance = self._glances.of(one)
-        has = (one.id, one.agent, one.model, one.tenant or "", in_words(one.metadata), glance.said, one.status)
-        return not words or any(words in text.lower() for text in (*has, *(asked.line for asked in glance.asks)))
+        glance = self._glances.glance_of(conversation)
+        has = (
+            conversation.id,
+            conversation.agent,
+            conversation.model,
+            conversation.tenant or "",
+            in_words(conversation.metadata),
+            glance.said,
+            conversation.status,
+        )
+        return not words or any(words in text.lower() for text in (*has, *(call.line for call in glance.asks)))
 
-    def _row(self, one: ListedConversation) -> dict[str, Any]:
+    def _row_of(self, conversation: ListedConversation) -> dict[str, Any]:
         return {
-            **vars(one),
-            "started_at": _written(one.started_at),
-            "ended_at": _written(one.ended_at),
-            **self._glances.of(one).as_json(),
+            **vars(conversation),
+            "started_at": _iso_text(conversation.started_at),
+            "ended_at": _iso_text(conversation.ended_at),
+            **self._glances.glance_of(conversation).as_json(),
         }
 
 
-def _written(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
+def _iso_text(moment: datetime | None) -> str | None:
+    if moment is None:
+        return None
+    return moment.isoformat()

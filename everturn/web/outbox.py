@@ -34,29 +34,33 @@ class Outbox:
         self._room = asyncio.Event()
         self._room.set()
 
-    async def put(self, told: ServerSentEvent) -> None:
+    async def put(self, event: ServerSentEvent) -> None:
         """Waits for room, then puts it in after the earlier ones."""
         while self.chars >= self._max_chars:
             self._room.clear()
             await self._room.wait()
-        self._items.append(told)
-        self.chars += len(told.data)
+        self._items.append(event)
+        self.chars += len(event.data)
         self._news.set()
 
-    def put_list(self, told: ServerSentEvent) -> None:
+    def put_list(self, event: ServerSentEvent) -> None:
         """Replaces an earlier version of the list that was not taken yet."""
-        self._list = told
+        self._list = event
         self._news.set()
 
-    async def take(self) -> list[ServerSentEvent]:
+    async def take_all(self) -> list[ServerSentEvent]:
         """Waits until there is something, then takes it all. Conversation events in a row become one event."""
         await self._news.wait()
-        taken = [*_in_batches(self._items), *([self._list] if self._list else [])]
+        events = _in_batches(self._items)
+        if self._list:
+            events.append(self._list)
         self.clear()
-        return taken
+        return events
 
     def clear(self) -> None:
-        self._items, self.chars, self._list = [], 0, None
+        self._items = []
+        self.chars = 0
+        self._list = None
         self._news.clear()
         self._room.set()
 

@@ -33,7 +33,7 @@ class RequestBody(BaseModel):
     by: By = ""
     exact_numbers: bool = False
 
-    async def do(self, client: Client) -> dict[str, Any]:
+    async def carry_out(self, client: Client) -> dict[str, Any]:
         raise NotImplementedError
 
 
@@ -43,7 +43,7 @@ class StartRequest(RequestBody):
     id: Name | None = None
     message_id: Name | None = None
 
-    async def do(self, client: Client) -> dict[str, Any]:
+    async def carry_out(self, client: Client) -> dict[str, Any]:
         started = await client.start(self.agent, self.message, id=self.id, message_id=self.message_id, stream=True)
         return {"id": started.id}
 
@@ -53,10 +53,10 @@ class ConversationRequest(RequestBody):
 
     conversation: AnyId
 
-    async def do(self, client: Client) -> dict[str, Any]:
-        return {"call_ids": await self.tell(client.conversation(self.conversation)) or ()}
+    async def carry_out(self, client: Client) -> dict[str, Any]:
+        return {"call_ids": await self.tell_conversation(client.conversation(self.conversation)) or ()}
 
-    async def tell(self, conversation: Conversation) -> tuple[str, ...] | None:
+    async def tell_conversation(self, conversation: Conversation) -> tuple[str, ...] | None:
         raise NotImplementedError
 
 
@@ -66,7 +66,7 @@ class MessageRequest(ConversationRequest):
     text: Text
     message_id: Name
 
-    async def do(self, client: Client) -> dict[str, Any]:
+    async def carry_out(self, client: Client) -> dict[str, Any]:
         conversation = client.conversation(self.conversation)
         await conversation.send(self.text, message_id=self.message_id, stream=True, revive=True)
         return {"id": self.conversation}
@@ -80,8 +80,8 @@ class DecisionRequest(ConversationRequest):
     question: AnyId | None = None
     children: bool = True
 
-    def seen(self, arguments: Arguments = None) -> WaitingCall | None:
-        return _seen(self.call_id, self.question, arguments)
+    def seen_call(self, arguments: Arguments = None) -> WaitingCall | None:
+        return _seen_call(self.call_id, self.question, arguments)
 
 
 class ApproveRequest(DecisionRequest):
@@ -91,32 +91,33 @@ class ApproveRequest(DecisionRequest):
     note: str | None = None
 
     @model_validator(mode="after")
-    def _both(self) -> Self:
+    def _check_both(self) -> Self:
         if self.question and self.expected is None:
             raise ValueError("a question goes with the arguments that were shown, in expected")
         return self
 
-    async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        arguments, expected = self.arguments, self.expected
+    async def tell_conversation(self, conversation: Conversation) -> tuple[str, ...]:
+        arguments = self.arguments
+        expected = self.expected
         if not self.exact_numbers and not survives_browser([arguments, expected]):
-            arguments, expected = await _exact(conversation, self.call_id, arguments, expected)
-        more: dict[str, Any] = {"expected": self.seen(expected) or expected, "children": self.children}
+            arguments, expected = await _with_exact_arguments(conversation, self.call_id, arguments, expected)
+        more: dict[str, Any] = {"expected": self.seen_call(expected) or expected, "children": self.children}
         return await conversation.approve(self.call_id, arguments, self.note, **more)
 
 
 class DenyRequest(DecisionRequest):
     reason: str | None = None
 
-    async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        return await conversation.deny(self.call_id, self.reason, expected=self.seen(), children=self.children)
+    async def tell_conversation(self, conversation: Conversation) -> tuple[str, ...]:
+        return await conversation.deny(self.call_id, self.reason, expected=self.seen_call(), children=self.children)
 
 
 class AnswerRequest(DecisionRequest):
     content: JsonValue
     is_error: bool = False
 
-    async def tell(self, conversation: Conversation) -> tuple[str, ...]:
-        more: dict[str, Any] = {"is_error": self.is_error, "expected": self.seen(), "children": self.children}
+    async def tell_conversation(self, conversation: Conversation) -> tuple[str, ...]:
+        more: dict[str, Any] = {"is_error": self.is_error, "expected": self.seen_call(), "children": self.children}
         return await conversation.answer(self.call_id, self.content, **more)
 
 
@@ -138,19 +139,21 @@ class DecideManyRequest(RequestBody):
     words: str | None = None
     """For the model: a note with an approval, or the reason for a denial."""
 
-    async def do(self, client: Client) -> dict[str, Any]:
-        async def decide(one: OneCall) -> dict[str, str]:
-            conversation, expected = client.conversation(one.conversation), one.expected
+    async def carry_out(self, client: Client) -> dict[str, Any]:
+        async def decide_call(call: OneCall) -> dict[str, str]:
+            conversation = client.conversation(call.conversation)
+            expected = call.expected
             if not self.exact_numbers and not survives_browser(expected):
-                _, exact = await _exact(conversation, one.call_id, None, expected)
-                expected = expected if exact is None else exact
-            seen = _seen(one.call_id, one.question, expected)
+                _, exact = await _with_exact_arguments(conversation, call.call_id, None, expected)
+                if exact is not None:
+                    expected = exact
+            seen = _seen_call(call.call_id, call.question, expected)
             refused = await decide_one(
-                conversation, self.verdict, one.call_id, words=self.words, expected=seen or expected
+                conversation, self.verdict, call.call_id, words=self.words, expected=seen or expected
             )
-            return {"conversation": one.conversation, "call_id": one.call_id, "refused": refused}
+            return {"conversation": call.conversation, "call_id": call.call_id, "refused": refused}
 
-        return {"calls": await in_order(self.calls, decide, most=AT_ONCE)}
+        return {"calls": await in_order(self.calls, decide_call, most=AT_ONCE)}
 
 
 class ForkRequest(ConversationRequest):
@@ -162,7 +165,7 @@ class ForkRequest(ConversationRequest):
     model: Name | None = None
     results: dict[str, str] = Field(default_factory=dict)
 
-    async def do(self, client: Client) -> dict[str, Any]:
+    async def carry_out(self, client: Client) -> dict[str, Any]:
         conversation = client.conversation(self.conversation)
         fork = await conversation.fork(self.at_turn, message=self.text, model=self.model, results=self.results)
         return {"id": fork.id}
@@ -171,39 +174,39 @@ class ForkRequest(ConversationRequest):
 class PauseRequest(ConversationRequest):
     reason: str | None = None
 
-    async def tell(self, conversation: Conversation) -> None:
+    async def tell_conversation(self, conversation: Conversation) -> None:
         await conversation.pause(self.reason)
 
 
 class ResumeRequest(ConversationRequest):
     model: Name | None = None
 
-    async def tell(self, conversation: Conversation) -> None:
+    async def tell_conversation(self, conversation: Conversation) -> None:
         await conversation.resume(model=self.model)
 
 
 class CancelTurnRequest(ConversationRequest):
     reason: str | None = None
 
-    async def tell(self, conversation: Conversation) -> None:
+    async def tell_conversation(self, conversation: Conversation) -> None:
         await conversation.cancel_turn(self.reason)
 
 
 class CloseRequest(ConversationRequest):
     reason: str | None = None
 
-    async def tell(self, conversation: Conversation) -> None:
+    async def tell_conversation(self, conversation: Conversation) -> None:
         await conversation.close(self.reason)
 
 
-def _seen(call_id: str, question: str | None, arguments: Arguments) -> WaitingCall | None:
+def _seen_call(call_id: str, question: str | None, arguments: Arguments) -> WaitingCall | None:
     """The call as the page showed it; None if the page did not say which question that was."""
     if not question:
         return None
     return WaitingCall(call_id=call_id, tool="", arguments=arguments or {}, question=question)
 
 
-async def _exact(
+async def _with_exact_arguments(
     conversation: Conversation, call_id: str, arguments: Arguments, expected: Arguments
 ) -> tuple[Arguments, Arguments]:
     """A decision's arguments with the call's own values for everything that the page left as it was: browsers older
@@ -212,10 +215,13 @@ async def _exact(
     call = next((call for call in waiting if call.call_id == call_id), None)
     if call is None:
         return arguments, expected
-    edited = None if arguments is None else with_exact_values(call.arguments, arguments)
-    assert edited is None or isinstance(edited, dict)
-    seen = expected is not None and is_same_in_browser(call.arguments, expected)
-    return edited, call.arguments if seen else expected
+    if expected is not None and is_same_in_browser(call.arguments, expected):
+        expected = call.arguments
+    if arguments is None:
+        return None, expected
+    edited = with_exact_values(call.arguments, arguments)
+    assert isinstance(edited, dict)
+    return edited, expected
 
 
 POSTS: Final[dict[str, type[RequestBody]]] = {

@@ -30,7 +30,7 @@ class Served(Protocol):
     def end_streams(self) -> None: ...
 
 
-def listen(host: str, port: int, *, what: str = "inbox") -> socket.socket:
+def open_socket(host: str, port: int, *, what: str = "inbox") -> socket.socket:
     """A socket that listens at the address, opened before anything is printed. Raises InvalidSetting if it can't be."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

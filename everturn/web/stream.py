@@ -67,16 +67,16 @@ class Stream:
         if self._wanted:
             self._watchers.append(asyncio.create_task(self._watch_list(self._wanted)))
         if self._conversation_id:
-            self._watchers.append(asyncio.create_task(self._follow()))
+            self._watchers.append(asyncio.create_task(self._follow_conversation()))
         over = asyncio.create_task(self._over.wait())
         try:
-            with self._impatient():
+            with self._end_if_stuck():
                 first = ServerSentEvent("hello", json_text(self._hello))
-                yield f"retry: {RETRY_SECONDS * 1000:.0f}\n\n".encode() + _written(first)
+                yield f"retry: {RETRY_SECONDS * 1000:.0f}\n\n".encode() + _event_bytes(first)
             while not self._over.is_set():
-                for told in await self._next(over):
-                    with self._impatient():
-                        yield _written(told)
+                for event in await self._next_events(over):
+                    with self._end_if_stuck():
+                        yield _event_bytes(event)
                     if self._over.is_set():
                         break
         finally:
@@ -84,19 +84,21 @@ class Stream:
                 task.cancel()
             await asyncio.gather(over, *self._watchers, return_exceptions=True)
 
-    async def _next(self, over: asyncio.Task[Any]) -> list[ServerSentEvent]:
+    async def _next_events(self, over: asyncio.Task[Any]) -> list[ServerSentEvent]:
         """What to send next; a heartbeat if there is nothing for a while, and nothing if the stream is over."""
-        news = asyncio.create_task(self._outbox.take())
+        news = asyncio.create_task(self._outbox.take_all())
         try:
             await asyncio.wait((news, over), timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if news.done():
                 return news.result()
         finally:
             news.cancel()
-        return [] if over.done() else [ServerSentEvent("beat", "{}")]
+        if over.done():
+            return []
+        return [ServerSentEvent("beat", "{}")]
 
     @contextlib.contextmanager
-    def _impatient(self) -> Iterator[None]:
+    def _end_if_stuck(self) -> Iterator[None]:
         """Ends the stream if the page takes too long to read what the block sends."""
         timer = asyncio.get_running_loop().call_later(self._stuck_seconds, self.end)
         try:
@@ -108,38 +110,41 @@ class Stream:
         async for listed in self._lists.watch(wanted):
             self._outbox.put_list(ServerSentEvent("conversations", listed))
 
-    async def _follow(self) -> None:
+    async def _follow_conversation(self) -> None:
         """Puts the conversation's events into the outbox. If the server can't be reached, it tries again."""
         cursor = self._since
         while True:
             try:
                 if cursor:
-                    await self._tell("resumed", "{}")
+                    await self._put_event("resumed", "{}")
                 else:
                     run = await latest_run(self._client, self._conversation_id)
                     cursor = f"{run.run_id}/0"
-                    await self._tell("opened", json_text({"id": self._conversation_id, **vars(run)}), cursor)
+                    await self._put_event("opened", json_text({"id": self._conversation_id, **vars(run)}), cursor)
                 # What sub-agents wait for, the page asks for: see children.py.
                 async for event in self._client.conversation(self._conversation_id).events(cursor, children=False):
                     cursor = event.cursor or cursor
                     await self._outbox.put(ServerSentEvent("", event.model_dump_json(), event.cursor))
-                await self._tell("ended", "{}")
+                await self._put_event("ended", "{}")
                 return
             except NotFound as error:
                 if not cursor:
-                    await self._tell("missing", json_text({"error": str(error)}))
+                    await self._put_event("missing", json_text({"error": str(error)}))
                     return
                 cursor = ""  # the cursor's run was deleted: begin again with the latest run
             except (EverturnError, RPCError) as error:
-                await self._tell("trouble", json_text({"error": str(error)}))
+                await self._put_event("trouble", json_text({"error": str(error)}))
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _tell(self, name: str, data: str, id: str = "") -> None:  # noqa: A002 - the wire's own word
+    async def _put_event(self, name: str, data: str, id: str = "") -> None:  # noqa: A002 - the wire's own word
         await self._outbox.put(ServerSentEvent(name, data, id))
 
 
-def _written(told: ServerSentEvent) -> bytes:
+def _event_bytes(event: ServerSentEvent) -> bytes:
     # JSON has no line breaks of its own, so the data is one line.
-    lines = [f"event: {told.name}"] if told.name else []
-    lines += [f"id: {told.id}"] if told.id else []
-    return "\n".join([*lines, f"data: {told.data}", "", ""]).encode(errors="replace")
+    lines: list[str] = []
+    if event.name:
+        lines.append(f"event: {event.name}")
+    if event.id:
+        lines.append(f"id: {event.id}")
+    return "\n".join([*lines, f"data: {event.data}", "", ""]).encode(errors="replace")

@@ -20,7 +20,7 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
     answering worker, as `silent`; and whether there are `more` calls."""
     silent: list[str] = []
 
-    async def of(listed: tuple[str, str]) -> list[dict[str, Any]]:
+    async def calls_of(listed: tuple[str, str]) -> list[dict[str, Any]]:
         conversation_id, agent = listed
         try:
             status = await client.conversation(conversation_id).status(children=False)
@@ -38,15 +38,18 @@ async def waiting_calls(client: Client, wanted: Filter) -> dict[str, Any]:
             if is_decidable(call)
         ]
 
-    status: dict[str, Any] = {"status": "awaiting_approval"} if await client.indexed() else {}
-    search: dict[str, Any] = {"search": wanted.q} if wanted.q else {}
-    found = client.conversations(**status, **search, **wanted.by_index())
+    filters = wanted.by_index()
+    if await client.indexed():
+        filters["status"] = "awaiting_approval"
+    if wanted.q:
+        filters["search"] = wanted.q
+    conversations = client.conversations(**filters)
     ids: dict[str, str] = {}
-    async for one in found:
-        if one.ended_at is None:
-            ids[one.id] = one.agent
+    async for conversation in conversations:
+        if conversation.ended_at is None:
+            ids[conversation.id] = conversation.agent
         if len(ids) == MOST_LISTED:
             break
-    of_each = await in_order(ids.items(), of, most=AT_ONCE)
+    of_each = await in_order(ids.items(), calls_of, most=AT_ONCE)
     calls = sorted((call for calls in reversed(of_each) for call in calls), key=lambda call: str(call.get("since", "")))
     return {"calls": [*islice(calls, MOST_CALLS_AT_ONCE)], "silent": silent, "more": len(calls) > MOST_CALLS_AT_ONCE}

@@ -156,6 +156,6 @@ def _moment(restored_at: datetime | None) -> datetime | None:
 
 
 def _duration(option: str, value: timedelta | None, *, may_be_zero: bool = False) -> timedelta | None:
-    if value is not None and (cure := durations.problem(value, may_be_zero=may_be_zero)):
+    if value is not None and (cure := durations.problem_of(value, may_be_zero=may_be_zero)):
         raise InvalidSetting(f"The worker has {option}={value!r}.", cure=cure)
     return value

@@ -40,7 +40,7 @@ class Traces:
     export_within: timedelta = timedelta(seconds=1)
 
     def __post_init__(self) -> None:
-        if why := durations.problem(self.export_within, may_be_zero=True):
+        if why := durations.problem_of(self.export_within, may_be_zero=True):
             raise InvalidSetting(f"Traces was given export_within={self.export_within!r}.", cure=why)
 
 

@@ -63,7 +63,7 @@ from everturn.hooks import (
 )
 from everturn.records import Reply
 from everturn.testing import ScriptedModel, call, fail, slow
-from everturn.tools.context_ask import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, current_answer
 from tests.crash.workers import workers
 from tests.support.agents import hosting
 from tests.support.background_server import BackgroundServer, is_kept, says
@@ -131,9 +131,9 @@ async def whole(conversation: Conversation) -> str:
 
 @tool(needs_approval=True, effect="once")
 def book(table: str) -> str:
-    said = answered()
+    said = current_answer()
     if said is None or not said.text:
-        raise AsksPerson(f"Which day for {table}?", left={"asked": True})
+        raise AsksPerson(f"Which day for {table}?", carried={"asked": True})
     return f"{table} on {said.text}"
 
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp
 
-from everturn.web.server import listen
+from everturn.web.server import open_socket
 from tests.support.waiting import WAIT_SECONDS, eventually
 
 FOLDER = Path(__file__).parents[1] / "frontends"
@@ -88,7 +88,7 @@ async def page(program: str, address: str, chat: str, **headers: str) -> AsyncIt
 @asynccontextmanager
 async def serving(app: ASGIApp, *, port: int = 0) -> AsyncIterator[str]:
     """The application on loopback; its address, without a slash at the end."""
-    with listen("127.0.0.1", port) as bound:
+    with open_socket("127.0.0.1", port) as bound:
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="off")
         server = uvicorn.Server(config)
         running = asyncio.create_task(server.serve(sockets=[bound]))

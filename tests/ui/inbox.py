@@ -17,7 +17,7 @@ from playwright.async_api import ConsoleMessage, Page
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.web.app import Inbox
-from everturn.web.server import listen
+from everturn.web.server import open_socket
 from tests.support.waiting import WAIT_SECONDS
 
 
@@ -25,7 +25,7 @@ from tests.support.waiting import WAIT_SECONDS
 async def served(client: Client, *, port: int = 0, **options: Any) -> AsyncIterator[str]:
     """Serves an Inbox with these options; gives its address, without a slash at the end."""
     inbox = Inbox(client, **options)
-    with listen("127.0.0.1", port) as bound:
+    with open_socket("127.0.0.1", port) as bound:
         server = uvicorn.Server(
             uvicorn.Config(inbox.app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
         )

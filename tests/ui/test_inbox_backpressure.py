@@ -134,7 +134,7 @@ async def test_of_several_lists_only_the_last_is_told_and_events_in_a_row_are_on
         await box.put(ServerSentEvent("", f"{number}", f"run/{number}"))
     await box.put(ServerSentEvent("ended", "{}"))
     box.put_list(ServerSentEvent("conversations", "2"))
-    assert await box.take() == [
+    assert await box.take_all() == [
         ServerSentEvent("", "[0,1,2]", "run/2"),
         ServerSentEvent("ended", "{}"),
         ServerSentEvent("conversations", "2"),
@@ -153,13 +153,13 @@ async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
     filling = asyncio.create_task(fill())
     taken = ""
     while not filling.done():
-        for told in await box.take():
+        for told in await box.take_all():
             taken += told.id
         assert box.chars <= 15
         await asyncio.sleep(0)
     assert put == 9
     if box.chars:
-        taken += "".join(told.id for told in await box.take())
+        taken += "".join(told.id for told in await box.take_all())
     assert taken[-1] == "9"
 
 

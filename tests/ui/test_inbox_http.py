@@ -21,7 +21,7 @@ from everturn.system.extras import install
 from everturn.testing import ScriptedModel, call
 from everturn.web.app import Inbox
 from everturn.web.auth import check_token
-from everturn.web.server import listen
+from everturn.web.server import open_socket
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.leaving import leave_in_the_middle
@@ -191,10 +191,10 @@ def test_beyond_this_machine_it_needs_a_token(host: str, token: str | None, why:
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with listen("127.0.0.1", 0) as first:
+    with open_socket("127.0.0.1", 0) as first:
         first.listen()
         with pytest.raises(InvalidSetting, match="Use another --port"):
-            listen("127.0.0.1", first.getsockname()[1])
+            open_socket("127.0.0.1", first.getsockname()[1])
 
 
 # ---------------------------------------------------------------- bad input

@@ -40,7 +40,7 @@ LONG = 200_000
     ],
 )
 def test_json_is_found_in_a_code_block(text: str) -> None:
-    assert OutputType.of(list[int]).read(text) == [1]
+    assert OutputType.from_type(list[int]).parse_reply(text) == [1]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_json_is_found_in_a_code_block(text: str) -> None:
 )
 def test_what_is_no_code_block_is_read_as_it_is_and_at_once(text: str) -> None:
     with pytest.raises(InvalidOutput):
-        OutputType.of(list[int]).read(text)
+        OutputType.from_type(list[int]).parse_reply(text)
 
 
 @pytest.mark.parametrize(

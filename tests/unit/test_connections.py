@@ -16,7 +16,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from everturn.web.server import HttpServer, config_of, listen
+from everturn.web.server import HttpServer, config_of, open_socket
 from tests.support.bounds import Bounds
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
@@ -54,7 +54,7 @@ class Echo:
 async def serving(app: Any) -> AsyncIterator[int]:
     """The port that it is served at."""
     started = asyncio.Event()
-    with listen("127.0.0.1", 0) as bound:
+    with open_socket("127.0.0.1", 0) as bound:
         server = HttpServer(config_of(app), started.set)
         running = asyncio.create_task(server.serve(sockets=[bound]))
         await started.wait()

@@ -288,7 +288,7 @@ class Measured(BaseModel):
 )
 def test_no_output_has_one(wanted: Any, text: str) -> None:
     with pytest.raises(InvalidOutput):
-        OutputType.of(wanted).read(text)
+        OutputType.from_type(wanted).parse_reply(text)
 
 
 @pytest.mark.parametrize(

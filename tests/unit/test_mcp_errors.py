@@ -52,7 +52,7 @@ async def paid(opened: ServerConnections, server: McpServer, effect: Effect, **a
     tool = ListedTool("pay", effect)
     call = ServerCall(opened, server, tool, ToolContext(), FirstTry(once=effect == "once"))
     try:
-        parts = await call.result({"cents": 5, **arguments})
+        parts = await call.call_tool({"cents": 5, **arguments})
     except (ToolFailed, Retry, OutcomeUnknown) as error:
         return f"{type(error).__name__}: {error}"
     return " ".join(part.text for part in parts if isinstance(part, Text))
@@ -198,7 +198,7 @@ async def test_a_server_says_when_to_come_again() -> None:
             tool = ListedTool("pay", "read")
             call = ServerCall(opened, McpServer(url=played.url), tool, ToolContext(), FirstTry(once=False))
             with pytest.raises(Retry) as later:
-                await call.result({})
+                await call.call_tool({})
     assert later.value.after == timedelta(seconds=7)
 
 
@@ -257,19 +257,19 @@ async def test_a_server_that_takes_the_newer_greeting_badly_is_greeted_in_the_ol
     program = INSISTS.format(at_discover=at_discover)
     server = McpServer(command=[sys.executable, "-c", program], start_timeout=timedelta(seconds=3))
     async with connections() as opened:
-        first = opened.to(server)
-        assert (await first.session()).initialize_result is not None
+        first = opened.connection_to(server)
+        assert (await first.opened_session()).initialize_result is not None
         await opened.renew(first)
-        again = opened.to(server)
+        again = opened.connection_to(server)
         assert again.legacy == first.legacy, "what it takes is remembered"
-        await again.session()
+        await again.opened_session()
 
 
 async def test_a_server_that_takes_neither_greeting_says_both_times_why() -> None:
     refuses = McpServer(command=[sys.executable, "-c", "raise SystemExit('no shop today')"])
     connection = ServerConnection(refuses, on_change=lambda: None)
     with pytest.raises(NotConnected, match="no shop today"):
-        await connection.session()
+        await connection.opened_session()
     await connection.close()
 
 
@@ -289,7 +289,7 @@ async def test_an_address_that_takes_no_greeting_says_why(
     with served(Played(refused=refused, old_stream=old_stream)) as played:
         connection = ServerConnection(McpServer(url=played.url), on_change=lambda: None)
         with pytest.raises(NotConnected) as problem:
-            await connection.session()
+            await connection.opened_session()
         await connection.close()
     assert str(problem.value) == words
     assert problem.value.cure.startswith(cure)

@@ -251,7 +251,7 @@ def form(**properties: Any) -> Elicitation:
     ],
 )
 def test_an_answer_is_what_the_form_wants(asked: Elicitation, text: str, content: dict[str, Any]) -> None:
-    assert asked.content(text) == content
+    assert asked.read_answer(text) == content
 
 
 @pytest.mark.parametrize(
@@ -266,23 +266,23 @@ def test_an_answer_is_what_the_form_wants(asked: Elicitation, text: str, content
 )
 def test_an_answer_that_does_not_fit_says_why(asked: Elicitation, text: str, words: str) -> None:
     with pytest.raises(DoesNotFit, match=words):
-        asked.content(text)
+        asked.read_answer(text)
 
 
 def test_a_question_is_put_in_words() -> None:
     choice = form(paper={"type": "string", "enum": ["red", "blue"]}, gift={"type": "boolean"})
     assert choice.in_words == "Which? (answer with JSON: paper: red or blue; gift: true or false, may be left out)"
     asked = types.ElicitRequestURLParams(message="Sign in.", url="https://x/y")
-    assert Elicitation.of(asked).in_words == "Sign in. (at https://x/y: answer when you have done that)"
+    assert Elicitation.from_params(asked).in_words == "Sign in. (at https://x/y: answer when you have done that)"
 
 
 def test_questions_of_one_call_are_asked_one_after_the_other_and_answers_are_found_by_them() -> None:
     answers = Answers()
     answers.open = {"1": form(a={"type": "string"}), "2": form(b={"type": "integer"})}
-    left = json.loads(json.dumps(answers.asks().left))
+    left = json.loads(json.dumps(answers.asking_error().left))
     with pytest.raises(AsksPerson) as asked:
-        Answers.after(PersonsAnswer(action="accept", text="x", left=left))
-    after = Answers.after(PersonsAnswer(action="decline", left=json.loads(json.dumps(asked.value.left))))
+        Answers.from_answer(PersonsAnswer(action="accept", text="x", left=left))
+    after = Answers.from_answer(PersonsAnswer(action="decline", left=json.loads(json.dumps(asked.value.left))))
     assert after.responses() == {"1": {"action": "accept", "content": {"a": "x"}}, "2": {"action": "decline"}}
 
 
@@ -290,10 +290,10 @@ def test_a_server_that_asks_without_end_or_at_any_length_is_no_longer_asked_for(
     answers = Answers()
     answers.open = {"1": Elicitation("x" * (MAX_LEFT_BYTES + 1))}
     with pytest.raises(AsksTooMuch, match="bytes"):
-        answers.asks()
+        answers.asking_error()
     answers.open, answers.given = {"1": Elicitation("x")}, {str(n): {} for n in range(MAX_QUESTIONS)}
     with pytest.raises(AsksTooMuch, match="can't ask more"):
-        answers.asks()
+        answers.asking_error()
 
 
 def test_what_an_answer_leaves_out_has_the_forms_default() -> None:
@@ -303,8 +303,8 @@ def test_what_an_answer_leaves_out_has_the_forms_default() -> None:
         "required": ["name"],
     }
     asked = Elicitation("Who?", form)
-    assert asked.content("{}") == {"name": "Ann"}
-    assert asked.content('{"name": "Bo", "age": 3}') == {"name": "Bo", "age": 3}
+    assert asked.read_answer("{}") == {"name": "Ann"}
+    assert asked.read_answer('{"name": "Bo", "age": 3}') == {"name": "Bo", "age": 3}
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "given-up"])
@@ -313,7 +313,7 @@ async def test_a_question_is_asked_of_the_only_call_that_may_have_asked_it(*, an
     connection = ServerConnection(server(), on_change=lambda: None)
     one, other = Running(), Running()
     connection._running = {one: None, other: None}
-    asked = asyncio.create_task(connection._only_one())
+    asked = asyncio.create_task(connection._find_asking_call())
     await asyncio.sleep(0)
     one.answered = answered
     del connection._running[one]

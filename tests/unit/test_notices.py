@@ -61,21 +61,21 @@ def is_cut(text: str, most: int, total: int = 0) -> bool:
 @LETTERS
 def test_a_long_question_of_a_tool(letter: str) -> None:
     with pytest.raises(AsksPerson) as asked:
-        Questions().ask(letter * 9_000)
+        Questions().ask_person(letter * 9_000)
     assert is_cut(asked.value.question, MAX_QUESTION_BYTES, 9_000)
     answer = PersonsAnswer(action="accept", text="Yes.", left=json.loads(json.dumps(asked.value.left)))
-    assert Questions(answer).ask(letter * 9_000) == "Yes."
+    assert Questions(answer).ask_person(letter * 9_000) == "Yes."
 
 
 def test_a_long_question_that_an_earlier_version_asked_is_not_asked_again() -> None:
     left: dict[str, Any] = {"question": "x" * 4_000, "answers": {}}
-    assert Questions(PersonsAnswer(action="accept", text="Yes.", left=left)).ask("x" * 9_000) == "Yes."
+    assert Questions(PersonsAnswer(action="accept", text="Yes.", left=left)).ask_person("x" * 9_000) == "Yes."
 
 
 def test_a_long_question_that_nobody_answered_is_named_by_its_beginning() -> None:
     left: dict[str, Any] = {"question": "x" * 300, "answers": {}}
     with pytest.raises(NotAnswered, match=r"a question that begins with 'x{200}' would not answer"):
-        Questions(PersonsAnswer(action="decline", left=left)).ask("x" * 300)
+        Questions(PersonsAnswer(action="decline", left=left)).ask_person("x" * 300)
 
 
 @LETTERS
@@ -87,9 +87,9 @@ def test_why_an_answer_does_not_fit_comes_whole_beside_the_question() -> None:
     form = {"type": "object", "properties": {"a": {"type": "integer"}}}
     answers = Answers()
     answers.open = {"1": Elicitation("\x00" * 1_500, form)}
-    left = json.loads(json.dumps(answers.asks().left))
+    left = json.loads(json.dumps(answers.asking_error().left))
     with pytest.raises(AsksPerson) as asked:
-        Answers.after(PersonsAnswer(action="accept", text=json.dumps({"a": "y" * 5_000}), left=left))
+        Answers.from_answer(PersonsAnswer(action="accept", text=json.dumps({"a": "y" * 5_000}), left=left))
     assert asked.value.question.endswith(" characters are shown.])")
     assert "(the answer does not fit: a: 'yyy" in asked.value.question
     assert size_of(asked.value.question) <= MAX_CAUSE_BYTES
@@ -100,7 +100,7 @@ def test_what_a_server_asks_is_measured_as_it_is_written() -> None:
     answers = Answers()
     answers.open = {"1": Elicitation("Which?", form)}
     assert size_of(form) < MAX_LEFT_BYTES - 200 < len(json.dumps(form)), "the latter with spaces"
-    assert size_of(answers.asks().left) <= MAX_LEFT_BYTES
+    assert size_of(answers.asking_error().left) <= MAX_LEFT_BYTES
 
 
 def test_a_long_reason_why_somebody_may_not_decide() -> None:
@@ -143,7 +143,7 @@ def iter_named(name: str) -> Any:
 
 def test_long_arguments_that_an_mcp_client_shows() -> None:
     call = WaitingCall(call_id="c1", tool="pay", arguments={"x": "y" * 5_000}, needs="approval", why="w", since="now")
-    asked, _ = turns.question("clerk", call)
+    asked, _ = turns.question_about("clerk", call)
     assert "[Cut: 1,000 of 5,009 characters are shown.]" in asked
 
 
@@ -220,14 +220,14 @@ class Answering(ServerCall):
         listed = ListedTool("pay", effect="once")
         memory = cast("Any", type("Memory", (), {"once": True, "is_cancelled": False}))
         shop = McpServer(command=["shop"], **options)
-        connections = cast("Any", type("Connections", (), {"to": lambda *_: None})())
+        connections = cast("Any", type("Connections", (), {"connection_to": lambda *_: None})())
         super().__init__(connections, shop, listed, context or ToolContext(), memory)
         self._answers = iter(answers)
 
-    async def _request(self, *_: Any) -> Any:
+    async def _send_request(self, *_: Any) -> Any:
         raise next(self._answers)
 
-    async def _polled(self, *_: Any) -> Any:
+    async def _poll_server(self, *_: Any) -> Any:
         answer = next(self._answers)
         if isinstance(answer, Exception):
             raise answer
@@ -236,10 +236,10 @@ class Answering(ServerCall):
 
 async def test_the_long_words_about_an_answer_that_is_not_mcp() -> None:
     with pytest.raises(ToolFailed) as failed:
-        await Answering(broken())._sent({}, Answers())
+        await Answering(broken())._send_call({}, Answers())
     assert is_cut(failed.value.message, MAX_ERROR_BYTES)
     with pytest.raises(ToolFailed) as failed:
-        await Answering(broken())._followed("t1", Answers())
+        await Answering(broken())._follow_task("t1", Answers())
     assert is_cut(failed.value.message, MAX_ERROR_BYTES)
 
 
@@ -248,7 +248,7 @@ def test_the_long_words_of_a_function_for_meta() -> None:
         raise ValueError("half \ud83d" + "x" * 9_000)
 
     with pytest.raises(ToolFailed) as failed:
-        Answering(meta=meta)._meta()
+        Answering(meta=meta)._read_meta()
     assert is_cut(failed.value.message, MAX_ERROR_BYTES)
 
 
@@ -258,5 +258,5 @@ async def test_the_long_words_of_a_task() -> None:
     done = Task(taskId="t1", status="completed")
     result = types.CallToolResult(content=[types.TextContent(type="text", text="ok")]).model_dump(by_alias=True)
     call = Answering(working, done, result, context=ToolContext(heartbeat=told.append))
-    await call._followed("t1", Answers())
+    await call._follow_task("t1", Answers())
     assert is_cut(told[0]["message"], MAX_ERROR_BYTES, 9_000)

@@ -78,14 +78,14 @@ UNKNOWN, LATER = OutcomeUnknown("no answer"), Retry(after=5)
     ],
 )
 def test_the_errors_that_count_are_seen(error: Exception, kinds: type[Exception], found: bool, all_of_it: bool) -> None:
-    assert (raised.find(error, kinds) is not None) == found
+    assert (raised.find_error(error, kinds) is not None) == found
     assert raised.all_are(error, (kinds,)) == all_of_it
 
 
 def test_errors_that_were_raised_from_each_other_end() -> None:
     first, second = RuntimeError("1"), RuntimeError("2")
     made_from(first, second, first)
-    assert raised.find(first, OutcomeUnknown) is None
+    assert raised.find_error(first, OutcomeUnknown) is None
     assert error_text(first).startswith("RuntimeError: 1 (from RuntimeError: 2)")
 
 

@@ -21,7 +21,7 @@ from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES
 from everturn.system.json_numbers import numbers_as_texts
 from everturn.tools.arguments import InvalidArguments
-from everturn.tools.results import error_text, shown_by, to_parts
+from everturn.tools.results import error_text, parts_of_error, to_parts
 from everturn.vendors.content_blocks import NO_OUTPUT
 
 IMAGE = Image(data="aGk=", media_type="image/png")
@@ -319,11 +319,11 @@ def test_a_long_exception_is_cut_and_a_long_failure_is_not() -> None:
 
 def test_what_a_failure_shows_reaches_the_model_and_what_is_none_is_told() -> None:
     picture = Image(data="AAAA", media_type="image/png")
-    assert shown_by(ToolFailed("no", parts=[picture, {"code": 7}])) == (picture, Text(text='{"code":7}'))
-    [told] = shown_by(ToolFailed("no", parts=[Image(data="no base64!", media_type="image/png")]))
+    assert parts_of_error(ToolFailed("no", parts=[picture, {"code": 7}])) == (picture, Text(text='{"code":7}'))
+    [told] = parts_of_error(ToolFailed("no", parts=[Image(data="no base64!", media_type="image/png")]))
     assert isinstance(told, Text)
     assert "not base64" in told.text
-    assert shown_by(ValueError("no")) == ()
+    assert parts_of_error(ValueError("no")) == ()
     block = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
     with pytest.raises(ToolFailed) as failed:
         to_parts({"content": [{"type": "text", "text": "no"}, block], "isError": True})

@@ -146,7 +146,7 @@ def test_a_test_of_a_tool_answers_itself_and_sees_what_is_asked() -> None:
 
 def test_a_question_that_can_not_be_written_is_mended() -> None:
     with pytest.raises(AsksPerson, match="Which\ufffd") as asked:
-        Questions().ask("Which\ud800")
+        Questions().ask_person("Which\ud800")
     assert asked.value.left["question"] == "Which\ufffd"
 
 
@@ -159,9 +159,11 @@ def test_questions_have_an_end() -> None:
     with pytest.raises(ToolFailed, match="can't ask more"):
         _all(Questions(answer), MAX_QUESTIONS + 1)
     with pytest.raises(ToolFailed, match="more than"):
-        Questions(PersonsAnswer(action="accept", text="x" * 60_000, left={"question": "a", "answers": {}})).ask("b")
+        Questions(PersonsAnswer(action="accept", text="x" * 60_000, left={"question": "a", "answers": {}})).ask_person(
+            "b"
+        )
 
 
 def _all(questions: Questions, count: int) -> None:
     for _ in range(count):
-        questions.ask("And?")
+        questions.ask_person("And?")

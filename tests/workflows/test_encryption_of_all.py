@@ -35,7 +35,7 @@ from everturn.devserver import DevServer
 from everturn.hooks import AskApproval, DenyCall, after_tool, before_tool
 from everturn.policy import Rule
 from everturn.testing import ScriptedModel, call, fail
-from everturn.tools.context_ask import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, current_answer
 from tests.support.agents import agent_on
 from tests.support.nexus_endpoints import endpoint_to
 from tests.support.nexus_shop import Receipt, Refund, Shop
@@ -123,9 +123,9 @@ def tools_with(said: Words, endpoint: str, folder: Path) -> list[Any]:
 
     @tool(effect="once")
     def book() -> str:
-        given = answered()
+        given = current_answer()
         if given is None:
-            raise AsksPerson(said["question"], left={})
+            raise AsksPerson(said["question"], carried={})
         return given.text
 
     server = McpServer(command=[sys.executable, "-m", "tests.support.mcp_shop", str(folder)], cwd=str(ROOT))

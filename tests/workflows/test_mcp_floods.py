@@ -17,7 +17,7 @@ from everturn import Client, McpServer
 from everturn.cli import run_command
 from everturn.testing import ScriptedModel, call
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection
-from everturn.tools.mcp.listing import listed, tools_of
+from everturn.tools.mcp.listing import list_tools, tools_of
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.ports import free_port, listens
@@ -165,13 +165,13 @@ async def test_all_calls_of_a_connection_and_the_log_are_told_why_it_was_lost(
         connection = ServerConnection(server, on_change=lambda: None)
         try:
             calls = [
-                connection.run(Running(), lambda session: session.call_tool("endless", {})),
-                connection.run(Running(), lambda session: session.call_tool("fine", {})),
+                connection.run_call(Running(), lambda session: session.call_tool("endless", {})),
+                connection.run_call(Running(), lambda session: session.call_tool("fine", {})),
             ]
             for lost in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(lost, ConnectionLost)
                 assert "more than 1,048,576 bytes, which is the limit" in str(lost)
-            assert not connection.alive
+            assert not connection.is_alive
             await eventually(lambda: "mcp.disconnected" in caplog.text)
             assert "more than 1,048,576 bytes" in caplog.text
             assert "1,048,576" in connection.ended_for
@@ -201,7 +201,7 @@ async def test_a_list_that_is_cut_says_so_in_the_log(
     with flood.over("stdio", list_) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await listed(await connection.session(), server)
+            found = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
     assert "the limit is 1,000 tools, 4,194,304 bytes, 100 pages. Name those you need: allow=[...]" in found.cut
@@ -214,7 +214,7 @@ async def test_of_a_list_that_is_too_long_the_allowed_tools_are_taken(flood: Flo
     with flood.over("stdio", "huge", allow=["fine", "t99"]) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await listed(await connection.session(), server)
+            found = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
     assert found.cut == ""
@@ -228,7 +228,7 @@ async def test_a_tool_that_is_too_long_or_deep_is_left_out(
     with flood.over("stdio", list_, allow=["fine", name]) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await listed(await connection.session(), server)
+            found = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
     assert [one.name for one in tools_of(server, found.tools, _never)] == ["fine"]
@@ -242,7 +242,7 @@ async def test_one_tool_that_the_protocol_does_not_allow_takes_no_others_away(
     with flood.over("stdio", "odd", deny=["bare"]) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await listed(await connection.session(), server)
+            found = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
     names = {tool.name for tool in tools_of(server, found.tools, _never)}
@@ -271,6 +271,6 @@ async def test_a_greeting_that_is_too_long_is_no_connection(bounds: Bounds) -> N
     connection = ServerConnection(McpServer(command=[sys.executable, "-c", program]), on_change=lambda: None)
     try:
         with pytest.raises(NotConnected, match="more than 1,048,576 bytes, which is the limit"):
-            await connection.session()
+            await connection.opened_session()
     finally:
         await connection.close()

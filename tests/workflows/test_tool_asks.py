@@ -10,7 +10,7 @@ import pytest
 from everturn import Client, Conversation, ToolContext, tool
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel, call
-from everturn.tools.context_ask import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, current_answer
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
@@ -32,11 +32,11 @@ def _nothing_seen() -> None:
 @tool(effect="once", needs_approval=True)
 def book(table: str, context: ToolContext) -> str:
     """Books a table, on a day that it asks for, until that is one."""
-    said = answered()
+    said = current_answer()
     seen.append((said.action if said else "asked", said.by if said else "", context.idempotency_key))
     days = [*(said.left["days"] if said else []), *([said.text] if said else [])]
     if said is None or said.text == "no day":
-        raise AsksPerson(f"Which day for {table}?", left={"days": days})
+        raise AsksPerson(f"Which day for {table}?", carried={"days": days})
     return f"{table}: {said.action} {said.text} after {len(days)}"
 
 

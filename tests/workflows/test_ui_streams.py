@@ -140,7 +140,7 @@ async def test_a_decision_that_was_quicker_by_a_moment_stands_and_is_no_error(
         await client.start(agent, "Refund order 81", id=conversation.id)
         await waiting(conversation)
         [asked] = (await conversation.status()).waiting
-        chats = Chats.of(
+        chats = Chats.from_options(
             client, agent=agent, authorize=ui.anybody, keep_open=KEEP_OPEN, max_body_bytes=9, show_causes=False
         )
         chat_of_ann = Chat(chats, ui.Visitor(name="ann"), client, Slower(client, conversation.id))

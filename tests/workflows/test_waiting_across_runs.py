@@ -319,7 +319,7 @@ async def test_a_deploy_is_checked_against_calls_that_were_planned_in_an_earlier
         ]
         assert await found(agent) == []
         run = await latest_run(client, conversation.id)
-        assert len(await EarlierMessages(client).before(conversation.id, run.run_id)) == run.earlier == 2
+        assert len(await EarlierMessages(client).messages_before(conversation.id, run.run_id)) == run.earlier == 2
         async for event in conversation.events(f"{run.run_id}/0"):  # as a page does that is opened now
             if isinstance(event, events.ApprovalRequested):
                 assert event.call.call_id == "a"

@@ -299,7 +299,7 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, 
     name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
     if toolset := a_str(whole.get("toolset_name")):
         taken = names_beside(toolset, request.raw_tools, (tool.name for tool in request.tools))
-        name = member_name(toolset, name, taken=taken)
+        name = member_name(toolset, name, taken_names=taken)
     arguments, unparsed = block.arguments()
     said_nothing = not "".join(block.pieces.get("input", ())).strip()
     if cut_off and said_nothing and not arguments and unparsed is None:

@@ -21,10 +21,10 @@ class TooMuchSent(httpx2.ReadError):
     """The body is more than we take."""
 
 
-def bounded(response: httpx2.Response, overflow: Overflow) -> httpx2.Response:
+def bound_body(response: httpx2.Response, overflow: Overflow) -> httpx2.Response:
     """The same answer, with a body that raises TooMuchSent, and ReadError if it can't be decompressed. A stream's event
     that is too long ends the connection by `overflow`."""
-    headers = httpx2.Headers([one for one in response.headers.raw if one[0].lower() not in _OF_THE_ENCODING])
+    headers = httpx2.Headers([header for header in response.headers.raw if header[0].lower() not in _OF_THE_ENCODING])
     body = _Body(response, overflow)
     return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
@@ -44,29 +44,30 @@ class _Body(httpx2.AsyncByteStream):
         kind = self._response.headers.get("content-type", "").lower()
         try:
             if kind.startswith("text/event-stream"):
-                async for piece in self._events():
+                async for piece in self._read_events():
                     yield piece
             else:
-                yield await self._whole()
+                yield await self._read_whole()
         except TooMuch as error:
             raise TooMuchSent(str(error)) from None
 
-    async def _whole(self) -> bytes:
+    async def _read_whole(self) -> bytes:
         held = bytearray()
-        async for piece in self._pieces():
+        async for piece in self._read_pieces():
             held += piece
             if len(held) > limits.MAX_MESSAGE_BYTES:
                 raise limits.too_long()
         limits.check_values(held)
         return bytes(held)
 
-    async def _events(self) -> AsyncIterator[bytes]:
+    async def _read_events(self) -> AsyncIterator[bytes]:
         """Only whole events, except for the end."""
         held = bytearray()
-        async for piece in self._pieces():
+        async for piece in self._read_pieces():
             seen = max(0, len(held) - _LONGEST_END)
             held += piece
-            end = max(at + len(sign) if (at := held.rfind(sign, seen)) >= 0 else 0 for sign in _ENDS)
+            ends = [position + len(sign) for sign in _ENDS if (position := held.rfind(sign, seen)) >= 0]
+            end = max(ends, default=0)
             try:
                 if len(held) - end > limits.MAX_MESSAGE_BYTES:
                     raise limits.too_long()
@@ -80,13 +81,13 @@ class _Body(httpx2.AsyncByteStream):
                 del held[:end]
         yield bytes(held)
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        _, pace = limits.paces()
+    async def _read_pieces(self) -> AsyncIterator[bytes]:
+        _, pace = limits.new_paces()
         try:
             decoder = decoder_of(self._response.headers)
             async for raw in self._response.stream:  # type: ignore[union-attr]
                 for piece in decoder.pieces(raw):
-                    await pace.take(len(piece))
+                    await pace.wait_for(len(piece))
                     yield piece
         except (UnknownEncoding, UnreadableBody) as error:
             raise httpx2.ReadError(f"its answer can't be read: {error}") from None

@@ -19,7 +19,7 @@ from everturn.records import Document, Image, Text
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.text.utf8 import mend
 from everturn.tools.context import ToolContext
-from everturn.tools.context_ask import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, current_answer
 from everturn.tools.mcp import peer_errors, tasks
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.connections import ConnectionLost, NotConnected, Running, ServerConnection, ServerConnections
@@ -87,48 +87,51 @@ class ServerCall:
         self._begun_anew = False
         self._once = tool.effect == "once" or memory.once
 
-    async def result(self, arguments: dict[str, Any]) -> list[Text | Image | Document]:
+    async def call_tool(self, arguments: dict[str, Any]) -> list[Text | Image | Document]:
         """Raises AsksPerson, Retry, OutcomeUnknown and ToolFailed."""
         try:
-            answers = Answers.after(answered())
+            answers = Answers.from_answer(current_answer())
             if known := self._memory.task or answers.task:
                 try:
-                    return parts_of(await self._followed(known, answers))
+                    return parts_of(await self._follow_task(known, answers))
                 except tasks.TaskGone as error:
                     self._check_not_sent(f"it does not know the task {known[:100]!r}: {error}")
                 answers.task = None
             elif self._memory.sent:
                 self._check_not_sent("the worker was lost before it made a task")
             for _ in range(ROUNDS):
-                result = await self._sent(arguments, answers)
+                result = await self._send_call(arguments, answers)
                 if isinstance(result, tasks.Task):
-                    return parts_of(await self._begun(result, answers))
-                if not _asks(result):
+                    return parts_of(await self._follow_new_task(result, answers))
+                if not _is_asking(result):
                     return parts_of(result)
-                answers.state, answers.open = result.request_state, _questions(result)
+                open_questions = _read_questions(result)
+                answers.state = result.request_state
+                answers.open = open_questions
                 if answers.next_question:
-                    raise answers.asks()
+                    raise answers.asking_error()
         except AsksTooMuch as error:
             raise ToolFailed(f"{self._server.label} can't be answered: {error}.") from None
         raise ToolFailed(f"{self._server.label} asks the same question again and again.")
 
-    async def _sent(self, arguments: dict[str, Any], answers: Answers) -> Any:
+    async def _send_call(self, arguments: dict[str, Any], answers: Answers) -> Any:
         """The server's answer to one request, once there is one."""
         from mcp import MCPError
 
         if self._tool.tasks != "never":
-            await self._keep()
-        failed, most = 0, CONNECT_TRIES if self._once else 1
+            await self._keep_task()
+        failed = 0
+        most = CONNECT_TRIES if self._once else 1
         while True:
-            connection = self._connections.to(self._server)
+            connection = self._connections.connection_to(self._server)
             try:
-                return await self._request(connection, arguments, answers)
+                return await self._send_request(connection, arguments, answers)
             except MCPError as error:
-                later = await self._failed(connection, error, answers)
+                later = await self._on_failure(connection, error, answers)
             except NotConnected as error:
                 later = Later(str(error))
             except ConnectionLost as error:
-                raise self._lost(str(error)) from None
+                raise self._lost_error(str(error)) from None
             except ValidationError as error:
                 raise _tool_failed(
                     f"{self._server.label} has run the call, but its answer is not MCP: {error}"
@@ -137,118 +140,134 @@ class ServerCall:
                 continue
             failed += 1
             if failed == most:
-                raise self._unreachable(later)
+                raise self._unreachable_error(later)
             await asyncio.sleep(max(FIRST_WAIT_SECONDS * 2 ** (failed - 1), min(later.seconds, LONGEST_WAIT_SECONDS)))
 
-    def _unreachable(self, later: Later) -> Exception:
+    def _unreachable_error(self, later: Later) -> Exception:
         problem = "does not take the call now" if later.is_reached else "can't be reached"
         text = f"{self._server.label} {problem}: {later.cause.rstrip('.')}."
         if not self._once:
             return Retry(text, after=later.seconds or None)
-        again = " again. It may have run before" if self._memory.again else ""
+        again = ""
+        if self._memory.again:
+            again = " again. It may have run before"
         return ToolFailed(f"{text} The call was not made{again}.")
 
-    async def _request(self, connection: ServerConnection, arguments: dict[str, Any], answers: Answers) -> Any:
+    async def _send_request(self, connection: ServerConnection, arguments: dict[str, Any], answers: Answers) -> Any:
         from mcp import types
 
         # Before 2026, a question is answered while it is asked.
-        stateless = (await connection.session()).discover_result is not None
-        ttl = round(self._server.patience.total_seconds() * 1000)
+        stateless = (await connection.opened_session()).discover_result is not None
+        task: types.TaskMetadata | None = None
+        request_state: str | None = None
+        input_responses: Any = None
+        if stateless:
+            request_state = answers.state
+            if answers.open:
+                input_responses = _input_responses(answers)
+        elif self._tool.tasks == "asked":
+            task = types.TaskMetadata(ttl=round(self._server.patience.total_seconds() * 1000))
         parameters = types.CallToolRequestParams(
             name=self._tool.name,
-            task=types.TaskMetadata(ttl=ttl) if self._tool.tasks == "asked" and not stateless else None,
+            task=task,
             arguments=arguments,
-            input_responses=_input_responses(answers) if stateless and answers.open else None,
-            request_state=answers.state if stateless else None,
-            _meta={**self._meta(), names.MCP_IDEMPOTENCY_KEY: self._context.idempotency_key},
+            input_responses=input_responses,
+            request_state=request_state,
+            _meta={**self._read_meta(), names.MCP_IDEMPOTENCY_KEY: self._context.idempotency_key},
         )
         request = types.CallToolRequest(params=parameters)
         if parameters.task:
             send = partial(tasks.asked_for, request=request)
         else:
-            send = partial(tasks.perhaps_made, request=request, progress=self._progress)
-        answer = await self._exchanged(connection, send, answers)
+            send = partial(tasks.perhaps_made, request=request, progress=self._report_progress)
+        answer = await self._exchange_request(connection, send, answers)
         if isinstance(answer, tasks.Task):
             return answer
         result: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
         return result.validate_python(answer, by_name=False)
 
-    def _meta(self) -> dict[str, Any]:
+    def _read_meta(self) -> dict[str, Any]:
         """Raises ToolFailed."""
         try:
-            return dict(self._server.meta(self._context)) if self._server.meta else {}
+            if not self._server.meta:
+                return {}
+            return dict(self._server.meta(self._context))
         except Exception as error:  # noqa: BLE001 - it is the user's function
-            why = f"{type(error).__name__}: {error}"
-            raise _tool_failed(f"The call was not made: meta of {self._server.label} failed: {why}") from None
+            cause = f"{type(error).__name__}: {error}"
+            raise _tool_failed(f"The call was not made: meta of {self._server.label} failed: {cause}") from None
 
-    async def _exchanged(
+    async def _exchange_request(
         self, connection: ServerConnection, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers
     ) -> R:
         """The answer to one request. Raises AsksPerson for what the server asks meanwhile."""
-        call, asked = Running(), asyncio.Event()
-        call.elicits = lambda question: self._elicited(Elicitation.of(question), answers, asked)
-        sending = asyncio.create_task(connection.run(call, send))
-        waiting = asyncio.create_task(asked.wait())
+        call = Running()
+        is_asked = asyncio.Event()
+        call.elicits = lambda question: self._on_elicitation(Elicitation.from_params(question), answers, is_asked)
+        sending = asyncio.create_task(connection.run_call(call, send))
+        waiting = asyncio.create_task(is_asked.wait())
         try:
             await asyncio.wait({sending, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if asked.is_set():
+            if is_asked.is_set():
                 call.answered = True
-                raise answers.asks()
+                raise answers.asking_error()
             return await sending
         finally:
             for task in (sending, waiting):
                 task.cancel()
             await asyncio.gather(sending, waiting, return_exceptions=True)
 
-    def _elicited(self, question: Elicitation, answers: Answers, asked: asyncio.Event) -> types.ElicitResult:
+    def _on_elicitation(self, question: Elicitation, answers: Answers, is_asked: asyncio.Event) -> types.ElicitResult:
         """A question that a server of before 2026 asks while it is at work."""
         from mcp import types
 
         if given := answers.given.get(question.key):
             return types.ElicitResult.model_validate(given)
         answers.open = {"": question}
-        asked.set()
+        is_asked.set()
         return types.ElicitResult(action="cancel")
 
-    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        said = {"progress": progress, "total": total, "message": message}
-        self._context.heartbeat({name: value for name, value in said.items() if value is not None})
+    async def _report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        details = {"progress": progress, "total": total, "message": message}
+        self._context.heartbeat({name: value for name, value in details.items() if value is not None})
 
-    async def _failed(self, connection: ServerConnection, error: MCPError, answers: Answers) -> Later | None:
+    async def _on_failure(self, connection: ServerConnection, error: MCPError, answers: Answers) -> Later | None:
         """If nothing has run: when to try again, or None for at once. Raises the error otherwise."""
         from mcp import types
 
-        code, begun_anew = error.code, self._begun_anew
+        code = error.code
+        begun_anew = self._begun_anew
         match code:
             case peer_errors.TOO_MUCH:
-                raise self._ran(error)
+                raise self._unread_result_error(error)
             case peer_errors.NOT_SENT:
                 return Later(error.message)
             case peer_errors.CONNECTION_CLOSED | peer_errors.LOST:
                 await self._connections.renew(connection)
-                raise self._lost(error.message)
+                raise self._lost_error(error.message)
             case peer_errors.UNREADABLE | peer_errors.PARSE_ERROR:
-                raise self._unreadable(error)
+                raise self._unreadable_error(error)
             case peer_errors.HTTP_STATUS:
-                return await self._refused(connection, error)
+                return await self._on_refusal(connection, error)
             case peer_errors.SESSION_GONE if not begun_anew:
                 self._begun_anew = True
                 await self._connections.renew(connection)
                 return None
             case types.HEADER_MISMATCH if not begun_anew:
                 self._begun_anew = True
-                await (await connection.session()).list_tools()
+                await (await connection.opened_session()).list_tools()
                 return None
         if not begun_anew and answers.state is not None:
             # What it gave us to remember means nothing to it any more. It asks again, and finds what was answered.
-            self._begun_anew, answers.state, answers.open = True, None, {}
+            self._begun_anew = True
+            answers.state = None
+            answers.open = {}
             return None
         if await self._is_forgotten(connection, error):
             return None
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
 
-    async def _refused(self, connection: ServerConnection, error: MCPError) -> Later | None:
-        """As `_failed`, for a refusal with an HTTP status."""
+    async def _on_refusal(self, connection: ServerConnection, error: MCPError) -> Later | None:
+        """As `_on_failure`, for a refusal with an HTTP status."""
         status = status_of(error)
         if status in _LATER:
             return Later(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
@@ -256,7 +275,7 @@ class ServerCall:
             return None
         await self._connections.renew(connection)  # its headers may have changed; and it may not know the session
         if status >= 500:
-            raise self._lost(error.message)
+            raise self._lost_error(error.message)
         raise ToolFailed(f"{self._server.label} refused the call: {error.message}")
 
     async def _is_forgotten(self, connection: ServerConnection, error: MCPError) -> bool:
@@ -268,43 +287,43 @@ class ServerCall:
 
         if self._begun_anew or error.code == types.INTERNAL_ERROR:
             return False
-        session = await connection.session()
-        if session.initialize_result is None or not _alike(await self._refusal(connection), error):
+        session = await connection.opened_session()
+        if session.initialize_result is None or not _is_same_refusal(await self._listing_error(connection), error):
             return False
         self._begun_anew = True
         await self._connections.renew(connection)
-        return await self._refusal(self._connections.to(self._server)) is None
+        return await self._listing_error(self._connections.connection_to(self._server)) is None
 
-    async def _refusal(self, connection: ServerConnection) -> Exception | None:
+    async def _listing_error(self, connection: ServerConnection) -> Exception | None:
         """Why the server does not list its tools on this connection; None if it does."""
         from mcp import MCPError
 
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await connection.run(Running(), lambda session: session.list_tools())
+                await connection.run_call(Running(), lambda session: session.list_tools())
         except (MCPError, NotConnected, ConnectionLost, TimeoutError, ValueError) as error:
             return error
         return None
 
-    def _ran(self, error: MCPError) -> ToolFailed:
+    def _unread_result_error(self, error: MCPError) -> ToolFailed:
         return ToolFailed(f"{self._server.label} has run the call, but its answer can't be read: {error.message}.")
 
-    def _unreadable(self, error: MCPError) -> Exception:
+    def _unreadable_error(self, error: MCPError) -> Exception:
         text = f"{self._server.label} gave an answer that is not MCP: {error.message}."
-        return OutcomeUnknown(_cut(text)) if self._once else _tool_failed(text)
+        return OutcomeUnknown(_cut_text(text)) if self._once else _tool_failed(text)
 
-    def _lost(self, why: str) -> Exception:
-        text = f"{self._server.label} lost its connection in the middle of the call: {why}."
+    def _lost_error(self, cause: str) -> Exception:
+        text = f"{self._server.label} lost its connection in the middle of the call: {cause}."
         return OutcomeUnknown(text) if self._once else Retry(text)
 
-    def _check_not_sent(self, why: str) -> None:
+    def _check_not_sent(self, cause: str) -> None:
         """Raises OutcomeUnknown for a run-once call that an earlier try has sent."""
         if self._once:
-            raise OutcomeUnknown(f"{self._server.label} may have run the call: {why}.")
+            raise OutcomeUnknown(f"{self._server.label} may have run the call: {cause}.")
 
     # ------------------------------------------------------------ tasks
 
-    async def _keep(self, task: str | None = None) -> None:
+    async def _keep_task(self, task: str | None = None) -> None:
         try:
             await self._memory.keep(task=task)
         except Exception as error:  # noqa: BLE001 - Temporal's, whatever it is
@@ -312,91 +331,92 @@ class ServerCall:
                 raise Retry(f"The call was not made because it could not be recorded in Temporal: {error}") from None
             _log.warning("mcp.task_not_kept", server=self._server.label, error=str(error))
 
-    async def _begun(self, task: tasks.Task, answers: Answers) -> types.CallToolResult:
-        await self._keep(task.task_id)
+    async def _follow_new_task(self, task: tasks.Task, answers: Answers) -> types.CallToolResult:
+        await self._keep_task(task.task_id)
         _log.info("mcp.task_began", server=self._server.label, tool=self._tool.name, task=task.task_id)
         await asyncio.sleep(task.poll_seconds)
         try:
-            return await self._followed(task.task_id, answers)
+            return await self._follow_task(task.task_id, answers)
         except tasks.TaskGone as error:
-            raise self._lost(f"it made the call a task, but does not know that task: {error}") from None
+            raise self._lost_error(f"it made the call a task, but does not know that task: {error}") from None
 
-    async def _followed(self, task_id: str, answers: Answers) -> types.CallToolResult:
+    async def _follow_task(self, task_id: str, answers: Answers) -> types.CallToolResult:
         """The task's result, once it has one. Raises TaskGone, AsksPerson and ToolFailed."""
         from mcp import types
 
-        answers.task, told = task_id, None
+        answers.task = task_id
+        last_message = None
         try:
             while True:
-                task = await self._polled(partial(tasks.status, task_id=task_id), answers)
-                if task.message and task.message != told:
-                    told = task.message
-                    self._context.heartbeat({"message": _cut(task.message)})
+                task = await self._poll_server(partial(tasks.read_status, task_id=task_id), answers)
+                if task.message and task.message != last_message:
+                    last_message = task.message
+                    self._context.heartbeat({"message": _cut_text(task.message)})
                 if task.status == "input_required" and task.questions:
-                    await self._answer(task, answers)
+                    await self._answer_questions(task, answers)
                 elif task.status != "working":
-                    result = await self._polled(partial(tasks.result, task=task), answers)
+                    result = await self._poll_server(partial(tasks.read_result, task=task), answers)
                     return types.CallToolResult.model_validate(result, by_name=False)
                 await asyncio.sleep(task.poll_seconds)
         except asyncio.CancelledError:
             if self._memory.is_cancelled:
-                await self._cancel(task_id)
+                await self._cancel_task(task_id)
             raise
         except AsksPerson:
             if self._tool.tasks == "asked":
                 # Before 2026, a task that asks waits for the answer while it is connected.
-                await self._cancel(task_id)
+                await self._cancel_task(task_id)
                 answers.task = None
-            raise answers.asks() from None
+            raise answers.asking_error() from None
         except tasks.TaskFailed as error:
             raise ToolFailed(f"The task of {self._server.label} has no result: {error}") from None
         except ValidationError as error:
             raise _tool_failed(f"{self._server.label} answered what MCP does not know: {error}") from None
 
-    async def _answer(self, task: tasks.Task, answers: Answers) -> None:
+    async def _answer_questions(self, task: tasks.Task, answers: Answers) -> None:
         """Raises AsksPerson for what nobody has answered."""
         from mcp import types
 
-        asked = types.InputRequiredResult.model_validate(
+        input_required = types.InputRequiredResult.model_validate(
             {"resultType": "input_required", "inputRequests": task.questions}, by_name=False
         )
-        answers.open = _questions(asked)
+        answers.open = _read_questions(input_required)
         if answers.next_question:
-            raise answers.asks()
+            raise answers.asking_error()
         responses = answers.responses()
-        await self._polled(partial(tasks.answer, task_id=task.task_id, responses=responses), answers)
+        await self._poll_server(partial(tasks.send_answers, task_id=task.task_id, responses=responses), answers)
 
-    async def _cancel(self, task_id: str) -> None:
+    async def _cancel_task(self, task_id: str) -> None:
         with suppress(Exception):
             async with asyncio.timeout(CANCEL_SECONDS):
-                connection = self._connections.to(self._server)
-                await connection.run(Running(), partial(tasks.cancel, task_id=task_id))
+                connection = self._connections.connection_to(self._server)
+                await connection.run_call(Running(), partial(tasks.cancel, task_id=task_id))
 
-    async def _polled(self, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers) -> R:
+    async def _poll_server(self, send: Callable[[ClientSession], Coroutine[Any, Any, R]], answers: Answers) -> R:
         """What the server says of a task, however long it is away. Raises TaskGone."""
         from mcp import MCPError
 
         failed = 0
         while True:
-            connection = self._connections.to(self._server)
+            connection = self._connections.connection_to(self._server)
             try:
-                return await self._exchanged(connection, send, answers)
+                return await self._exchange_request(connection, send, answers)
             except (NotConnected, ConnectionLost):
                 pass
             except MCPError as error:
                 if error.code in _AWAY:
                     await self._connections.renew(connection)
                 elif error.code == peer_errors.TOO_MUCH:
-                    raise self._ran(error) from None
+                    raise self._unread_result_error(error) from None
                 elif error.code in (peer_errors.UNREADABLE, peer_errors.PARSE_ERROR):
-                    raise self._unreadable(error) from None
+                    raise self._unreadable_error(error) from None
                 elif error.code != peer_errors.NOT_SENT and not await self._is_forgotten(connection, error):
                     raise tasks.TaskGone(error.message) from None
             await asyncio.sleep(min(FIRST_WAIT_SECONDS * 2**failed, LONGEST_WAIT_SECONDS))
             failed = min(failed + 1, 10)
 
 
-def _alike(refusal: Exception | None, error: MCPError) -> bool:
+def _is_same_refusal(refusal: Exception | None, error: MCPError) -> bool:
     """Whether both are the same refusal, of whatever was asked."""
     from mcp import MCPError
 
@@ -413,20 +433,20 @@ def status_of(error: MCPError) -> int:
 
 
 def _tool_failed(text: str) -> ToolFailed:
-    return ToolFailed(_cut(text))
+    return ToolFailed(_cut_text(text))
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return shortened(mend(text), max_bytes=MAX_ERROR_BYTES)
 
 
-def _asks(result: Any) -> bool:
+def _is_asking(result: Any) -> bool:
     from mcp import types
 
     return isinstance(result, types.InputRequiredResult)
 
 
-def _questions(result: types.InputRequiredResult) -> dict[str, Elicitation]:
+def _read_questions(result: types.InputRequiredResult) -> dict[str, Elicitation]:
     """Raises ToolFailed for requests that are not questions to a person."""
     from mcp import types
 
@@ -434,11 +454,11 @@ def _questions(result: types.InputRequiredResult) -> dict[str, Elicitation]:
     for name, request in (result.input_requests or {}).items():
         if not isinstance(request, types.ElicitRequest):
             raise ToolFailed(f"The server asks for {request.method}, which this client does not offer.")
-        questions[name] = Elicitation.of(request.params)
+        questions[name] = Elicitation.from_params(request.params)
     return questions
 
 
 def _input_responses(answers: Answers) -> Any:
     from mcp import types
 
-    return {name: types.ElicitResult.model_validate(one) for name, one in answers.responses().items()}
+    return {name: types.ElicitResult.model_validate(response) for name, response in answers.responses().items()}

@@ -157,7 +157,9 @@ class McpServer(Setting):
         if self.url:
             return urlsplit(self.url).hostname or "mcp"
         plain = [word for word in self.command if not word.startswith("-")]
-        return PurePath(plain[min(1, len(plain) - 1)] if plain else self.command[0]).name or "mcp"
+        if not plain:
+            return PurePath(self.command[0]).name or "mcp"
+        return PurePath(plain[min(1, len(plain) - 1)]).name or "mcp"
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -171,17 +173,17 @@ class McpServer(Setting):
             self.protocol,
             self.oauth,
             self.auth,
-            *(tuple(sorted(one.items())) for one in mappings),
+            *(tuple(sorted(mapping.items())) for mapping in mappings),
         )
 
     def environment(self) -> dict[str, str]:
         """Of the program. Raises InvalidTool for a variable that this worker lacks."""
-        return {**{name: self._variable(name) for name in self.pass_env}, **self.env}
+        return {**{name: self._read_variable(name) for name in self.pass_env}, **self.env}
 
     def all_headers(self) -> dict[str, str]:
         """Of the requests, with their secrets. Raises InvalidTool for a variable that this worker lacks."""
         secret = {
-            header: Template(text).substitute(_Variables(self)) if "$" in text else self._variable(text)
+            header: Template(text).substitute(_Variables(self)) if "$" in text else self._read_variable(text)
             for header, text in self.headers_env.items()
         }
         return {**self.headers, **secret}
@@ -196,18 +198,20 @@ class McpServer(Setting):
                 self.url,
                 _Tokens(),
                 client_id=self.oauth.client_id,
-                client_secret=self._variable(self.oauth.client_secret_env),
+                client_secret=self._read_variable(self.oauth.client_secret_env),
                 scope=self.oauth.scope,
                 issuer=self.oauth.issuer,
             )
         try:
-            return self.auth() if self.auth else None
+            if not self.auth:
+                return None
+            return self.auth()
         except Exception as error:  # noqa: BLE001 - it is the user's function
             raise InvalidTool(
                 f"auth of MCP server {self.label!r} failed: {type(error).__name__}: {error}", cure="Mend it."
             ) from None
 
-    def _variable(self, name: str) -> str:
+    def _read_variable(self, name: str) -> str:
         if name in os.environ:
             return os.environ[name]
         raise InvalidTool(
@@ -241,4 +245,4 @@ class _Variables(dict[str, str]):
         self._server = server
 
     def __missing__(self, name: str) -> str:
-        return self._server._variable(name)
+        return self._server._read_variable(name)

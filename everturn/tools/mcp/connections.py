@@ -79,10 +79,10 @@ class ServerConnection:
         self._why = ""
         self._cure = ""
         self._overflow = Overflow()
-        self._owner = asyncio.create_task(self._hold())
+        self._owner = asyncio.create_task(self._hold_open())
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return not self._owner.done() and not self._stop.is_set() and not self._overflow.why
 
     @property
@@ -90,7 +90,7 @@ class ServerConnection:
         """What the server sent too much of, if that ended the connection."""
         return self._overflow.why
 
-    async def session(self) -> ClientSession:
+    async def opened_session(self) -> ClientSession:
         """Raises NotConnected."""
         both: set[asyncio.Future[Any]] = {self._opened, self._owner}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -98,11 +98,11 @@ class ServerConnection:
             return self._opened.result()
         raise NotConnected(self._why or "it was closed", self._cure)
 
-    async def run(self, call: Running, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
+    async def run_call(self, call: Running, send: Callable[[ClientSession], Coroutine[Any, Any, R]]) -> R:
         """What the server answers. Raises MCPError, NotConnected and ConnectionLost."""
         from mcp import MCPError, types
 
-        session = await self.session()
+        session = await self.opened_session()
         token = _this_call.set(call)
         self._running[call] = None
         self._idle.clear()
@@ -133,7 +133,7 @@ class ServerConnection:
             async with self._fewer:
                 self._fewer.notify_all()
 
-    async def retire(self) -> None:
+    async def close_when_idle(self) -> None:
         """Closes it once the calls that it carries have ended."""
         both = [asyncio.create_task(self._idle.wait()), self._owner]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -141,8 +141,8 @@ class ServerConnection:
         await self.close()
 
     @property
-    def idle(self) -> bool:
-        return not self._running or not self.alive
+    def is_idle(self) -> bool:
+        return not self._running or not self.is_alive
 
     async def close(self) -> None:
         self._stop.set()
@@ -151,31 +151,35 @@ class ServerConnection:
             task.cancel()
             await asyncio.wait({task}, timeout=1.0)
 
-    async def _hold(self) -> None:
+    async def _hold_open(self) -> None:
         """Holds it open. Some servers of before 2026 end at the newer protocol's first request, or never answer it
         (rmcp's, 0.x to 1.0): they are started, or connected to, once more, and greeted in their way."""
         if self.legacy:
-            await self._held_open("legacy")
-        elif await self._held_open("auto") and not self._stop.is_set():
-            newer, self._why, self._cure, self._overflow = self._why, "", "", Overflow()
-            await self._held_open("legacy")
+            await self._open_until_closed("legacy")
+        elif await self._open_until_closed("auto") and not self._stop.is_set():
+            newer = self._why
+            self._why = ""
+            self._cure = ""
+            self._overflow = Overflow()
+            await self._open_until_closed("legacy")
             if not self._opened.done() and self._why != newer:
                 self._why = f"{newer}; and with protocol='legacy': {self._why}"
 
-    async def _held_open(self, mode: Literal["auto", "legacy"]) -> bool:
+    async def _open_until_closed(self, mode: Literal["auto", "legacy"]) -> bool:
         """Returns once it is closed, or could not be opened. Returns whether another greeting may help."""
         from mcp import Client
 
-        from everturn.tools.mcp.transports import Said, streams
+        from everturn.tools.mcp.transports import Said, open_streams
 
-        last_words, label = Said(self.server.label), self.server.label
+        label = self.server.label
+        last_words = Said(label)
         again = False
         try:
             client = Client(
-                streams(self.server, last_words, self._overflow),
+                open_streams(self.server, last_words, self._overflow),
                 mode=mode,
-                elicitation_callback=self._elicit,
-                message_handler=self._take,
+                elicitation_callback=self._on_elicitation,
+                message_handler=self._on_message,
                 cache=None,
                 extensions=[tasks.extension()],
                 client_info=_client_info(),
@@ -188,18 +192,21 @@ class ServerConnection:
                     _log.info("mcp.connected", server=label, protocol=client.protocol_version)
                     await self._until_closed(client)
         except TimeoutError:
-            self._why, again = f"it did not greet within {self.server.start_timeout}", True
+            self._why = f"it did not greet within {self.server.start_timeout}"
+            again = True
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK's, the system's and the network's
-            cause = _first(error)
-            self._why, again = _said(cause), greetings.may_be_the_reason(cause)
+            cause = _first_error(error)
+            self._why = _error_text(cause)
+            again = greetings.may_be_the_reason(cause)
             if not self._opened.done():
                 problem = await greetings.problem_of(self.server, cause)
-                self._why = f"{self._why}: {problem.words}" if problem.words else self._why
+                if problem.words:
+                    self._why = f"{self._why}: {problem.words}"
                 self._cure = problem.cure
         finally:
             self._why = self._overflow.why or self._why
-            if last_words.last:
-                self._why = f"{self._why or 'it ended'}; it said: {last_words.last}"
+            if last_words.last_lines:
+                self._why = f"{self._why or 'it ended'}; it said: {last_words.last_lines}"
             if self._opened.done() and not self._stop.is_set():
                 _log.warning("mcp.disconnected", server=label, why=self._why or "it ended")
                 self._on_change()
@@ -207,9 +214,9 @@ class ServerConnection:
 
     async def _until_closed(self, client: Client) -> None:
         """Until it is to be closed, or the server's end is gone."""
-        changes = asyncio.create_task(self._listen(client))
+        changes = asyncio.create_task(self._listen_for_changes(client))
         stop = asyncio.create_task(self._stop.wait())
-        gone = asyncio.create_task(_ended(client))
+        gone = asyncio.create_task(_wait_until_ended(client))
         too_much = asyncio.create_task(self._overflow.reported.wait())
         all_of = (changes, stop, gone, too_much)
         try:
@@ -219,7 +226,7 @@ class ServerConnection:
                 task.cancel()
             await asyncio.gather(*all_of, return_exceptions=True)
 
-    async def _listen(self, client: Client) -> None:
+    async def _listen_for_changes(self, client: Client) -> None:
         """Servers of the protocol of 2026 say only to those who listen that their tools have changed."""
         offered = client.server_capabilities.tools
         if client.session.discover_result is None or not (offered and offered.list_changed):
@@ -232,13 +239,13 @@ class ServerConnection:
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
             self._on_change()  # nobody has told us of changes meanwhile
 
-    async def _take(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         from mcp import types
 
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
 
-    async def _elicit(
+    async def _on_elicitation(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - the SDK's signature
         params: types.ElicitRequestParams,
@@ -246,7 +253,7 @@ class ServerConnection:
         """A question in the middle of a call. The protocol of before 2026 does not say of which one."""
         from mcp import types
 
-        call = _this_call.get() or await self._only_one()
+        call = _this_call.get() or await self._find_asking_call()
         if call is None or call.elicits is None:
             return types.ErrorData(
                 code=types.INVALID_REQUEST,
@@ -254,28 +261,34 @@ class ServerConnection:
             )
         return call.elicits(params)
 
-    async def _only_one(self) -> Running | None:
+    async def _find_asking_call(self) -> Running | None:
         """The call that asks; None if that can't be told. Waits until the server has answered the others: the one that
         asks can't be answered before. If one was given up, such as by its time-out, it may be the one that asked."""
         self._forget_given_up()
         asking = [*self._running, *self._given_up]
-        left: list[Running] = []
+        unanswered: list[Running] = []
 
-        def clear() -> bool:
-            left[:] = [one for one in asking if not one.answered]
-            return len(left) <= self._waiting or any(one not in self._running for one in left)
+        def is_clear() -> bool:
+            unanswered[:] = [call for call in asking if not call.answered]
+            return len(unanswered) <= self._waiting or any(call not in self._running for call in unanswered)
 
         self._waiting += 1
         try:
             async with self._fewer:
-                await self._fewer.wait_for(clear)
+                await self._fewer.wait_for(is_clear)
         finally:
             self._waiting -= 1
-        return left[0] if len(left) == 1 and left[0] in self._running else None
+        if len(unanswered) == 1 and unanswered[0] in self._running:
+            return unanswered[0]
+        return None
 
     def _forget_given_up(self) -> None:
         now = time.monotonic()
-        self._given_up = {call: at for call, at in self._given_up.items() if now < at + LATE_QUESTION_SECONDS}
+        self._given_up = {
+            call: given_up_at
+            for call, given_up_at in self._given_up.items()
+            if now < given_up_at + LATE_QUESTION_SECONDS
+        }
 
 
 class ServerConnections:
@@ -289,11 +302,11 @@ class ServerConnections:
         self._legacy: set[tuple[Any, ...]] = set()
         """The servers that were opened by the older greeting."""
 
-    def to(self, server: McpServer) -> ServerConnection:
+    def connection_to(self, server: McpServer) -> ServerConnection:
         """The connection; another one if it has died."""
         known = self._open.get(server.place)
-        if known is None or not known.alive:
-            self._remember(known)
+        if known is None or not known.is_alive:
+            self._remember_greeting(known)
             legacy = server.place in self._legacy
             known = ServerConnection(server, on_change=lambda: self._on_change(server), legacy=legacy)
             self._open[server.place] = known
@@ -304,14 +317,14 @@ class ServerConnections:
         go on: whether they have an answer is between them and the server."""
         if self._open.get(connection.server.place) is not connection:
             return
-        self._remember(self._open.pop(connection.server.place))
-        if connection.idle:
+        self._remember_greeting(self._open.pop(connection.server.place))
+        if connection.is_idle:
             await connection.close()
             return
-        self._retiring[connection] = retiring = asyncio.create_task(connection.retire())
+        self._retiring[connection] = retiring = asyncio.create_task(connection.close_when_idle())
         retiring.add_done_callback(lambda _: self._retiring.pop(connection, None))
 
-    def _remember(self, connection: ServerConnection | None) -> None:
+    def _remember_greeting(self, connection: ServerConnection | None) -> None:
         if connection is not None and connection.legacy:
             self._legacy.add(connection.server.place)
 
@@ -321,7 +334,7 @@ class ServerConnections:
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
-async def _ended(client: Client) -> None:
+async def _wait_until_ended(client: Client) -> None:
     """Returns once the SDK's reading end has closed. It has no event for that, so that we look."""
     dispatcher = client.session._dispatcher
     while not getattr(dispatcher, "_closed", False):  # noqa: ASYNC110
@@ -336,13 +349,15 @@ def _client_info() -> types.Implementation:
     return types.Implementation(name="everturn", version=version("everturn"))
 
 
-def _first(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, InvalidTool) or type(error).__name__ == "MCPError":
         return str(error).rstrip(".")
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if not str(error):
+        return type(error).__name__
+    return f"{type(error).__name__}: {error}"

@@ -76,7 +76,7 @@ class Pace:
         self._burst = self._left = burst
         self._at = time.monotonic()
 
-    async def take(self, amount: float) -> None:
+    async def wait_for(self, amount: float) -> None:
         """Returns at once, or waits until the time for what was taken before has passed."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_second) - amount
@@ -91,15 +91,15 @@ def too_long() -> TooMuch:
 
 def check_values(text: bytes | bytearray) -> None:
     """Raises TooMuch."""
-    if len(text) > MAX_MESSAGE_VALUES < _signs(text) and _signs(_TEXTS.sub(b"", text)) > MAX_MESSAGE_VALUES:
+    if len(text) > MAX_MESSAGE_VALUES < _count_signs(text) and _count_signs(_TEXTS.sub(b"", text)) > MAX_MESSAGE_VALUES:
         raise TooMuch(f"it sent a message of more than {MAX_MESSAGE_VALUES:,} JSON values, which is the limit. {CURE}")
 
 
-def _signs(text: bytes | bytearray) -> int:
+def _count_signs(text: bytes | bytearray) -> int:
     return sum(map(text.count, _SIGNS))
 
 
-def paces() -> tuple[Pace, Pace]:
+def new_paces() -> tuple[Pace, Pace]:
     """For messages, and for bytes."""
     return Pace(MESSAGES_PER_SECOND, MAX_BURST), Pace(BYTES_PER_SECOND, MAX_BURST_BYTES)
 

@@ -58,51 +58,58 @@ class Found:
     """Why these are not all; empty if they are."""
 
 
-async def listed(session: ClientSession, server: McpServer) -> Found:
+async def list_tools(session: ClientSession, server: McpServer) -> Found:
     """All that the server has, page by page, up to a limit. Raises MCPError."""
     from mcp import types
 
-    found, taken, size = Found([]), 0, 0
+    tool_list = Found([])
+    count = 0
+    size = 0
     cursor: str | None = None
     for _ in range(limits.MAX_PAGES):
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        for one in page.tools:
-            if not _allowed(server, one.name):
-                found.tools.append(types.Tool(name=one.name, input_schema={}))
+        for tool in page.tools:
+            if not _is_allowed(server, tool.name):
+                tool_list.tools.append(types.Tool(name=tool.name, input_schema={}))
                 continue
-            taken, size = taken + 1, size + _size(one)
-            if taken > limits.MAX_SERVER_TOOLS or size > limits.MAX_LIST_BYTES:
-                return _cut(server, found, taken - 1)
-            found.tools.append(one)
+            count += 1
+            size += _size_of_tool(tool)
+            if count > limits.MAX_SERVER_TOOLS or size > limits.MAX_LIST_BYTES:
+                return _cut_list(server, tool_list, count - 1)
+            tool_list.tools.append(tool)
         cursor = page.next_cursor
         if not cursor:
-            return found
-    return _cut(server, found, taken)
+            return tool_list
+    return _cut_list(server, tool_list, count)
 
 
-def _cut(server: McpServer, found: Found, taken: int) -> Found:
+def _cut_list(server: McpServer, tool_list: Found, count: int) -> Found:
     most = f"{limits.MAX_SERVER_TOOLS:,} tools, {limits.MAX_LIST_BYTES:,} bytes, {limits.MAX_PAGES:,} pages"
-    found.cut = f"only its first {taken:,} tools are taken; the limit is {most}. Name those you need: allow=[...]"
-    _log.warning("mcp.list_cut", server=server.label, why=found.cut)
-    return found
+    tool_list.cut = f"only its first {count:,} tools are taken; the limit is {most}. Name those you need: allow=[...]"
+    _log.warning("mcp.list_cut", server=server.label, why=tool_list.cut)
+    return tool_list
 
 
-def _size(one: types.Tool) -> int:
-    return size_of([one.name, one.title, one.description, one.input_schema])
+def _size_of_tool(tool: types.Tool) -> int:
+    return size_of([tool.name, tool.title, tool.description, tool.input_schema])
 
 
-def tools_of(server: McpServer, found: Sequence[types.Tool], run: Run, makes: tasks.Made = "never") -> tuple[Tool, ...]:
+def tools_of(
+    server: McpServer, server_tools: Sequence[types.Tool], run: Run, makes: tasks.Made = "never"
+) -> tuple[Tool, ...]:
     """The tools that the agent gets, by their names: a server may list them in another order each time. An unusable one
     is left out, with a line in the log. `makes`: whether the server makes tasks of calls."""
-    listed_tools = sorted(found, key=lambda listed_tool: listed_tool.name)
-    wanted = [listed_tool for listed_tool in listed_tools if _allowed(server, listed_tool.name)]
-    _warn_of_unknown(server, {listed_tool.name for listed_tool in found})
+    listed_tools = sorted(server_tools, key=lambda listed_tool: listed_tool.name)
+    wanted = [listed_tool for listed_tool in listed_tools if _is_allowed(server, listed_tool.name)]
+    _warn_of_unknown(server, {listed_tool.name for listed_tool in server_tools})
     known_names = names_of(server, [listed_tool.name for listed_tool in wanted])
     tools: dict[str, Tool] = {}
     for listed_tool in wanted:
         left_out = partial(_log.warning, "mcp.tool_left_out", server=server.label, tool=listed_tool.name)
         try:
-            tool = _tool(server, listed_tool, run, tasks.made_for(makes, listed_tool), known_names[listed_tool.name])
+            tool = _make_tool(
+                server, listed_tool, run, tasks.made_for(makes, listed_tool), known_names[listed_tool.name]
+            )
         except EverturnError as error:
             left_out(why=str(error))
             continue
@@ -119,67 +126,77 @@ def names_of(server: McpServer, own_names: Iterable[str]) -> dict[str, str]:
     known = {name: known_as(server, name) for name in own_names}
     times = Counter(known.values())
     return {
-        name: marked(server, name) if times[plain] > 1 and is_changed(server, name) else plain
+        name: marked_name(server, name) if times[plain] > 1 and is_changed(server, name) else plain
         for name, plain in known.items()
     }
 
 
 def known_as(server: McpServer, name: str) -> str:
     """What the model calls it: letters, digits, _ and -, 64 at the most."""
-    plain = _plain(_whole(server, name))
+    plain = _plain_name(_full_name(server, name))
     fits = len(plain) <= MAX_TOOL_NAME_CHARS and plain not in names.RESERVED_TOOL_NAMES
-    return plain if fits else marked(server, name)
+    if not fits:
+        return marked_name(server, name)
+    return plain
 
 
 def marks_of(server: McpServer, own_names: Iterable[str]) -> dict[str, str]:
     """For each of the names that were changed, as the model knows it: a name that no other tool has."""
     known = names_of(server, own_names)
-    return {shown: marked(server, name) for name, shown in known.items() if is_changed(server, name)}
+    return {plain: marked_name(server, name) for name, plain in known.items() if is_changed(server, name)}
 
 
 def is_changed(server: McpServer, name: str) -> bool:
     """Whether what the model calls it is not as the server, or the user, wrote it."""
-    return known_as(server, name) != _whole(server, name)
+    return known_as(server, name) != _full_name(server, name)
 
 
-def marked(server: McpServer, name: str) -> str:
+def marked_name(server: McpServer, name: str) -> str:
     """A name that no other tool has: its end is a digest of the server's name for it."""
-    whole = _whole(server, name)
+    whole = _full_name(server, name)
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_plain(whole)[: MAX_TOOL_NAME_CHARS - 9]}_{digest}"
+    return f"{_plain_name(whole)[: MAX_TOOL_NAME_CHARS - 9]}_{digest}"
 
 
-def _whole(server: McpServer, name: str) -> str:
-    shown = server.overrides.get(name, _NO_OVERRIDE).name or name
-    return f"{server.prefix}_{shown}" if server.prefix else shown
+def _full_name(server: McpServer, name: str) -> str:
+    tool_name = server.overrides.get(name, _NO_OVERRIDE).name or name
+    return f"{server.prefix}_{tool_name}" if server.prefix else tool_name
 
 
-def _plain(whole: str) -> str:
+def _plain_name(whole: str) -> str:
     plain = _NOT_IN_NAMES.sub("_", whole)
-    return plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
+    if plain[:1].isalpha() or plain[:1] == "_":
+        return plain
+    return f"_{plain}"
 
 
-def _allowed(server: McpServer, name: str) -> bool:
+def _is_allowed(server: McpServer, name: str) -> bool:
     return (server.allow is None or name in server.allow) and name not in server.deny
 
 
-def _warn_of_unknown(server: McpServer, found: set[str]) -> None:
-    for option, said in (("allow", server.allow or ()), ("deny", server.deny), ("overrides", tuple(server.overrides))):
-        if unknown := sorted(set(said) - found):
-            _log.warning("mcp.no_such_tool", server=server.label, option=option, names=unknown, has=sorted(found)[:50])
+def _warn_of_unknown(server: McpServer, tool_names: set[str]) -> None:
+    for option, option_names in (
+        ("allow", server.allow or ()),
+        ("deny", server.deny),
+        ("overrides", tuple(server.overrides)),
+    ):
+        if unknown := sorted(set(option_names) - tool_names):
+            _log.warning(
+                "mcp.no_such_tool", server=server.label, option=option, names=unknown, has=sorted(tool_names)[:50]
+            )
 
 
-def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made, name: str) -> Tool:
-    said = server.overrides.get(one.name, _NO_OVERRIDE)
-    effect, asks = _meaning(one)
-    effect = said.effect or effect
-    timeout = said.timeout or server.timeout
-    schema = one.input_schema
+def _make_tool(server: McpServer, listed_tool: types.Tool, run: Run, task_mode: tasks.Made, name: str) -> Tool:
+    override = server.overrides.get(listed_tool.name, _NO_OVERRIDE)
+    effect, asks = _effect_and_approval(listed_tool)
+    effect = override.effect or effect
+    timeout = override.timeout or server.timeout
+    schema = listed_tool.input_schema
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise InvalidTool("Its arguments are not a JSON object.", cure="Tell the server's authors.")
     if too_deep(schema):
         raise InvalidTool(f"Its schema is nested more than {MAX_DEPTH} levels deep.", cure="Tell the server's authors.")
-    if (size := _size(one)) > limits.MAX_TOOL_BYTES:
+    if (size := _size_of_tool(listed_tool)) > limits.MAX_TOOL_BYTES:
         raise InvalidTool(
             f"Its description and schema have {size:,} bytes; the limit is {limits.MAX_TOOL_BYTES:,}.",
             cure="Tell the server's authors.",
@@ -187,31 +204,35 @@ def _tool(server: McpServer, one: types.Tool, run: Run, made: tasks.Made, name: 
 
     async def call(**arguments: Any) -> Any:
         context: ToolContext = arguments.pop(CONTEXT)
-        return await run(ListedTool(one.name, effect, made), context, arguments)
+        return await run(ListedTool(listed_tool.name, effect, task_mode), context, arguments)
 
-    title = one.title or (one.annotations.title if one.annotations else None)
+    title = listed_tool.title
+    if not title and listed_tool.annotations:
+        title = listed_tool.annotations.title
+    if override.needs_approval is not None:
+        asks = override.needs_approval
     return Tool(
         name=name,
-        description=said.description or one.description or title or "",
+        description=override.description or listed_tool.description or title or "",
         arguments=SchemaArguments(schema),
         function=call,
         context_parameters=(CONTEXT,),
-        needs_approval=asks if said.needs_approval is None else said.needs_approval,
+        needs_approval=asks,
         effect=effect,
-        attaches=made != "never",
+        attaches=task_mode != "never",
         timeout=timeout,
-        patience=max(said.patience or server.patience, timeout),
+        patience=max(override.patience or server.patience, timeout),
         module=server.label,
     )
 
 
-def _meaning(one: types.Tool) -> tuple[Effect, bool]:
+def _effect_and_approval(listed_tool: types.Tool) -> tuple[Effect, bool]:
     """What running it twice means, and whether it needs approval. A missing hint counts as false."""
     from mcp import types
 
-    hints = one.annotations or types.ToolAnnotations()
+    hints = listed_tool.annotations or types.ToolAnnotations()
     if hints.read_only_hint:
         return "read", False
     # Each of our calls has a key.
-    repeatable = hints.idempotent_hint or (one.meta or {}).get(names.MCP_IDEMPOTENT_WITH_KEY) is True
+    repeatable = hints.idempotent_hint or (listed_tool.meta or {}).get(names.MCP_IDEMPOTENT_WITH_KEY) is True
     return "idempotent" if repeatable else "once", bool(hints.destructive_hint)

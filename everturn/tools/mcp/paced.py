@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 
-def bounded(
+def bound_streams(
     messages: ReadStream[SessionMessage | Exception], answers: WriteStream[SessionMessage], overflow: Overflow
 ) -> TransportStreams:
     """The same streams, that end if the server leaves too many requests open: `overflow` then says why."""
@@ -21,7 +21,7 @@ def bounded(
     return _Messages(messages, open_requests, overflow), _Answers(answers, open_requests)
 
 
-def _mend(received: SessionMessage) -> None:
+def _mend_tool_list(received: SessionMessage) -> None:
     from mcp import types
 
     if isinstance(received.message, types.JSONRPCResponse):
@@ -52,7 +52,7 @@ class _Messages(_Closing):
         self._stream: ReadStream[SessionMessage | Exception] = stream
         self._open = open_requests
         self._overflow = overflow
-        self._pace, _ = limits.paces()
+        self._pace, _ = limits.new_paces()
 
     @property
     def last_context(self) -> Any:
@@ -64,29 +64,32 @@ class _Messages(_Closing):
         import anyio
 
         while True:
-            one = await self._stream.receive()
-            await self._pace.take(1)
-            if isinstance(one, Exception):
-                return one
-            _mend(one)
+            message = await self._stream.receive()
+            await self._pace.wait_for(1)
+            if isinstance(message, Exception):
+                return message
+            _mend_tool_list(message)
             try:
-                if self._is_new(one):
-                    return one
+                if self._is_new(message):
+                    return message
             except TooMuch as error:
                 self._overflow.report(error)
                 raise anyio.EndOfStream from None
 
-    def _is_new(self, one: SessionMessage) -> bool:
+    def _is_new(self, message: SessionMessage) -> bool:
         """Whether it is not a request that is open already. Raises TooMuch."""
         from mcp import types
 
-        if isinstance(one.message, types.JSONRPCNotification) and one.message.method == "notifications/cancelled":
-            self._open.discard(str((one.message.params or {}).get("requestId")))
-        if not isinstance(one.message, types.JSONRPCRequest):
+        if (
+            isinstance(message.message, types.JSONRPCNotification)
+            and message.message.method == "notifications/cancelled"
+        ):
+            self._open.discard(str((message.message.params or {}).get("requestId")))
+        if not isinstance(message.message, types.JSONRPCRequest):
             return True
-        if str(one.message.id) in self._open:
+        if str(message.message.id) in self._open:
             return False
-        self._open.add(str(one.message.id))
+        self._open.add(str(message.message.id))
         if len(self._open) > limits.MAX_OPEN_REQUESTS:
             most = f"it sent more than {limits.MAX_OPEN_REQUESTS:,} requests before it took our answers"
             raise TooMuch(f"{most}, which is the limit. Have it read what it is sent")

@@ -63,12 +63,13 @@ def events_told_apart(events: bytes) -> bytes:
     """The same in whole events of a stream (text/event-stream)."""
     if b'"error"' not in events:
         return events
-    return b"".join(_event_told_apart(event) for event in _split(events))
+    return b"".join(_event_told_apart(event) for event in _split_events(events))
 
 
-def _split(events: bytes) -> list[bytes]:
+def _split_events(events: bytes) -> list[bytes]:
     """Each with the empty line that ends it."""
-    whole, event = [], b""
+    whole: list[bytes] = []
+    event = b""
     for line in events.splitlines(keepends=True):
         event += line
         if not line.strip(b"\r\n"):
@@ -79,12 +80,12 @@ def _split(events: bytes) -> list[bytes]:
 
 def _event_told_apart(event: bytes) -> bytes:
     lines = event.splitlines()
-    data = b"\n".join(_value(line) for line in lines if line == b"data" or line.startswith(b"data:"))
+    data = b"\n".join(_line_value(line) for line in lines if line == b"data" or line.startswith(b"data:"))
     if (changed := text_told_apart(data)) == data:
         return event
     others = [line for line in lines if line and line != b"data" and not line.startswith(b"data:")]
     return b"\n".join([*others, b"data: " + changed, b"", b""])
 
 
-def _value(line: bytes) -> bytes:
+def _line_value(line: bytes) -> bytes:
     return line.removeprefix(b"data").removeprefix(b":").removeprefix(b" ")

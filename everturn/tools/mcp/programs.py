@@ -36,7 +36,7 @@ _log = get_logger("everturn.mcp")
 
 
 @asynccontextmanager
-async def program(server: McpServer, errors: TextIO, overflow: Overflow) -> AsyncIterator[TransportStreams]:
+async def run_program(server: McpServer, errors: TextIO, overflow: Overflow) -> AsyncIterator[TransportStreams]:
     """Its streams, for the SDK's client. Raises OSError and ValueError if it can't be started."""
     import anyio
     from mcp.client.stdio import get_default_environment
@@ -53,8 +53,8 @@ async def program(server: McpServer, errors: TextIO, overflow: Overflow) -> Asyn
     )
     into, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, out_of = anyio.create_memory_object_stream[SessionMessage](0)
-    reading = asyncio.create_task(_read(process, into, overflow))
-    writing = asyncio.create_task(_write(process, out_of, into))
+    reading = asyncio.create_task(_read_messages(process, into, overflow))
+    writing = asyncio.create_task(_write_messages(process, out_of, into))
     try:
         yield messages, answers
     finally:
@@ -63,7 +63,7 @@ async def program(server: McpServer, errors: TextIO, overflow: Overflow) -> Asyn
         with anyio.CancelScope(shield=True):
             await asyncio.wait({writing}, timeout=0 if overflow.why else FLUSH_SECONDS)
             try:
-                await _end(process, at_once=bool(overflow.why))
+                await _end_process(process, at_once=bool(overflow.why))
             finally:
                 for task in (reading, writing):
                     task.cancel()
@@ -71,13 +71,15 @@ async def program(server: McpServer, errors: TextIO, overflow: Overflow) -> Asyn
                 cast("Any", process)._transport.close()  # a child that still has the pipe would hold it open
 
 
-async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], overflow: Overflow) -> None:
+async def _read_messages(
+    process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], overflow: Overflow
+) -> None:
     import anyio
     from mcp import types
     from mcp.shared.message import SessionMessage
 
     assert process.stdout is not None
-    lines = _lines(process.stdout)
+    lines = _read_lines(process.stdout)
     with into:
         try:
             async for line in lines:
@@ -94,9 +96,9 @@ async def _read(process: Process, into: MemoryObjectSendStream[SessionMessage | 
                 await into.send(SessionMessage(message))
         except _Refused as error:
             overflow.report(error.reason)
-            if told := _to_the_call(error):
+            if error_message := _error_for_call(error):
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    await into.send(told)
+                    await into.send(error_message)
             return
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # nobody listens any more
@@ -115,12 +117,12 @@ class _Refused(Exception):
         self.head = head
 
 
-async def _lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _read_lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Raises _Refused."""
-    _, pace = limits.paces()
+    _, pace = limits.new_paces()
     held = bytearray()
     while piece := await source.read(limits.PIECE_BYTES):
-        await pace.take(len(piece))
+        await pace.wait_for(len(piece))
         *whole, rest = piece.split(b"\n")
         for end in whole:
             held += end
@@ -136,20 +138,20 @@ async def _lines(source: asyncio.StreamReader) -> AsyncIterator[bytes]:
             raise _Refused(limits.too_long(), bytes(held[:_HEAD_BYTES]))
 
 
-def _to_the_call(refused: _Refused) -> SessionMessage | None:
+def _error_for_call(refused: _Refused) -> SessionMessage | None:
     """An error for the call that the message answers, if its beginning says so: that call has run."""
     from mcp import types
     from mcp.shared.message import SessionMessage
 
-    if (found := _ANSWERS.match(refused.head)) is None:
+    if (match := _ANSWERS.match(refused.head)) is None:
         return None
-    said = found[1].decode(errors="replace")
-    request_id = said[1:-1] if said.startswith('"') else int(said)
+    id_text = match[1].decode(errors="replace")
+    request_id = id_text[1:-1] if id_text.startswith('"') else int(id_text)
     error = types.ErrorData(code=TOO_MUCH, message=str(refused.reason))
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 
-async def _write(
+async def _write_messages(
     process: Process,
     out_of: MemoryObjectReceiveStream[SessionMessage],
     into: MemoryObjectSendStream[SessionMessage | Exception],
@@ -157,27 +159,27 @@ async def _write(
     assert process.stdin is not None
     try:
         with out_of:
-            async for one in out_of:
-                text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async for message in out_of:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(text.encode("utf-8", "replace") + b"\n")
                 await process.stdin.drain()
     except OSError:
         into.close()  # the session sees the end, and nobody waits for an answer
 
 
-async def _end(process: Process, *, at_once: bool) -> None:
+async def _end_process(process: Process, *, at_once: bool) -> None:
     from mcp.os.posix.utilities import terminate_posix_process_tree
 
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()
-    if at_once or not await _gone(process):
+    if at_once or not await _is_gone(process):
         await terminate_posix_process_tree(cast("Any", process), GOES_SECONDS)
-        if not await _gone(process):
+        if not await _is_gone(process):
             _log.warning("mcp.still_alive", pid=process.pid)
 
 
-async def _gone(process: Process) -> bool:
+async def _is_gone(process: Process) -> bool:
     # wait() would also wait for children that have the pipes.
     with suppress(TimeoutError):
         async with asyncio.timeout(GOES_SECONDS):

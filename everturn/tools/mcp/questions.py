@@ -34,11 +34,11 @@ class Elicitation:
     url: str = ""
 
     @classmethod
-    def of(cls, asked: types.ElicitRequestParams) -> Elicitation:
-        if asked.mode == "url":
-            return cls(asked.message, url=asked.url)
-        written = asked.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return cls(asked.message, form=written["requestedSchema"])
+    def from_params(cls, params: types.ElicitRequestParams) -> Elicitation:
+        if params.mode == "url":
+            return cls(params.message, url=params.url)
+        written = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return cls(params.message, form=written["requestedSchema"])
 
     @property
     def key(self) -> str:
@@ -54,144 +54,164 @@ class Elicitation:
     @property
     def in_words(self) -> str:
         if self.url:
-            told = f"{self.message} (at {self.url}: answer when you have done that)"
+            text = f"{self.message} (at {self.url}: answer when you have done that)"
         elif not self.fields:
-            told = self.message
+            text = self.message
         elif len(self.fields) == 1:
-            [(name, one)] = self.fields.items()
-            told = f"{self.message} (answer with {name}: {_kind(one)})"
+            [(name, field_schema)] = self.fields.items()
+            text = f"{self.message} (answer with {name}: {_kind_in_words(field_schema)})"
         else:
             required = self.form.get("required") or ()
-            kinds = (
-                f"{name}: {_kind(one)}{'' if name in required else ', may be left out'}"
-                for name, one in self.fields.items()
-            )
-            told = f"{self.message} (answer with JSON: {'; '.join(kinds)})"
-        return shortened(told, max_bytes=MAX_QUESTION_BYTES)
+            kinds = []
+            for name, field_schema in self.fields.items():
+                kind = f"{name}: {_kind_in_words(field_schema)}"
+                if name not in required:
+                    kind += ", may be left out"
+                kinds.append(kind)
+            text = f"{self.message} (answer with JSON: {'; '.join(kinds)})"
+        return shortened(text, max_bytes=MAX_QUESTION_BYTES)
 
-    def content(self, text: str) -> Json:
+    def read_answer(self, text: str) -> Json:
         """The answer by field, with the form's defaults for those that it leaves out. Raises DoesNotFit."""
         if not self.fields:
             return {}
         try:
-            said = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
-            said = text
-        if not isinstance(said, dict):
+            answer = text
+        if not isinstance(answer, dict):
             if len(self.fields) != 1:
                 raise DoesNotFit(f"write a JSON object with {', '.join(self.fields)}")
-            said = {next(iter(self.fields)): _fitting(next(iter(self.fields.values())), said, text)}
+            answer = {next(iter(self.fields)): _fit_answer(next(iter(self.fields.values())), answer, text)}
         defaults = {
-            name: one["default"] for name, one in self.fields.items() if isinstance(one, dict) and "default" in one
+            name: field_schema["default"]
+            for name, field_schema in self.fields.items()
+            if isinstance(field_schema, dict) and "default" in field_schema
         }
-        said = {**defaults, **said}
-        self._check(said)
-        return said
+        answer = {**defaults, **answer}
+        self._check_answer(answer)
+        return answer
 
-    def _check(self, said: Json) -> None:
+    def _check_answer(self, answer: Json) -> None:
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
 
         try:
-            problem = next(iter(Draft202012Validator(self.form).iter_errors(said)), None)
+            problem = next(iter(Draft202012Validator(self.form).iter_errors(answer)), None)
         except (SchemaError, TypeError, KeyError, AttributeError, RecursionError):
             return  # the form itself is invalid: leave the check to the server
         if problem:
             place = ".".join(map(str, problem.absolute_path))
-            raise DoesNotFit(f"{place}: {problem.message}" if place else problem.message)
-        if unknown := [name for name in said if name not in self.fields]:
+            if not place:
+                raise DoesNotFit(problem.message)
+            raise DoesNotFit(f"{place}: {problem.message}")
+        if unknown := [name for name in answer if name not in self.fields]:
             raise DoesNotFit(f"there is no {unknown[0][:100]!r}; the fields are {', '.join(self.fields)}")
 
 
 class Answers:
     """The answers to a call's questions, and the open questions: each try of the call hands them to the next."""
 
-    def __init__(self, left: Json | None = None) -> None:
-        left = left or {}
-        self.given: dict[str, Json] = dict(left.get("given") or {})
+    def __init__(self, carried: Json | None = None) -> None:
+        carried = carried or {}
+        self.given: dict[str, Json] = dict(carried.get("given") or {})
         """Answers as the server wants them, by the key of their question."""
-        self.state: str | None = left.get("state")
+        self.state: str | None = carried.get("state")
         """The server's state, which the client sends back with the answers."""
-        self.task: str | None = left.get("task")
+        self.task: str | None = carried.get("task")
         """The id of the task that asks, if the call has become one."""
         self.open: dict[str, Elicitation] = {
-            name: Elicitation(one["message"], one.get("form") or {}, one.get("url") or "")
-            for name, one in (left.get("open") or {}).items()
+            name: Elicitation(question["message"], question.get("form") or {}, question.get("url") or "")
+            for name, question in (carried.get("open") or {}).items()
         }
         """The open questions, by the server's names."""
 
     @classmethod
-    def after(cls, answer: PersonsAnswer | None) -> Answers:
+    def from_answer(cls, answer: PersonsAnswer | None) -> Answers:
         """The answers, with this one added. Raises AsksPerson again if it does not fit, and for the next question."""
         if answer is None:
             return cls()
         answers = cls(answer.left)
         if question := answers.next_question:
             try:
-                answers.given[question.key] = _response(question, answer)
+                answers.given[question.key] = _response_to(question, answer)
             except DoesNotFit as error:
-                why = shortened(str(error), max_bytes=MAX_MISFIT_BYTES)
-                raise answers.asks(f" (the answer does not fit: {why})") from None
+                problem = shortened(str(error), max_bytes=MAX_MISFIT_BYTES)
+                raise answers.asking_error(f" (the answer does not fit: {problem})") from None
         if answers.next_question:
-            raise answers.asks()
+            raise answers.asking_error()
         return answers
 
     @property
     def next_question(self) -> Elicitation | None:
-        return next((one for one in self.open.values() if one.key not in self.given), None)
+        return next((question for question in self.open.values() if question.key not in self.given), None)
 
     def responses(self) -> dict[str, Json]:
         """The answers to the open questions, by the server's names."""
-        return {name: self.given[one.key] for name, one in self.open.items() if one.key in self.given}
+        return {name: self.given[question.key] for name, question in self.open.items() if question.key in self.given}
 
-    def asks(self, refused: str = "") -> AsksPerson:
+    def asking_error(self, refused: str = "") -> AsksPerson:
         """The exception that asks the next question, for the caller to raise. Raises AsksTooMuch."""
         question = self.next_question
         assert question is not None
-        opened = {name: {"message": one.message, "form": one.form, "url": one.url} for name, one in self.open.items()}
-        left: Json = {"given": self.given, "state": self.state, "open": opened}
+        opened = {
+            name: {"message": open_question.message, "form": open_question.form, "url": open_question.url}
+            for name, open_question in self.open.items()
+        }
+        carried: Json = {"given": self.given, "state": self.state, "open": opened}
         if self.task:
-            left["task"] = self.task
+            carried["task"] = self.task
         if len(self.given) >= MAX_QUESTIONS:
             raise AsksTooMuch(f"it asked {MAX_QUESTIONS} questions and can't ask more")
-        if size_of(left) > MAX_LEFT_BYTES:
+        if size_of(carried) > MAX_LEFT_BYTES:
             raise AsksTooMuch(f"its question has more than {MAX_LEFT_BYTES:,} bytes")
-        return AsksPerson(question.in_words + refused, left=left)
+        return AsksPerson(question.in_words + refused, carried=carried)
 
 
-def _response(question: Elicitation, answer: PersonsAnswer) -> Json:
+def _response_to(question: Elicitation, answer: PersonsAnswer) -> Json:
     match answer.action:
         case "accept":
-            return {"action": "accept", "content": question.content(answer.text)} if question.form else _accepted
+            if not question.form:
+                return {"action": "accept"}
+            return {"action": "accept", "content": question.read_answer(answer.text)}
         case action:
             return {"action": action}
 
 
-_accepted: Json = {"action": "accept"}
-
-
-def _kind(one: Any) -> str:
-    if not isinstance(one, dict):
+def _kind_in_words(field_schema: Any) -> str:
+    if not isinstance(field_schema, dict):
         return "a value"
-    items = one.get("items") if isinstance(one.get("items"), dict) else {}
-    choices = one.get("enum") or [c.get("const") for c in one.get("oneOf") or () if isinstance(c, dict)]
-    several = (items or {}).get("enum") or [c.get("const") for c in (items or {}).get("anyOf") or ()]
+    items = field_schema.get("items")
+    if not isinstance(items, dict):
+        items = {}
+    choices = field_schema.get("enum") or [
+        c.get("const") for c in field_schema.get("oneOf") or () if isinstance(c, dict)
+    ]
+    several = items.get("enum") or [c.get("const") for c in items.get("anyOf") or ()]
     if choices:
         return " or ".join(map(str, choices))
     if several:
         return f"a list of {', '.join(map(str, several))}"
-    kind = {"boolean": "true or false", "integer": "a whole number", "number": "a number"}.get(one.get("type", ""))
-    told = kind or one.get("format") or "a text"
-    return f"{told}, {one['description']}" if one.get("description") else str(told)
+    kind = {"boolean": "true or false", "integer": "a whole number", "number": "a number"}.get(
+        field_schema.get("type", "")
+    )
+    kind_text = kind or field_schema.get("format") or "a text"
+    if description := field_schema.get("description"):
+        return f"{kind_text}, {description}"
+    return str(kind_text)
 
 
-def _fitting(form: Any, said: Any, text: str) -> Any:
+def _fit_answer(form: Any, answer: Any, text: str) -> Any:
     """Fits an answer to the only field: a text stays a text even if it looks like a number, and "yes" means true."""
     kind = form.get("type") if isinstance(form, dict) else None
     if kind == "string":
-        return said if isinstance(said, str) else text
-    if kind == "boolean" and isinstance(said, str):
-        return {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}.get(said.lower(), said)
-    if kind == "array" and not isinstance(said, list):
-        return [said]
-    return said
+        if not isinstance(answer, str):
+            return text
+        return answer
+    if kind == "boolean" and isinstance(answer, str):
+        return {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}.get(
+            answer.lower(), answer
+        )
+    if kind == "array" and not isinstance(answer, list):
+        return [answer]
+    return answer

@@ -24,9 +24,9 @@ SHOWN: Final = "(already shown)"
 def parts_of(result: types.CallToolResult) -> list[Text | Image | Document]:
     """Its content, and of its structured content what the content does not say. Raises ToolFailed, with all of it, if
     it is an error."""
-    content = [_part(block) for block in result.content]
+    content = [_to_part(block) for block in result.content]
     texts = [part.text for part in content if isinstance(part, Text)]
-    rest = _unsaid(result.structured_content, texts, [_as_dict(block) for block in result.content])
+    rest = _unsaid_content(result.structured_content, texts, [_as_dict(block) for block in result.content])
     parts = [*content, *rest]
     if len(parts) > 1:
         parts = [part for part in parts if not isinstance(part, Text) or part.text.strip()]
@@ -37,7 +37,7 @@ def parts_of(result: types.CallToolResult) -> list[Text | Image | Document]:
     return parts or [Text(text=NO_OUTPUT)]
 
 
-def _part(block: types.ContentBlock) -> Text | Image | Document:
+def _to_part(block: types.ContentBlock) -> Text | Image | Document:
     if block.type == "resource_link":
         about = f" ({block.mime_type})" if block.mime_type else ""
         description = f": {block.description}" if block.description else ""
@@ -58,16 +58,16 @@ def _as_dict(block: types.ContentBlock) -> dict[str, Any]:
 # its own; or the content blocks themselves.
 
 
-def _unsaid(structured: Any, texts: Sequence[str], blocks: list[dict[str, Any]]) -> list[Text]:
+def _unsaid_content(structured: Any, texts: Sequence[str], blocks: list[dict[str, Any]]) -> list[Text]:
     """What the content leaves out of the structured content: nothing, or all of it but long fields that it repeats."""
     if structured is None or (structured == {"result": None} and not blocks):  # a tool that only acts
         return []
-    said = _Said(texts, blocks)
+    said_values = _Said(texts, blocks)
     fields = list(structured.values()) if isinstance(structured, dict) else []
-    if said.whole(structured) or (len(fields) == 1 and said.whole(fields[0])):
+    if said_values.says_whole(structured) or (len(fields) == 1 and said_values.says_whole(fields[0])):
         return []
     if isinstance(structured, dict):
-        structured = {name: SHOWN if said.at_length(value) else value for name, value in structured.items()}
+        structured = {name: SHOWN if said_values.says_at_length(value) else value for name, value in structured.items()}
     return [Text(text=to_json(structured))]
 
 
@@ -75,56 +75,58 @@ class _Said:
     """What the content says, as JSON values in one form of writing, so that 1 is neither true nor 1.0."""
 
     def __init__(self, texts: Sequence[str], blocks: list[dict[str, Any]]) -> None:
-        self._forms = [_forms(text) for text in texts]
+        self._forms = [_forms_of(text) for text in texts]
         self._values = {form for forms in self._forms for form in forms}
-        alone = blocks if len(blocks) == 1 else []
-        self._blocks = {_written(_bare(value)) for value in (blocks, *alone) if value}
+        values: list[Any] = [blocks]
+        if len(blocks) == 1:
+            values.append(blocks[0])
+        self._blocks = {_canonical_json(_without_nulls(value)) for value in values if value}
 
-    def whole(self, value: Any) -> bool:
+    def says_whole(self, value: Any) -> bool:
         """Whether one text, or all together, or the blocks say all of the value."""
-        if _written(value) in self._values or _written(_bare(value)) in self._blocks:
+        if _canonical_json(value) in self._values or _canonical_json(_without_nulls(value)) in self._blocks:
             return True
-        return isinstance(value, list) and self._each(value)
+        return isinstance(value, list) and self._says_each(value)
 
-    def at_length(self, value: Any) -> bool:
-        return len(_written(value)) > REPEATED_CHARS and self.whole(value)
+    def says_at_length(self, value: Any) -> bool:
+        return len(_canonical_json(value)) > REPEATED_CHARS and self.says_whole(value)
 
-    def _each(self, items: list[Any]) -> bool:
+    def _says_each(self, items: list[Any]) -> bool:
         """Whether each item has a text of its own. They come in the same order, with other texts between them."""
         forms = iter(self._forms)
-        return bool(items) and all(any(_written(item) in texts for texts in forms) for item in items)
+        return bool(items) and all(any(_canonical_json(item) in texts for texts in forms) for item in items)
 
 
-def _forms(text: str) -> tuple[str, ...]:
+def _forms_of(text: str) -> tuple[str, ...]:
     """The text itself, and the value that it is written for."""
     try:
-        return _written(text), _written(json.loads(text))
+        return _canonical_json(text), _canonical_json(json.loads(text))
     except (ValueError, RecursionError):
-        return (_written(text),)
+        return (_canonical_json(text),)
 
 
-def _written(value: Any) -> str:
+def _canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def _bare(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     """Content blocks without what says nothing: FastMCP writes their fields that are null."""
     if isinstance(value, list):
-        return [_bare(item) for item in value]
+        return [_without_nulls(item) for item in value]
     if isinstance(value, dict):
         beside = ("annotations", "_meta")
-        return {name: _bare(item) for name, item in value.items() if item is not None and name not in beside}
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None and name not in beside}
     return value
 
 
 def _without_data_again(parts: Sequence[Text | Image | Document]) -> Iterator[Text | Image | Document]:
     """Without the base64 of pictures and files in texts, where it would come a second time."""
-    held = [part.data for part in parts if not isinstance(part, Text) and part.data]
+    held = [part.data for part in parts if not isinstance(part, Text) and part.data and len(part.data) > REPEATED_CHARS]
     for part in parts:
         if isinstance(part, Text):
             text = part.text
             for data in held:
-                text = text.replace(data, SHOWN) if len(data) > REPEATED_CHARS else text
+                text = text.replace(data, SHOWN)
             yield part if text == part.text else Text(text=text)
         else:
             yield part

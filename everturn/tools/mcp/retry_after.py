@@ -18,5 +18,6 @@ def seconds_to_wait(headers: Mapping[str, str], *, now: datetime | None = None) 
         date = parsedate_to_datetime(text)
     except (ValueError, IndexError, TypeError, OverflowError):
         return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    if not date.tzinfo:
+        date = date.replace(tzinfo=UTC)
     return min(max(0.0, (date - (now or datetime.now(UTC))).total_seconds()), LONGEST_SECONDS)

@@ -70,7 +70,9 @@ class Task(BaseModel):
 
     @property
     def poll_seconds(self) -> float:
-        wanted = USUAL_POLL_SECONDS if self.poll_ms is None else self.poll_ms / 1000
+        wanted = USUAL_POLL_SECONDS
+        if self.poll_ms is not None:
+            wanted = self.poll_ms / 1000
         return min(max(wanted, QUICKEST_POLL_SECONDS), SLOWEST_POLL_SECONDS)
 
 
@@ -96,14 +98,18 @@ def made_by(session: ClientSession) -> Made:
         return "never"
     if session.discover_result is not None:
         return "offered" if EXTENSION in (offered.extensions or {}) else "never"
-    requests = offered.tasks.requests if offered.tasks else None
-    return "asked" if requests and requests.tools and requests.tools.call is not None else "never"
+    requests = offered.tasks and offered.tasks.requests
+    if requests and requests.tools and requests.tools.call is not None:
+        return "asked"
+    return "never"
 
 
-def made_for(made: Made, tool: types.Tool) -> Made:
+def made_for(task_mode: Made, tool: types.Tool) -> Made:
     """The same for one of its tools."""
-    supported = tool.execution.task_support if tool.execution else None
-    return "never" if made == "asked" and supported not in ("optional", "required") else made
+    supported = tool.execution and tool.execution.task_support
+    if task_mode == "asked" and supported not in ("optional", "required"):
+        return "never"
+    return task_mode
 
 
 async def perhaps_made(
@@ -112,7 +118,9 @@ async def perhaps_made(
     """Sends a call: its result as it came, or the task that the server has made of it. Raises MCPError and
     ValidationError."""
     raw: dict[str, Any] = await session.send_request(request, _anything, progress_callback=progress)
-    return Task.model_validate(raw) if raw.get("resultType") == "task" else raw
+    if raw.get("resultType") == "task":
+        return Task.model_validate(raw)
+    return raw
 
 
 async def asked_for(session: ClientSession, request: types.CallToolRequest) -> Task | dict[str, Any]:
@@ -120,14 +128,16 @@ async def asked_for(session: ClientSession, request: types.CallToolRequest) -> T
     # The SDK's send_request() takes nothing but a result for the answer.
     data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
     raw = await session._dispatcher.send_raw_request(data["method"], data["params"])
-    return Task.model_validate(raw["task"]) if "task" in raw and "content" not in raw else raw
+    if "task" in raw and "content" not in raw:
+        return Task.model_validate(raw["task"])
+    return raw
 
 
-async def status(session: ClientSession, task_id: str) -> Task:
-    return Task.model_validate(await _sent(session, "tasks/get", {"taskId": task_id}))
+async def read_status(session: ClientSession, task_id: str) -> Task:
+    return Task.model_validate(await _send_request(session, "tasks/get", {"taskId": task_id}))
 
 
-async def result(session: ClientSession, task: Task) -> dict[str, Any]:
+async def read_result(session: ClientSession, task: Task) -> dict[str, Any]:
     """The result of a task that is over. For one that asks, a server of before 2026 asks first, then answers. Raises
     TaskFailed."""
     from mcp import MCPError, types
@@ -139,22 +149,22 @@ async def result(session: ClientSession, task: Task) -> dict[str, Any]:
     if session.discover_result is not None or task.status == "cancelled":
         raise TaskFailed(task.message or f"it is {task.status}")
     try:
-        return await _sent(session, "tasks/result", {"taskId": task.task_id})
+        return await _send_request(session, "tasks/result", {"taskId": task.task_id})
     except MCPError as error:
         if task.status == "failed" and error.code in (types.INTERNAL_ERROR, types.INVALID_REQUEST):
             raise TaskFailed(error.message) from None
         raise
 
 
-async def answer(session: ClientSession, task_id: str, responses: dict[str, Any]) -> None:
-    await _sent(session, "tasks/update", {"taskId": task_id, "inputResponses": responses})
+async def send_answers(session: ClientSession, task_id: str, responses: dict[str, Any]) -> None:
+    await _send_request(session, "tasks/update", {"taskId": task_id, "inputResponses": responses})
 
 
 async def cancel(session: ClientSession, task_id: str) -> None:
-    await _sent(session, "tasks/cancel", {"taskId": task_id})
+    await _send_request(session, "tasks/cancel", {"taskId": task_id})
 
 
-async def _sent(session: ClientSession, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def _send_request(session: ClientSession, method: str, params: dict[str, Any]) -> dict[str, Any]:
     from mcp import types
 
     class TaskRequest(types.Request[dict[str, Any], str]):

@@ -19,10 +19,10 @@ def mend(result: Any) -> None:
     """Makes the list in an answer one that can be read, in place. A tool that can't be is left out, with a line in the
     log."""
     if isinstance(result, dict) and isinstance(tools := result.get("tools"), list):
-        result["tools"] = [mended for tool in tools if (mended := _mended(tool)) is not None]
+        result["tools"] = [mended for tool in tools if (mended := _mend_tool(tool)) is not None]
 
 
-def _mended(tool: Any) -> dict[str, Any] | None:
+def _mend_tool(tool: Any) -> dict[str, Any] | None:
     from mcp import types
 
     if not isinstance(tool, dict):
@@ -33,7 +33,9 @@ def _mended(tool: Any) -> dict[str, Any] | None:
         del mended["outputSchema"]  # only checks its results
     try:
         types.Tool.model_validate(mended, by_name=False)
-        problem = "" if _says_object(mended["inputSchema"]) else "Its arguments are not a JSON object."
+        problem = ""
+        if not _says_object(mended["inputSchema"]):
+            problem = "Its arguments are not a JSON object."
     except ValidationError as error:
         problem = str(error).replace("\n", " ")
     if problem:
@@ -49,7 +51,9 @@ def _of_object(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     kinds = schema.get("type", "object")
-    return {**schema, "type": "object"} if kinds == "object" or "object" in (kinds or ()) else schema
+    if kinds == "object" or "object" in (kinds or ()):
+        return {**schema, "type": "object"}
+    return schema
 
 
 def _says_object(schema: Any) -> bool:

@@ -18,7 +18,7 @@ from everturn.logs import get_logger
 from everturn.tools.mcp import bodies, limits
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.limits import Overflow
-from everturn.tools.mcp.paced import bounded
+from everturn.tools.mcp.paced import bound_streams
 from everturn.tools.mcp.peer_errors import (
     HTTP_STATUS,
     LOST,
@@ -28,7 +28,7 @@ from everturn.tools.mcp.peer_errors import (
     UNREADABLE,
     text_told_apart,
 )
-from everturn.tools.mcp.programs import program
+from everturn.tools.mcp.programs import run_program
 from everturn.tools.mcp.retry_after import seconds_to_wait
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Said:
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @property
-    def last(self) -> str:
+    def last_lines(self) -> str:
         return " | ".join(self._tail)
 
     @asynccontextmanager
@@ -65,7 +65,7 @@ class Said:
         source = os.fdopen(read_end, "rb", buffering=0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-        listening = asyncio.create_task(self._listen(reader))
+        listening = asyncio.create_task(self._read_lines(reader))
         try:
             with os.fdopen(write_end, "w") as sink:
                 yield sink
@@ -74,28 +74,29 @@ class Said:
                 await asyncio.wait_for(listening, 0.2)
             transport.close()
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        pace, held = limits.pace_of_errors(), b""
+    async def _read_lines(self, reader: asyncio.StreamReader) -> None:
+        pace = limits.pace_of_errors()
+        held = b""
         while piece := await reader.read(limits.PIECE_BYTES):
-            await pace.take(len(piece))
+            await pace.wait_for(len(piece))
             *lines, held = (held + piece).split(b"\n")
             held = held[: limits.PIECE_BYTES]
             for line in lines[-limits.MAX_LINES_AT_ONCE :]:
-                self._hear(line)
-        self._hear(held)
+                self._keep_line(line)
+        self._keep_line(held)
 
-    def _hear(self, line: bytes) -> None:
+    def _keep_line(self, line: bytes) -> None:
         if text := line.decode(errors="replace").strip()[:_LINE_CHARS]:
             self._tail.append(text)
             _log.debug("mcp.said", server=self._server, text=text)
 
 
 @asynccontextmanager
-async def streams(server: McpServer, said: Said, overflow: Overflow) -> AsyncIterator[TransportStreams]:
+async def open_streams(server: McpServer, last_words: Said, overflow: Overflow) -> AsyncIterator[TransportStreams]:
     """The transport, for the SDK's client. `overflow` gets what the server did if it sends too much."""
     if server.command:
-        async with said.pipe() as sink, program(server, sink, overflow) as (messages, answers):
-            yield bounded(messages, answers, overflow)
+        async with last_words.pipe() as sink, run_program(server, sink, overflow) as (messages, answers):
+            yield bound_streams(messages, answers, overflow)
         return
     from mcp.client.streamable_http import streamable_http_client
 
@@ -108,7 +109,7 @@ async def streams(server: McpServer, said: Said, overflow: Overflow) -> AsyncIte
         # Events are bounded where their bytes come in.
         streamable_http_client(server.url, http_client=client, max_sse_event_size=None) as (messages, answers),
     ):
-        yield bounded(messages, answers, overflow)
+        yield bound_streams(messages, answers, overflow)
 
 
 class _Telling(httpx2.AsyncHTTPTransport):
@@ -121,56 +122,62 @@ class _Telling(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
-            return bodies.bounded(await super().handle_async_request(request), self._overflow)
+            return bodies.bound_body(await super().handle_async_request(request), self._overflow)
         try:
-            response = bodies.bounded(await super().handle_async_request(request), self._overflow)
+            response = bodies.bound_body(await super().handle_async_request(request), self._overflow)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            return _error(request, NOT_SENT, str(error) or type(error).__name__, status=503)
+            return _error_response(request, NOT_SENT, str(error) or type(error).__name__, status=503)
         except httpx2.TransportError as error:
-            return _error(request, LOST, str(error) or type(error).__name__, status=502)
+            return _error_response(request, LOST, str(error) or type(error).__name__, status=502)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if not _message_in(request) or (response.status_code < 400 and kind == "text/event-stream"):
             return response
         try:
             response.request = request
-            body = await response.aread() if kind != "text/event-stream" else b""
+            body = b""
+            if kind != "text/event-stream":
+                body = await response.aread()
         except bodies.TooMuchSent as error:
-            return _error(request, TOO_MUCH, str(error), status=response.status_code)
+            return _error_response(request, TOO_MUCH, str(error), status=response.status_code)
         except httpx2.TransportError as error:
             if response.status_code < 400:
-                return _error(request, LOST, str(error) or type(error).__name__, status=502)
+                return _error_response(request, LOST, str(error) or type(error).__name__, status=502)
             body = b""
         if response.status_code >= 400:
-            return _refused(request, response, body)
-        return _answered(request, response, body, kind)
+            return _refusal_response(request, response, body)
+        return _answer_response(request, response, body, kind)
 
 
-def _answered(request: httpx2.Request, response: httpx2.Response, body: bytes, kind: str) -> httpx2.Response:
+def _answer_response(request: httpx2.Request, response: httpx2.Response, body: bytes, kind: str) -> httpx2.Response:
     """The answer to a request, or an error of our own if there is none in it. The SDK would make INVALID_REQUEST of it,
     as if the server had not begun with the request."""
     if _request_id(request) is None or response.status_code >= 300:
         return response
     if response.status_code == 202 or not body.strip():
-        return _error(request, LOST, f"HTTP {response.status_code} without an answer", status=502)
+        return _error_response(request, LOST, f"HTTP {response.status_code} without an answer", status=502)
     if not kind.startswith("application/json"):
-        return _error(request, UNREADABLE, f"the answer is {kind or 'of no kind'}, and not JSON", status=502)
+        return _error_response(request, UNREADABLE, f"the answer is {kind or 'of no kind'}, and not JSON", status=502)
     text = text_told_apart(body)
-    return response if text is body else _json(request, response.status_code, text)
+    if text is body:
+        return response
+    return _json_response(request, response.status_code, text)
 
 
-def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
+def _refusal_response(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
     """An answer with a status from 400 on. With an error of JSON-RPC to this very request, it is the server's answer,
     as the protocol of 2026 has it; anything else counts by its status."""
     status = response.status_code
     problem = _rpc_error(body)
     if status == 404 and "mcp-session-id" in request.headers:
-        return _error(request, SESSION_GONE, "it has forgotten the session", status=404)
+        return _error_response(request, SESSION_GONE, "it has forgotten the session", status=404)
     if problem and status not in REFUSED_UNREAD and problem["id"] is not None:
-        return _json(request, status, text_told_apart(body))
+        return _json_response(request, status, text_told_apart(body))
     text = f"HTTP {status} {response.reason_phrase}".strip()
-    words = (problem["error"].get("message") if problem else None) or _shown(response, body)
+    words = (problem and problem["error"].get("message")) or _body_in_words(response, body)
+    if words:
+        text = f"{text}: {words}"
     data = {"status": status, "retry_after": seconds_to_wait(response.headers)}
-    refusal = _error(request, HTTP_STATUS, f"{text}: {words}" if words else text, status=status, data=data)
+    refusal = _error_response(request, HTTP_STATUS, text, status=status, data=data)
     if "www-authenticate" in response.headers:  # says where a token is to be had
         refusal.headers["www-authenticate"] = response.headers["www-authenticate"]
     return refusal
@@ -187,12 +194,12 @@ def _rpc_error(body: bytes) -> dict[str, Any] | None:
     return {"id": message.get("id"), "error": message["error"]}
 
 
-def _shown(response: httpx2.Response, body: bytes) -> str:
+def _body_in_words(response: httpx2.Response, body: bytes) -> str:
     kind = response.headers.get("content-type", "").lower()
     if not kind.startswith(("application/json", "application/problem+json", "text/plain")):
         return ""
-    shown = " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
-    return "" if shown == response.reason_phrase else shown
+    text = " ".join(body.decode("utf-8", "replace").split())[:MAX_SHOWN_CHARS]
+    return "" if text == response.reason_phrase else text
 
 
 def _message_in(request: httpx2.Request) -> dict[str, Any]:
@@ -201,21 +208,27 @@ def _message_in(request: httpx2.Request) -> dict[str, Any]:
         envelope = json.loads(request.content)
     except (ValueError, httpx2.RequestNotRead):
         return {}
-    return envelope if isinstance(envelope, dict) and "jsonrpc" in envelope else {}
+    if isinstance(envelope, dict) and "jsonrpc" in envelope:
+        return envelope
+    return {}
 
 
 def _request_id(request: httpx2.Request) -> Any:
     """The request's id; None for a notification or an answer."""
     envelope = _message_in(request)
-    return envelope.get("id") if "method" in envelope else None
+    if "method" not in envelope:
+        return None
+    return envelope.get("id")
 
 
-def _json(request: httpx2.Request, status: int, content: bytes) -> httpx2.Response:
+def _json_response(request: httpx2.Request, status: int, content: bytes) -> httpx2.Response:
     return httpx2.Response(status, headers={"content-type": "application/json"}, content=content, request=request)
 
 
-def _error(
+def _error_response(
     request: httpx2.Request, code: int, message: str, *, status: int, data: dict[str, Any] | None = None
 ) -> httpx2.Response:
     error = {"code": code, "message": message, "data": data}
-    return _json(request, status, json.dumps({"jsonrpc": "2.0", "id": _request_id(request), "error": error}).encode())
+    return _json_response(
+        request, status, json.dumps({"jsonrpc": "2.0", "id": _request_id(request), "error": error}).encode()
+    )

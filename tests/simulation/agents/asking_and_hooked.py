@@ -16,7 +16,7 @@ from everturn.hooks import (
 )
 from everturn.records import Reply, Text, ToolCall, ToolResult
 from everturn.tools.context import TurnContext
-from everturn.tools.context_ask import AsksPerson, answered
+from everturn.tools.context_ask import AsksPerson, current_answer
 from tests.simulation.agents.ledger import chance_at_hand, leave, take
 
 MUCH_CENTS = 10
@@ -35,9 +35,9 @@ async def borrow(cents: int, context: ToolContext) -> str:
 @tool(effect="once")
 async def inquire(number: int, context: ToolContext) -> str:
     """Has a question, and goes on with what a person said to it."""
-    said = answered()
+    said = current_answer()
     if said is None:
-        raise AsksPerson(f"which of {number}?", left={"number": number})
+        raise AsksPerson(f"which of {number}?", carried={"number": number})
     if said.left != {"number": number}:
         raise RuntimeError(f"it left {number}, and got back {said.left}")
     told = f" ({said.text})" if said.action == "accept" else ""
