@@ -70,7 +70,7 @@ async def test_another_agent_answers_a_call_in_a_conversation_of_its_own(
     assert [message.text for message in await child.transcript() if message.role == "user"] == ["What is a lamp?"]
     assert [event.kind for event in told] == ["tool_called", "tool_started", "tool_finished"]
     assert (told[1].conversation_id, told[1].tool, told[1].call_id) == (child.id, "researcher", "c1")
-    assert told[2].call_tool == result
+    assert told[2].result == result
     # What the child cost counts for the parent, its turns and calls do not.
     assert (outcome.turns, outcome.tool_calls, below.turns, below.tool_calls) == (2, 1, 2, 1)
     assert outcome.usage == parent_turns[0] + parent_turns[1] + below.usage

@@ -292,7 +292,7 @@ class SimulatedWorker:
         ended, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         for task in sorted(ended, key=lambda one: waiting[one]):
             if waiting[task] in cached.locals:  # else the first of them has made the others pointless
-                cached.resolve_local(waiting[task], *task.call_tool())
+                cached.resolve_local(waiting[task], *task.result())
         return bool(ended)
 
     def began(self, token: bytes, start: Start) -> _RunningActivity:
