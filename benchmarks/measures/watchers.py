@@ -131,7 +131,7 @@ async def _turn(rig: Rig, conversation_id: str) -> tuple[TurnKey, LiveAt | None]
     reader = Reading(everturn_client(rig.client).temporal).reader
     while True:
         for event in (await handle.fetch_history()).events:
-            step = await reader.read(event)
+            step = await reader.read_event(event)
             if isinstance(step, TurnScheduled) and step.request.turn == 2:
                 described = await handle.describe()
                 return TurnKey(rig.client.namespace, described.run_id or "", step.activity_id), step.request.live_at

@@ -103,7 +103,7 @@ async def _look(
                 left.append((failed.base_run_id, event.event_id))
             if not is_left:
                 continue
-            match await reader.read(event):
+            match await reader.read_event(event):
                 case (
                     ToolScheduled(request=request) | ToolCompleted(request=request) | ToolRunFailed(request=request)
                 ) if request.result is not None:

@@ -10,7 +10,7 @@ from everturn.activities.heartbeat import Heartbeat, is_unwanted
 from everturn.activities.prefix_cache import PrefixCache, chained
 from everturn.activities.tool_contexts import Spent
 from everturn.heartbeat_details import SeenReply, beaten_out
-from everturn.history.transcript import filled
+from everturn.history.transcript import filled_delta
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message
@@ -45,4 +45,4 @@ def _digest(request: ModelRequest, cut: Message, prefixes: PrefixCache) -> str:
     results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)
     if results is None or not cut.parts or (request.position and not request.digest):
         return ""
-    return chained(request.digest, (*filled(request, results), cut))
+    return chained(request.digest, (*filled_delta(request, results), cut))

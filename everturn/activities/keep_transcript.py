@@ -28,7 +28,7 @@ class KeepTranscript:
         info, client = activity.info(), activity.client()
         transcript, conversation_id = Transcript(), info.workflow_id or ""
         if started := await first_step(client, conversation_id, info.workflow_run_id):
-            transcript.take(started)  # it says how many messages came before this run
+            transcript.take_step(started)  # it says how many messages came before this run
         transcript.earlier = earlier
         try:
             packed = pack(await read_earlier(client, conversation_id, transcript))

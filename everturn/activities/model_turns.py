@@ -50,7 +50,7 @@ from everturn.errors import (
 from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
-from everturn.history.transcript import Transcript, filled, read_transcript
+from everturn.history.transcript import Transcript, filled_delta, read_transcript
 from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.payloads import ModelReply, ModelRequest
@@ -322,7 +322,7 @@ class ModelTurns:
                 raise activity_errors.final(error) from None
         elif request.position:
             self._prefixes.hits += 1
-        return request, prefix, filled(request, results)
+        return request, prefix, filled_delta(request, results)
 
     async def _read(
         self, request: ModelRequest, known: Sequence[Message] | None
@@ -330,7 +330,7 @@ class ModelTurns:
         info, client = activity.info(), activity.client()
         transcript, conversation_id, run_id = Transcript(), info.workflow_id or "", info.workflow_run_id or ""
         if known is not None:
-            last = await last_results(client, conversation_id, run_id, of=request.named, before=info.activity_id)
+            last = await last_results(client, conversation_id, run_id, call_ids=request.named, before=info.activity_id)
             if last is not None:
                 return request, known, last
         async for step in read_steps(client, conversation_id, run_id=run_id):
@@ -338,8 +338,8 @@ class ModelTurns:
             # and what came between them belongs to the prefix.
             if isinstance(step, TurnScheduled) and step.activity_id == info.activity_id:
                 break
-            transcript.take(step)
-        results = transcript.results(request.named)
+            transcript.take_step(step)
+        results = transcript.results_of(request.named)
         if known is not None:
             return request, known, results
         try:

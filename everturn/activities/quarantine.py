@@ -96,8 +96,8 @@ async def asked_at(client: Client, conversation: str, run: str) -> datetime:
     asked = LONG_AGO
     try:
         async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
-            step, at_rest = await reader.read(event), _at_rest(by_history)
-            by_history.take(step)
+            step, at_rest = await reader.read_event(event), _at_rest(by_history)
+            by_history.take_step(step)
             match step:
                 case RunStarted(at=at):
                     asked = await _started_for(client, conversation, event, by_history, at)
@@ -114,7 +114,7 @@ async def asked_at(client: Client, conversation: str, run: str) -> datetime:
 
 def _at_rest(by_history: StateByHistory) -> bool:
     """Whether no message waits for an answer."""
-    return not (by_history.state.answering or by_history.state.inbox or by_history.signals.overlooked)
+    return not (by_history.state.answering or by_history.state.inbox or by_history.signals.has_message)
 
 
 async def _started_for(

@@ -155,7 +155,7 @@ async def _leads_to(client: Client, conversation_id: str, ids: Collection[str]) 
         seen.add((conversation_id, run))
         transcript = Transcript()
         async for step in read_steps(client, conversation_id, run_id=run):
-            transcript.take(step)
+            transcript.take_step(step)
         if not isinstance(earlier := transcript.earlier, StoredInRun):
             return False
         conversation_id, run = earlier.conversation_id or conversation_id, earlier.run_id

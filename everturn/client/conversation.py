@@ -31,7 +31,7 @@ from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
 from everturn.events import Event
-from everturn.history.endings import final_reply, final_status, held_status, stalled
+from everturn.history.endings import final_reply, final_status, held_status, stalled_error
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
@@ -120,7 +120,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         async with aclosing(logged(steps, self._temporal, self.id)) as told:
             async for run, step in told:
                 final = final_reply(by_history, step)
-                by_history.take(step)
+                by_history.take_step(step)
                 if held and (run != described.run_id or step.id > described.history_length):
                     held, described = False, await self._describe()
                 if run == described.run_id and (step.id < described.history_length or held):
@@ -131,14 +131,14 @@ class Conversation(Forks, Generic[OutputT_co]):
                     continue
                 if finished:
                     return self._last_reply(self._outcome(finished), cut_short=bool(state.cancelled))
-                if by_history.signals.overlooked or not state.has_taken(self._sent):
+                if by_history.signals.has_message or not state.has_taken(self._sent):
                     continue
                 if state.answered or final is not None:
                     if run == seen.run_id:
                         self._client.read_positions.keep(self.id, seen)
                     return (state.last_text if final is None else final), state.output
                 if state.stall:
-                    raise stalled(self.id, state.turn, state.stall)
+                    raise stalled_error(self.id, state.turn, state.stall)
                 if state.cancelled and not state.inbox:
                     raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise temporal_errors.breaks_off(self.id)
@@ -239,7 +239,7 @@ class Conversation(Forks, Generic[OutputT_co]):
             async for run, step, between in told:
                 for event in between:
                     yield event.model_copy(update={"cursor": cursor})
-                for event in reader.read(step, run_id=run) if step else ():
+                for event in reader.read_step(step, run_id=run) if step else ():
                     cursor = event.cursor
                     yield event
 
@@ -456,7 +456,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         by_history = StateByHistory(run_id=(await self._describe()).run_id)
         with self._explained():
             async for step in read_steps(self._temporal, self.id, run_id=by_history.run_id):
-                by_history.take(step)
+                by_history.take_step(step)
         return by_history
 
     def _outcome(self, finished: RunClosed | None) -> Outcome:

@@ -103,7 +103,7 @@ async def _add_run(client: Client, cost: ConversationCost, run_id: str, counted:
     counted |= {_key(event) for event in new}
     old = events[: len(events) - len(new)]
     for event in events:
-        match await reader.read(event):
+        match await reader.read_event(event):
             case RunStarted(start=start, previous_run_id="") if not old:
                 origin = start.carry.origin if start.carry else None
                 cost.beginnings += origin is None or bool(origin.conversation_id)  # else it was revived

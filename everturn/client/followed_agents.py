@@ -164,7 +164,7 @@ class FollowedAgents:
         if agent is None or agent.over or not agent.caught_up:
             return "working"
         by_history = agent.by_history
-        if by_history.finished or by_history.signals.overlooked:
+        if by_history.finished or by_history.signals.has_message:
             return "working"
         if by_history.state.stall:
             return "stalled"
@@ -238,7 +238,7 @@ class FollowedAgents:
             agent.caught_up |= run != now_run or step.id >= now_step
             if type(step) is not steps.Step:
                 self._take(step, agent.path)
-                self._tell(agent, agent.reader.read(step, run_id=run))
+                self._tell(agent, agent.reader.read_step(step, run_id=run))
             agent.looked |= agent.caught_up
             if agent.caught_up:
                 self._tell_waiting(agent)

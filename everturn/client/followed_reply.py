@@ -162,7 +162,7 @@ class FollowedReply:
         result = results_in(state.unseen).get(call.call_id)
         if result is None or result.content:
             return result
-        if written := transcript.results([call.call_id]):
+        if written := transcript.results_of([call.call_id]):
             return written[call.call_id]
         cause = state.cancelled or (self.rest.cause if self.rest else "") or "its answer has ended"
         return ToolResult.cut_short(call, cause, running=transcript.has_begun(call.call_id))
@@ -193,7 +193,7 @@ class FollowedReply:
                     continue
                 final = final_reply(self._reader.by_history, step) is not None
                 self._note_message(step)
-                events = self._reader.read(step, run_id=run)
+                events = self._reader.read_step(step, run_id=run)
                 if self._held and (run != self._now[0] or step.id > self._now[1]):
                     await self._look()
                     self._held = False
@@ -226,14 +226,14 @@ class FollowedReply:
         if self._message_id is None or self._found:
             return True
         by_history = self._reader.by_history
-        return by_history.state.has_taken([self._message_id]) and not by_history.signals.overlooked
+        return by_history.state.has_taken([self._message_id]) and not by_history.signals.has_message
 
     def _rest(self, final: bool) -> WhyAtRest | None:
         by_history = self._reader.by_history
         state, finished = by_history.state, by_history.finished
         if finished:
             return None if finished.next_run_id else _ended(finished, self._stop)
-        if by_history.signals.overlooked or not self._has_message or not self._agents.caught_up:
+        if by_history.signals.has_message or not self._has_message or not self._agents.caught_up:
             return None
         if state.answered or final:
             return WhyAtRest("answered", stop=self._stop)

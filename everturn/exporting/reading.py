@@ -150,7 +150,7 @@ class _Reader:
 
     def take(self, step: steps.Step) -> None:
         it, by_history = self._it, self._by_history
-        by_history.take(step)
+        by_history.take_step(step)
         it.agent, it.outcome = by_history.state.start.agent, by_history.outcome
         it.labels = by_history.state.start.labels
         it.usage, it.cost_usd = by_history.state.usage, by_history.state.cost_usd

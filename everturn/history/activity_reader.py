@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payloads
@@ -55,102 +56,126 @@ class ActivityReader:
         self._checks: dict[int, ToolRequest] = {}
         """Calls that are checked before they run."""
 
-    async def scheduled(
-        self, event_id: int, at: datetime, scheduled: ActivityTaskScheduledEventAttributes
+    async def take_scheduled(
+        self, event_id: int, time: datetime, scheduled: ActivityTaskScheduledEventAttributes
     ) -> tuple[bool, Step | None]:
         """Whether the activity is one of these, and which step it is."""
         if scheduled.activity_type.name == names.CHECK_CALL:
-            if request := await self._decoder.record(scheduled.input, ToolRequest):
+            if request := await self._decoder.read_record(scheduled.input, ToolRequest):
                 self._checks[event_id] = request
             return True, None
         header = scheduled.header.fields.get(names.CALL_HEADER)
-        served = await self._decoder.record(Payloads(payloads=[header]), ActivityCall) if header else None
+        if not header:
+            return False, None
+        served = await self._decoder.read_record(Payloads(payloads=[header]), ActivityCall)
         if served is None:
             return False, None
-        queue, within = scheduled.task_queue.name, scheduled.schedule_to_start_timeout.ToTimedelta()
+        queue = scheduled.task_queue.name
+        within = scheduled.schedule_to_start_timeout.ToTimedelta()
         running = _Running(served, scheduled.activity_type.name, queue, within.total_seconds())
         self._running[event_id] = running
-        return True, ToolScheduled(event_id, at, served.tool, running.request, scheduled.activity_id)
+        return True, ToolScheduled(event_id, time, served.tool, running.request, scheduled.activity_id)
 
-    async def completed(self, event_id: int, at: datetime, scheduled_id: int, output: Payloads) -> Step | None:
+    async def take_completed(self, event_id: int, time: datetime, scheduled_id: int, output: Payloads) -> Step | None:
         if request := self._checks.pop(scheduled_id, None):
-            checked, why = await self._decoder.readable(output, CheckedCall)
+            checked, problem = await self._decoder.try_to_read(output, CheckedCall)
             if checked is None:
-                return ToolRunFailed(event_id, at, request.tool, request, why, names.NOT_CHECKED)
-            return CallChecked(event_id, at, request, checked.arguments, checked.result)
+                return ToolRunFailed(event_id, time, request.tool, request, problem, names.NOT_CHECKED)
+            return CallChecked(event_id, time, request, checked.arguments, checked.result)
         if not (running := self._running.pop(scheduled_id, None)):
             return None
-        return await self._gave(running, event_id, at, output)
+        return await self._read_output(running, event_id, time, output)
 
-    async def _gave(self, running: _Running, event_id: int, at: datetime, output: Payloads) -> Step:
-        served, request, raw, why = running.served, running.request, None, ""
+    async def _read_output(self, running: _Running, event_id: int, time: datetime, output: Payloads) -> Step:
+        served = running.served
+        request = running.request
+        raw: RawValue | None = None
+        value: Any = None
+        problem = ""
         if output.payloads:
-            raw, why = await self._decoder.readable(output, RawValue)
-        value, why = (None, why) if why else activity_outputs.value_in(raw, self._converter.payload_converter)
-        if why:
-            cause = activity_outputs.unreadable(served.tool, why)
-            return ToolRunFailed(event_id, at, served.tool, request, cause, names.UNREADABLE_RESULT)
+            raw, problem = await self._decoder.try_to_read(output, RawValue)
+        if not problem:
+            value, problem = activity_outputs.value_in(raw, self._converter.payload_converter)
+        if problem:
+            cause = activity_outputs.unreadable(served.tool, problem)
+            return ToolRunFailed(event_id, time, served.tool, request, cause, names.UNREADABLE_RESULT)
         result = activity_outputs.result_of(served.call_id, served.tool, value, max_chars=MAX_RESULT_CHARS)
-        return ActivityEnded(event_id, at, served.tool, request, result)
+        return ActivityEnded(event_id, time, served.tool, request, result)
 
-    async def failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
+    async def take_failed(self, event_id: int, time: datetime, scheduled_id: int, failure: Failure) -> Step | None:
         error = await self._converter.decode_failure(failure)
-        told = cause_of(error)
+        failure_cause = cause_of(error)
         if request := self._checks.pop(scheduled_id, None):
             lost = ToolRunFailed(
-                event_id, at, request.tool, request, told.cause, told.kind, told.cure, proposed=told.proposed
+                event_id,
+                time,
+                request.tool,
+                request,
+                failure_cause.cause,
+                failure_cause.kind,
+                failure_cause.cure,
+                proposed=failure_cause.proposed,
             )
-            return _handed_back(lost, told=request.hand_back_for is not None) if told.not_hosted else lost
+            if not failure_cause.not_hosted:
+                return lost
+            return _handed_back(lost, was_waiting=request.hand_back_for is not None)
         if not (running := self._running.pop(scheduled_id, None)):
             return None
-        served, request = running.served, running.request
-        lost = ToolRunFailed(event_id, at, served.tool, request, told.cause, told.kind, told.cure)
+        served = running.served
+        request = running.request
+        lost = ToolRunFailed(
+            event_id, time, served.tool, request, failure_cause.cause, failure_cause.kind, failure_cause.cure
+        )
         match error:
             case TimeoutError(type=TimeoutType.SCHEDULE_TO_START):
                 cause, cure = activity_outputs.not_taken(running.name, running.where, running.taken_within)
-                return _handed_back(replace(lost, cause=cause, cure=cure, kind=names.NOT_TAKEN), told=served.awaited)
+                return _handed_back(
+                    replace(lost, cause=cause, cure=cure, kind=names.NOT_TAKEN), was_waiting=served.awaited
+                )
             case TimeoutError():
                 return replace(lost, again=served.again)
-            case ApplicationError() if served.own_queue and told.not_hosted:
-                return _handed_back(lost, told=served.awaited)
+            case ApplicationError() if served.own_queue and failure_cause.not_hosted:
+                return _handed_back(lost, was_waiting=served.awaited)
             case _:
                 result = activity_outputs.failure_of(served.call_id, served.tool, error, max_chars=MAX_RESULT_CHARS)
-                return ActivityEnded(event_id, at, served.tool, request, result)
+                return ActivityEnded(event_id, time, served.tool, request, result)
 
-    async def operation(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def read_operation(self, event: HistoryEvent, time: datetime) -> Step | None:
         """The step for an event of a Nexus operation."""
         match event.event_type:
             case event_types.NEXUS_OPERATION_SCHEDULED:
-                return self._operation_scheduled(event, at)
+                return self._operation_scheduled(event, time)
             case event_types.NEXUS_OPERATION_CANCEL_REQUESTED:
                 self._running.pop(event.nexus_operation_cancel_requested_event_attributes.scheduled_event_id, None)
             case event_types.NEXUS_OPERATION_COMPLETED:
                 gave = event.nexus_operation_completed_event_attributes
                 if running := self._running.pop(gave.scheduled_event_id, None):
-                    return await self._gave(running, event.event_id, at, Payloads(payloads=[gave.result]))
+                    return await self._read_output(running, event.event_id, time, Payloads(payloads=[gave.result]))
             case event_types.NEXUS_OPERATION_TIMED_OUT:
                 late = event.nexus_operation_timed_out_event_attributes
-                return await self._operation_ended(event.event_id, at, late.scheduled_event_id, late.failure)
+                return await self._operation_ended(event.event_id, time, late.scheduled_event_id, late.failure)
             case event_types.NEXUS_OPERATION_FAILED:
                 failed = event.nexus_operation_failed_event_attributes
-                return await self._operation_ended(event.event_id, at, failed.scheduled_event_id, failed.failure)
+                return await self._operation_ended(event.event_id, time, failed.scheduled_event_id, failed.failure)
             case event_types.NEXUS_OPERATION_CANCELED:
                 stopped = event.nexus_operation_canceled_event_attributes
-                return await self._operation_ended(event.event_id, at, stopped.scheduled_event_id, stopped.failure)
+                return await self._operation_ended(event.event_id, time, stopped.scheduled_event_id, stopped.failure)
             case _:
                 pass
         return None
 
-    def not_begun(self, event_id: int, at: datetime, call_id: str, within: timedelta) -> Step | None:
+    def not_begun(self, event_id: int, time: datetime, call_id: str, within: timedelta) -> Step | None:
         """Nobody began a call's operation in time. The conversation waits until somebody does."""
         for running in self._running.values():
             if running.served.call_id == call_id:
                 cause, cure = activity_outputs.not_started(running.where, running.name, within)
                 served = running.served.tool
-                return ToolRunFailed(event_id, at, served, running.request, cause, names.NOT_TAKEN, cure, awaited=True)
+                return ToolRunFailed(
+                    event_id, time, served, running.request, cause, names.NOT_TAKEN, cure, awaited=True
+                )
         return None
 
-    def _operation_scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
+    def _operation_scheduled(self, event: HistoryEvent, time: datetime) -> Step | None:
         scheduled = event.nexus_operation_scheduled_event_attributes
         try:
             served = ActivityCall.model_validate_json(scheduled.nexus_header.get(names.CALL_HEADER, ""))
@@ -158,21 +183,27 @@ class ActivityReader:
             return None
         name = f"{scheduled.service}/{scheduled.operation}"
         running = self._running[event.event_id] = _Running(served, name, scheduled.endpoint)
-        return ToolScheduled(event.event_id, at, served.tool, running.request)
+        return ToolScheduled(event.event_id, time, served.tool, running.request)
 
-    async def _operation_ended(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
+    async def _operation_ended(self, event_id: int, time: datetime, scheduled_id: int, failure: Failure) -> Step | None:
         if not (running := self._running.pop(scheduled_id, None)):
             return None
         error = await self._converter.decode_failure(failure)
-        served, request, told = running.served, running.request, cause_of(error)
-        cause = (error.__cause__ if isinstance(error, NexusOperationError) else None) or error
-        lost = ToolRunFailed(event_id, at, served.tool, request, told.cause, told.kind, told.cure)
+        served = running.served
+        request = running.request
+        failure_cause = cause_of(error)
+        cause: BaseException = error
+        if isinstance(error, NexusOperationError):
+            cause = error.__cause__ or error
+        lost = ToolRunFailed(
+            event_id, time, served.tool, request, failure_cause.cause, failure_cause.kind, failure_cause.cure
+        )
         match cause:
             case TimeoutError():
                 return lost
             case _:
                 result = activity_outputs.failure_of(served.call_id, served.tool, cause, max_chars=MAX_RESULT_CHARS)
-                return ActivityEnded(event_id, at, served.tool, request, result)
+                return ActivityEnded(event_id, time, served.tool, request, result)
 
     def forget(self, scheduled_id: int) -> None:
         """It was cancelled, and the conversation went on without it."""
@@ -180,6 +211,6 @@ class ActivityReader:
         self._checks.pop(scheduled_id, None)
 
 
-def _handed_back(failed: ToolRunFailed, *, told: bool) -> ToolRunFailed:
-    """No worker took it. `told`: the conversation was already waiting for a worker, and stalls now."""
-    return replace(failed, awaited=not told, stalled=told)
+def _handed_back(failed: ToolRunFailed, *, was_waiting: bool) -> ToolRunFailed:
+    """No worker took it. `was_waiting`: the conversation was already waiting for a worker, and stalls now."""
+    return replace(failed, awaited=not was_waiting, stalled=was_waiting)

@@ -37,7 +37,7 @@ VERSIONS: Final = "TemporalChangeVersion"
 def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
     """Actions by kind, without heartbeats. Each try of an activity counts; an activity that no worker began has
     none. Of a run that a reset made, `events` are those after what the reset copied."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     marked: set[int] = set()
     """Workflow tasks with markers. All the markers of one workflow task are one action."""
     brought = False
@@ -46,23 +46,23 @@ def actions_of(events: Iterable[HistoryEvent]) -> Counter[str]:
         match event.event_type:
             case event_types.WORKFLOW_TASK_FAILED:
                 brought = event.workflow_task_failed_event_attributes.cause == RESET
-                found["resets"] += brought
+                counts["resets"] += brought
             case event_types.WORKFLOW_TASK_SCHEDULED:
                 brought = False
             case event_types.WORKFLOW_EXECUTION_SIGNALED if brought:
                 pass
             case event_types.ACTIVITY_TASK_STARTED:
-                found["activities"] += event.activity_task_started_event_attributes.attempt
+                counts["activities"] += event.activity_task_started_event_attributes.attempt
             case event_types.MARKER_RECORDED:
                 task = event.marker_recorded_event_attributes.workflow_task_completed_event_id
-                found["markers"] += task not in marked
+                counts["markers"] += task not in marked
                 marked.add(task)
             case event_types.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
                 upserted = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
-                found["search attributes"] += {*upserted} != {VERSIONS}
+                counts["search attributes"] += {*upserted} != {VERSIONS}
             case kind if kind in ACTIONS:
-                found[ACTIONS[kind]] += 1
-    return +found
+                counts[ACTIONS[kind]] += 1
+    return +counts
 
 
 def ordinary_heartbeats(events: Iterable[HistoryEvent]) -> int:
@@ -77,7 +77,7 @@ def ordinary_heartbeats(events: Iterable[HistoryEvent]) -> int:
             timeouts[event.event_id] = scheduled.heartbeat_timeout.ToTimedelta()
         elif event.event_type == event_types.ACTIVITY_TASK_STARTED:
             started[event.activity_task_started_event_attributes.scheduled_event_id] = event
-        elif (began := started.pop(_ended(event), None)) and (timeout := timeouts[_ended(event)]):
+        elif (began := started.pop(_scheduled_id(event), None)) and (timeout := timeouts[_scheduled_id(event)]):
             ran = event.event_time.ToDatetime() - began.event_time.ToDatetime()
             profile = THRIFTY if timeout >= THRIFTY.timeout else QUICK
             count += int(ran.total_seconds() // profile.interval_seconds)
@@ -92,7 +92,7 @@ _ENDS: Final = {
 }
 
 
-def _ended(event: HistoryEvent) -> int:
+def _scheduled_id(event: HistoryEvent) -> int:
     """The id of the event that scheduled the activity which ended with this event; 0 if no activity ended."""
     name = _ENDS.get(event.event_type)
     return getattr(event, name).scheduled_event_id if name else 0

@@ -19,7 +19,8 @@ class Bookmark:
 
     def go_past(self, event: HistoryEvent, pages: Any) -> None:
         # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
-        self.last = self.last if event.event_type in TRANSIENT else event.event_id
+        if event.event_type not in TRANSIENT:
+            self.last = event.event_id
         # An interceptor of the application's may have put its own iterator in place of the pages.
         if (token := getattr(pages, "next_page_token", None)) and pages.current_page_index >= len(pages.current_page):
             self.token = token

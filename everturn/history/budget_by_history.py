@@ -38,9 +38,11 @@ class BudgetReader:
         self.kept: KeptBudget | None = None
         """None until the first event was read, or if that can't be."""
 
-    async def take(self, event: HistoryEvent) -> None:
+    async def take_event(self, event: HistoryEvent) -> None:
         if event.event_type == event_types.WORKFLOW_EXECUTION_STARTED:
-            began = await self._decoder.record(event.workflow_execution_started_event_attributes.input, BudgetStart)
+            began = await self._decoder.read_record(
+                event.workflow_execution_started_event_attributes.input, BudgetStart
+            )
             self.kept = KeptBudget(Ledger(began)) if began else None
         if self.kept is None:
             return
@@ -51,25 +53,25 @@ class BudgetReader:
                 self._now = event.event_time.ToNanoseconds() / 1e9  # as workflow.time() has it
             case event_types.WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
-                said = await self._decoder.record(signal.input, SetBudget)
-                if signal.signal_name == names.SET_BUDGET and said:
-                    self.kept.removed = said.budget is None
-                    ledger.set(said.budget or Terms(), by=said.by)
+                change = await self._decoder.read_record(signal.input, SetBudget)
+                if signal.signal_name == names.SET_BUDGET and change:
+                    self.kept.removed = change.budget is None
+                    ledger.set(change.budget or Terms(), by=change.by)
             case event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
-                asked = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-                if asked.name == names.COUNT_SPENDING and (
-                    batch := await self._decoder.record(asked.args, SpendingBatch)
+                update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+                if update.name == names.COUNT_SPENDING and (
+                    batch := await self._decoder.read_record(update.args, SpendingBatch)
                 ):
                     ledger.take(batch, now=self._now)
             case event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
-                told = event.signal_external_workflow_execution_initiated_event_attributes
-                self._resumed[event.event_id] = told.workflow_execution.workflow_id
+                resumed = event.signal_external_workflow_execution_initiated_event_attributes
+                self._resumed[event.event_id] = resumed.workflow_execution.workflow_id
             case event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED:
                 failed = event.signal_external_workflow_execution_failed_event_attributes
                 ledger.forget(self._resumed.pop(failed.initiated_event_id, ""))
             case event_types.WORKFLOW_EXECUTION_TERMINATED:
                 ended = event.workflow_execution_terminated_event_attributes
-                self.kept.moves = await self._decoder.text(ended.details) == names.BUDGET_MOVES
+                self.kept.moves = await self._decoder.read_text(ended.details) == names.BUDGET_MOVES
             case _:
                 pass
 
@@ -84,6 +86,6 @@ async def kept_budget(client: Client, budget_id: str, *, run_id: str | None = No
     needs another key or storage."""
     reader = BudgetReader(client.data_converter)
     async for event in client.get_workflow_handle(budget_id, run_id=run_id).fetch_history_events():
-        await reader.take(event)
+        await reader.take_event(event)
     reader.settle()
     return reader.kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from everturn.carryover import OpenReply, planned
-from everturn.history.transcript import unwritten
+from everturn.history.transcript import unwritten_result
 from everturn.payloads import ModelReply
 from everturn.plans import PlannedCall, RefuseCall, RunAgent, RunTool
 from everturn.records import ToolCall, ToolResult
@@ -15,14 +15,14 @@ from everturn.state import State
 class CallsByHistory:
     """The same as in the conversation itself: see workflows/tool_calls.py."""
 
-    def __init__(self, left: OpenReply | None = None) -> None:
-        """`left`: the reply that the previous run left open."""
-        left = left or OpenReply()
+    def __init__(self, open_reply: OpenReply | None = None) -> None:
+        """`open_reply`: the one that the previous run left open."""
+        open_reply = open_reply or OpenReply()
         self.planned: dict[str, tuple[ToolCall, PlannedCall]] = {
-            call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in left.calls
+            call.call_id: (call, RefuseCall(call_id=call.call_id, text="")) for call in open_reply.calls
         }
-        self.planned |= left.planned
-        self._results = {one.call_id: one for one in left.results}
+        self.planned |= open_reply.planned
+        self._results = {result.call_id: result for result in open_reply.results}
         self.recorded = set(self._results)
         """Those whose results are in events of their own."""
         self.from_outputs: set[str] = set()
@@ -30,22 +30,25 @@ class CallsByHistory:
         self.running: set[str] = set()
         """Those that were begun and have not failed."""
 
-    def open(self, reply: ModelReply) -> None:
+    def begin_reply(self, reply: ModelReply) -> None:
         self.planned = planned(reply.message.tool_calls, reply.plan)
-        self._results, self.recorded, self.from_outputs = {}, set(), set()
+        self._results = {}
+        self.recorded = set()
+        self.from_outputs = set()
 
     def forget(self) -> None:
         """The model is asked: no earlier call is open any more."""
-        self.planned, self._results = {}, {}
+        self.planned = {}
+        self._results = {}
 
-    def take(self, result: ToolResult) -> bool:
+    def take_result(self, result: ToolResult) -> bool:
         """False if the result belongs to none of them, or comes a second time."""
         if result.call_id not in self.planned or result.call_id in self._results:
             return False
         self._results[result.call_id] = result
         return True
 
-    def result(self, call_id: str) -> ToolResult | None:
+    def result_of(self, call_id: str) -> ToolResult | None:
         return self._results.get(call_id)
 
     def plan_of(self, call_id: str) -> PlannedCall | None:
@@ -59,13 +62,13 @@ class CallsByHistory:
     @property
     def unsettled(self) -> list[tuple[ToolCall, PlannedCall]]:
         """Those without a result, with their plans."""
-        return [one for call_id, one in self.planned.items() if call_id not in self._results]
+        return [(call, plan) for call, plan in self.planned.values() if call.call_id not in self._results]
 
-    def begun(self, call_id: object) -> bool:
+    def has_begun(self, call_id: object) -> bool:
         """Whether it is one of these calls and runs or has a result."""
         return call_id in self.planned and (call_id in self._results or call_id in self.running)
 
-    def settled(self, *, closing: bool, waiting: Collection[str]) -> bool:
+    def is_settled(self, *, closing: bool, waiting: Collection[str]) -> bool:
         """Whether no more results will come: all calls have one, except those that a closing conversation no longer
         begins. `waiting`: the calls that wait for a decision, or for the check of one."""
         return all(
@@ -76,7 +79,9 @@ class CallsByHistory:
     def hand_in(self, state: State) -> None:
         """Puts the results into the state. A call without a result was cut short."""
         if self.planned:
-            results = (self._results.get(call_id) or unwritten(call) for call_id, (call, _) in self.planned.items())
+            results = (
+                self._results.get(call_id) or unwritten_result(call) for call_id, (call, _) in self.planned.items()
+            )
             state.take_results(tuple(results), recorded=self.recorded, from_outputs=self.from_outputs)
         self.forget()
 

@@ -13,7 +13,7 @@ from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve
 from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, iso, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
-from everturn.history.transcript import unwritten
+from everturn.history.transcript import unwritten_result
 from everturn.plans import AwaitAnswer, RunAgent, RunHandoff, UseResult
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Decision, ToolCall, ToolResult
@@ -29,7 +29,7 @@ class DecisionsByHistory:
     def __init__(
         self,
         state: State,
-        left: OpenReply | None = None,
+        open_reply: OpenReply | None = None,
         *,
         settle: Callable[[ToolResult], None],
         answered: Callable[[ToolCall], None],
@@ -37,10 +37,11 @@ class DecisionsByHistory:
         on_held: Callable[[steps.CommandSent], None],
         clock: Callable[[], float],
     ) -> None:
-        """`left`: the reply that the previous run left open. `settle` takes the result of a call that does not run;
+        """`open_reply`: the one that the previous run left open. `settle` takes the result of a call that does not run;
         `answered` takes a call of which somebody gave the result. `hand_over` takes one that puts another agent in
         charge. `on_held` takes a decision that was held and counts now. `clock`: the conversation's, in seconds since
         1970."""
+        open_reply = open_reply or OpenReply()
         self._state = state
         self._settle = settle
         self._answered = answered
@@ -55,14 +56,14 @@ class DecisionsByHistory:
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
         self.approvals: dict[str, Decision] = {}
         """Of the calls that were approved."""
-        self.taken = {one.call_id for one in left.results if one.decision} if left else set[str]()
+        self.taken = {result.call_id for result in open_reply.results if result.decision}
         """The calls that somebody has decided on, in this run or before it in the open reply."""
         self._held: list[steps.CommandSent] = []
         """Decisions that came by signal while another decision on the same call was checked. They count if that one is
         refused."""
         self.ruled: list[Ruled] = []
         """Since it was last asked for."""
-        self.refused_edits = left.refused_edits if left else 0
+        self.refused_edits = open_reply.refused_edits
         """How many edited arguments did not fit in this turn."""
 
     def begin_reply(self) -> None:
@@ -80,12 +81,13 @@ class DecisionsByHistory:
 
     def take_ruled(self) -> list[Ruled]:
         """The calls that the policy has decided on since the last time this was asked, with the rules that decided."""
-        ruled, self.ruled = self.ruled, []
+        ruled = self.ruled
+        self.ruled = []
         return ruled
 
     # ------------------------------------------------------------ calls
 
-    def wait(self, pending: PendingCall, *, time: float) -> None:
+    def begin_waiting(self, pending: PendingCall, *, time: float) -> None:
         call_id = pending.call.call_id
         self._state.pending[call_id] = self.asked[call_id] = pending.at(time)
         self._follow_policy(pending)
@@ -96,26 +98,28 @@ class DecisionsByHistory:
 
     # ------------------------------------------------------------ what people say
 
-    def take(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
+    def take_decision(self, verdict: str, payload: dict[str, Any], *, time: float) -> bool:
         """False if the decision can't be taken now."""
-        said = DECISION_RECORDS[verdict].model_validate(payload)
+        command = DECISION_RECORDS[verdict].model_validate(payload)
         state = self._state
-        addressed = [pending for pending in state.pending.values() if pending.addressed(said.call_id, verdict)]
+        addressed = [pending for pending in state.pending.values() if pending.addressed(command.call_id, verdict)]
         if decision_problem(
-            said, addressed, policy=state.policy, agent=state.agent, time=time, refused_edits=self.refused_edits
+            command, addressed, policy=state.policy, agent=state.agent, time=time, refused_edits=self.refused_edits
         ):
             return False
-        rules = () if isinstance(said, Answer) else rules_of(said, addressed, agent=state.agent)
-        decision = Decision.model_validate({"verdict": verdict, "by": said.by, "at": self._now})
-        if isinstance(said, Approve):
-            decision = decision.model_copy(update={"note": said.note, "arguments": said.arguments})
+        rules: Policy = ()
+        if not isinstance(command, Answer):
+            rules = rules_of(command, addressed, agent=state.agent)
+        decision = Decision.model_validate({"verdict": verdict, "by": command.by, "at": self._current_time})
+        if isinstance(command, Approve):
+            decision = decision.model_copy(update={"note": command.note, "arguments": command.arguments})
         for pending in addressed:
-            self._hear(pending, decision)
+            self._decide_or_check(pending, decision)
         if rules and addressed:
             self.change_policy(with_rules(self._state.policy, rules))
         return bool(addressed)
 
-    def hold(self, step: steps.Sent) -> bool:
+    def hold_decision(self, step: steps.Sent) -> bool:
         """Whether the decision came while another decision on its call is checked."""
         if not isinstance(step, steps.CommandSent) or step.payload.get("call_id") not in self.checked:
             return False
@@ -123,13 +127,13 @@ class DecisionsByHistory:
         return True
 
     def change_policy(self, policy: Policy | None) -> bool:
-        """None if it can't be taken."""
+        """False if there is none, since it can't be taken."""
         if policy is not None:
             self._state.policy = policy
             self._look_again()
         return policy is not None
 
-    def inherit(self, policy: Policy) -> bool:
+    def inherit_policy(self, policy: Policy) -> bool:
         if self._state.start.caller is None:
             return False
         self._state.inherited = policy
@@ -137,7 +141,8 @@ class DecisionsByHistory:
         return True
 
     def _look_again(self) -> None:
-        rules, agent = self._state.rules, self._state.agent
+        rules = self._state.rules
+        agent = self._state.agent
         for call_id, pending in [*self._state.pending.items()]:
             if rule := pending.released(rules, agent=agent):
                 self.ruled.append((call_id, rule))
@@ -150,7 +155,9 @@ class DecisionsByHistory:
 
     def decide(self, pending: PendingCall, decision: Decision) -> None:
         """A decision that counts."""
-        call, plan, decision = pending.call, pending.plan, pending.with_arguments(decision)
+        call = pending.call
+        plan = pending.plan
+        decision = pending.with_arguments(decision)
         self._state.pending.pop(call.call_id, None)
         approved = decision.verdict == "approve"
         if approved:
@@ -165,16 +172,19 @@ class DecisionsByHistory:
         elif decision.verdict == "answer":
             self._answered(call)
         else:
-            self._settle(unwritten(call))
+            self._settle(unwritten_result(call))
 
     def _let_out(self, pending: PendingCall, approval: Decision) -> None:
-        call, plan = pending.call, pending.plan
+        call = pending.call
+        plan = pending.plan
         if isinstance(plan, RunHandoff):
             self._hand_over(call, plan)
         elif isinstance(plan, UseResult) or self._state.closing:  # one that closes begins nothing
-            self._settle(unwritten(call))
+            self._settle(unwritten_result(call))
         elif isinstance(plan, AwaitAnswer):
-            self.wait(for_answer(call, plan, approval=approval, arguments=approval.arguments), time=self._clock())
+            self.begin_waiting(
+                for_answer(call, plan, approval=approval, arguments=approval.arguments), time=self._clock()
+            )
 
     def take_edit(self, call_id: str, arguments: dict[str, Any]) -> None:
         """A worker has looked at the arguments that a person put in: they fit."""
@@ -183,13 +193,13 @@ class DecisionsByHistory:
             self._let_out(pending, decision.model_copy(update={"arguments": arguments}))
 
     @property
-    def _now(self) -> str:
+    def _current_time(self) -> str:
         return iso(datetime.fromtimestamp(self._clock(), UTC))
 
     def _by_rule(self, rule: Rule) -> Decision:
-        return decision_of(rule, at=self._now)
+        return decision_of(rule, at=self._current_time)
 
-    def close(self) -> None:
+    def deny_all(self) -> None:
         """Denies all waiting calls."""
         for pending in [*self._state.pending.values()]:
             self.decide(pending, Decision(verdict="deny"))
@@ -197,9 +207,9 @@ class DecisionsByHistory:
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
         if rule := pending.ruled(self._state.rules, agent=self._state.agent, again=again):
             self.ruled.append((pending.call.call_id, rule))
-            self._hear(pending, self._by_rule(rule))
+            self._decide_or_check(pending, self._by_rule(rule))
 
-    def _hear(self, pending: PendingCall, decision: Decision) -> None:
+    def _decide_or_check(self, pending: PendingCall, decision: Decision) -> None:
         """A decision, which may need a check first."""
         self.taken.add(pending.call.call_id)
         if pending.policy:
@@ -210,7 +220,7 @@ class DecisionsByHistory:
 
     # ------------------------------------------------------------ what the agent's policy says to it
 
-    def take_check(self, call_id: str, *, by: str, refusal: str, time: float) -> None:
+    def take_check(self, call_id: str, *, decided_by: str, refusal: str, time: float) -> None:
         """`refusal`: why this person may not decide; empty if they may."""
         if call_id not in self.checked:
             return
@@ -218,13 +228,13 @@ class DecisionsByHistory:
         held = [step for step in self._held if step.payload.get("call_id") == call_id]
         self._held = [step for step in self._held if step not in held]
         if refusal and self._state.closing:  # which denies it
-            self._settle(unwritten(pending.call))
+            self._settle(unwritten_result(pending.call))
         elif refusal:
             self.taken.discard(call_id)
-            self.wait(pending.after_check(by=by, refusal=refusal), time=time)
+            self.begin_waiting(pending.after_check(by=decided_by, refusal=refusal), time=time)
             while held:
                 first = held.pop(0)
-                if self.take(first.name, first.payload, time=time):
+                if self.take_decision(first.name, first.payload, time=time):
                     self._on_held(first)
                     break
             self._held += held

@@ -40,11 +40,11 @@ class Decoder:
     def __init__(self, converter: DataConverter) -> None:
         self._converter = converter
 
-    async def record(self, payloads: Payloads, record: type[R]) -> R | None:
+    async def read_record(self, payloads: Payloads, record: type[R]) -> R | None:
         """The first payload as a record; None if it is not one. Such input changed nothing when it arrived."""
-        return (await self.readable(payloads, record))[0]
+        return (await self.try_to_read(payloads, record))[0]
 
-    async def readable(self, payloads: Payloads, kind: type[R]) -> tuple[R | None, str]:
+    async def try_to_read(self, payloads: Payloads, kind: type[R]) -> tuple[R | None, str]:
         """The first payload; or None, and why it can't be read."""
         try:
             values = await self.decode(payloads, [kind])
@@ -54,9 +54,11 @@ class Decoder:
             return None, why_unreadable(error)
         if not values:
             return None, "it is empty"
-        return (values[0], "") if isinstance(values[0], kind) else (None, f"it is a {type(values[0]).__name__}")
+        if not isinstance(values[0], kind):
+            return None, f"it is a {type(values[0]).__name__}"
+        return values[0], ""
 
-    async def problem(self, payloads: Payloads, record: type[Record]) -> str:
+    async def find_problem(self, payloads: Payloads, record: type[Record]) -> str:
         """Why the first payload is no such record, as whoever checks it as plain JSON says it; empty if it is one."""
         try:
             values = await self.decode(payloads, None)
@@ -65,9 +67,9 @@ class Decoder:
             return why_unreadable(error)
         return ""
 
-    async def text(self, payloads: Payloads) -> str:
+    async def read_text(self, payloads: Payloads) -> str:
         """A result that is a text; empty if it is not a text."""
-        return await self.record(payloads, str) or ""
+        return await self.read_record(payloads, str) or ""
 
     async def decode(self, payloads: Payloads, types: list[type] | None) -> list[Any]:
         if not payloads.payloads:

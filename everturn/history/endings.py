@@ -12,9 +12,11 @@ from everturn.payloads import Status
 
 def final_status(by_history: StateByHistory) -> Status:
     """Of a conversation that is over."""
-    state, outcome, finished = by_history.state, by_history.outcome, by_history.finished
+    state = by_history.state
+    outcome = by_history.outcome
     if outcome is None:
-        return Status(state="done", agent=state.agent, turn=state.turn, cause=finished.why if finished else None)
+        cause = by_history.finished.why if by_history.finished else None
+        return Status(state="done", agent=state.agent, turn=state.turn, cause=cause)
     return Status(
         state="done",
         agent=state.agent,
@@ -48,12 +50,14 @@ def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
         case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
             state = by_history.state
             more = by_history.signals.sent or state.inbox or state.late
-            return None if more or state.cancelled or reply.output_problem else reply.message.text
+            if more or state.cancelled or reply.output_problem:
+                return None
+            return reply.message.text
         case _:
             return None
 
 
-def stalled(conversation_id: str, turn: int, stall: Stall) -> Stalled:
+def stalled_error(conversation_id: str, turn: int, stall: Stall) -> Stalled:
     """The error for somebody who waits for a reply that can't come before a person helps."""
     return Stalled(
         f"Conversation {conversation_id!r} is stalled in turn {turn}: {stall.cause}",

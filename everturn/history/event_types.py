@@ -48,13 +48,13 @@ WORKFLOW_TASK_SCHEDULED: Final = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
 WORKFLOW_TASK_STARTED: Final = EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED
 
 
-def of(name: str) -> int:
+def type_named(name: str) -> int:
     """The type with this name, such as `timer_fired`."""
     return EventType.Value(f"EVENT_TYPE_{name.upper()}")
 
 
 UNANSWERED = {
-    of(name): (f"{name}_event_attributes", cause)
+    type_named(name): (f"{name}_event_attributes", cause)
     for name, cause in {
         "start_child_workflow_execution_failed": "its conversation could not be started: one with "
         "this id is already running",

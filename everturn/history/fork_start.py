@@ -58,21 +58,25 @@ async def start_of_fork(
     latest = StoredInRun(run_id=run_id, conversation_id=conversation_id)
     origin = await _run_of(client, latest, turn)
     if turn == 0:
-        return await _with_rules_of(client, latest, await _anew(client, origin, changes))
-    here, point = origin.run_id, _ForkPoint(turn)
+        return await _with_rules_of(client, latest, await _start_anew(client, origin, changes))
+    here = origin.run_id
+    point = _ForkPoint(turn)
     while here:
-        origin, here = origin.model_copy(update={"run_id": here}), ""
+        origin = origin.model_copy(update={"run_id": here})
+        here = ""
         async for step in read_steps(client, origin.conversation_id, run_id=origin.run_id):
-            if point.reached:
+            if point.is_reached:
                 point.bring_along(step)
                 continue
-            point.take(step)
+            point.take_step(step)
             here = getattr(step, "next_run_id", "")
         point.by_history.take_in()
-        if point.reached:
-            start = await _start(client, origin, point, changes, there=there)
+        if point.is_reached:
+            start = await _build_start(client, origin, point, changes, there=there)
             return await _with_rules_of(client, latest, start)
-    raise Refused(f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing}.", cure=point.cure)
+    raise Refused(
+        f"Conversation {conversation_id!r} can't be forked at turn {turn}: {point.missing_reason}.", cure=point.cure
+    )
 
 
 class _ForkPoint:
@@ -90,7 +94,7 @@ class _ForkPoint:
         """The turns before this one that have a reply, and not only a summary: the last one of earlier runs, and all of
         this run."""
 
-    def take(self, step: Step) -> None:
+    def take_step(self, step: Step) -> None:
         match step:
             case TurnCompleted(request=request, reply=reply):
                 self._last = request.turn
@@ -99,27 +103,28 @@ class _ForkPoint:
                 elif request.turn < self._turn and not request.summarise:
                     self._replied.append(request.turn)
                 if self.reply is None:
-                    self.by_history.take(step)
+                    self.by_history.take_step(step)
                     return
-                self.transcript.take(step)
+                self.transcript.take_step(step)
                 if request.summarise:
                     self.state.take_summary(reply)
             case ToolCompleted(outcome=Outcome(usage=usage, cost_usd=cost)) if self.reply:
-                self.transcript.take(step)
+                self.transcript.take_step(step)
                 self.state.spend(usage, cost)
             case _ if self.reply is None:
-                self.by_history.take(step)
+                self.by_history.take_step(step)
                 if isinstance(step, RunStarted):
                     self._last = self.state.turn
                     carry = step.start.carry
-                    self._replied += [carry.called_in or carry.turn] if carry and carry.turn else []
+                    if carry and carry.turn:
+                        self._replied.append(carry.called_in or carry.turn)
             case _:
-                self.transcript.take(step)
+                self.transcript.take_step(step)
 
     def bring_along(self, step: Step) -> None:
         """Whether what follows the turn only says where the messages of earlier runs are now."""
         if isinstance(step, TranscriptKept):
-            self.transcript.take(step)
+            self.transcript.take_step(step)
 
     @property
     def state(self) -> State:
@@ -135,10 +140,10 @@ class _ForkPoint:
         return self.by_history.reply if self.state.turn == self._turn else None
 
     @property
-    def reached(self) -> bool:
-        return self.reply is not None and (not self.reply.plan or self.results() is not None)
+    def is_reached(self) -> bool:
+        return self.reply is not None and (not self.reply.plan or self.results_position() is not None)
 
-    def results(self) -> int | None:
+    def results_position(self) -> int | None:
         """The position of the message with the results of the reply's calls. It is written with the next turn or with
         the end, and None until then. A summary may come between the reply and this message."""
         transcript = self.transcript
@@ -148,7 +153,7 @@ class _ForkPoint:
         return None
 
     @property
-    def missing(self) -> str:
+    def missing_reason(self) -> str:
         if self.reply:
             calls = ", ".join(repr(call.call_id) for call in self.reply.message.tool_calls)
             return f"not all of its calls have results yet ({calls})"
@@ -156,7 +161,9 @@ class _ForkPoint:
             return "in that turn, the model only wrote a summary"
         if self._turn <= self._last:
             return "that turn was cut short before the model replied"
-        return f"its last reply is that of turn {self._last}" if self._last else "the model has not replied yet"
+        if self._last:
+            return f"its last reply is that of turn {self._last}"
+        return "the model has not replied yet"
 
     @property
     def cure(self) -> str:
@@ -167,7 +174,9 @@ class _ForkPoint:
             return f"Wait for turn {self._turn + 1}{earlier}."
         if works:
             return f"Fork at turn {works[-1]}."
-        return f"Wait for turn {self._last + 1}." if self._last else "Wait for the first reply."
+        if self._last:
+            return f"Wait for turn {self._last + 1}."
+        return "Wait for the first reply."
 
 
 async def _run_of(client: Client, latest: StoredInRun, turn: int) -> StoredInRun:
@@ -178,7 +187,9 @@ async def _run_of(client: Client, latest: StoredInRun, turn: int) -> StoredInRun
         carry = started.start.carry if started else None
         if started is None or carry is None or carry.turn < turn:
             return run
-        before = StoredInRun(run_id=started.previous_run_id) if started.previous_run_id else carry.origin
+        before = carry.origin
+        if started.previous_run_id:
+            before = StoredInRun(run_id=started.previous_run_id)
         if before is None:
             raise NotFound(f"Turn {turn} of conversation {latest.conversation_id!r} was in none of its runs.")
         run = StoredInRun(run_id=before.run_id, conversation_id=before.conversation_id or run.conversation_id)
@@ -202,14 +213,15 @@ async def _with_rules_of(client: Client, latest: StoredInRun, start: Start) -> S
     fork's, too, and what they took back holds no more."""
     by_history = StateByHistory(run_id=latest.run_id)
     async for step in read_steps(client, latest.conversation_id, run_id=latest.run_id):
-        by_history.take(step)
+        by_history.take_step(step)
     by_history.take_in()
     rules = {"policy": by_history.state.policy, "inherited": by_history.state.inherited}
-    carry = start.carry and start.carry.model_copy(update=rules)
-    return start.model_copy(update={"carry": carry} if carry else rules)
+    if start.carry is None:
+        return start.model_copy(update=rules)
+    return start.model_copy(update={"carry": start.carry.model_copy(update=rules)})
 
 
-async def _anew(client: Client, first: StoredInRun, changes: Changes) -> Start:
+async def _start_anew(client: Client, first: StoredInRun, changes: Changes) -> Start:
     """The conversation's own start with another message: with the transcript that it was given, or with none."""
     started = await _first_step(client, first)
     if started is None or (started.start.carry and started.start.carry.origin):
@@ -218,14 +230,18 @@ async def _anew(client: Client, first: StoredInRun, changes: Changes) -> Start:
         )
     # Whoever asked the first one, or is told when it waits, is not asked by this one.
     alone = {"message_id": None, "caller": None, "notify": None}
-    return started.start.model_copy(update={**alone, **_said(changes), "model": changes.model or started.start.model})
+    return started.start.model_copy(
+        update={**alone, **_message_changes(changes), "model": changes.model or started.start.model}
+    )
 
 
-def _said(changes: Changes) -> dict[str, Any]:
-    return {} if changes.message is None else {"message": changes.message, "provider": changes.provider}
+def _message_changes(changes: Changes) -> dict[str, Any]:
+    if changes.message is None:
+        return {}
+    return {"message": changes.message, "provider": changes.provider}
 
 
-def _changed(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart, ...]]) -> list[Message]:
+def _with_results(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart, ...]]) -> list[Message]:
     """Raises Refused for a call that has no result among these messages."""
     if unknown := results.keys() - results_in(messages).keys():
         calls = ", ".join(map(repr, results_in(messages))) or "none"
@@ -245,15 +261,18 @@ def _changed(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart
     ]
 
 
-async def _start(
+async def _build_start(
     client: Client, origin: StoredInRun, point: _ForkPoint, changes: Changes, *, there: DataConverter | None
 ) -> Start:
     assert point.reply is not None
-    state, start, final = point.state, point.state.start, point.reply.final
-    results = point.results() if point.reply.plan else None
-    end = state.position if results is None else results + 1
+    state = point.state
+    start = state.start
+    final = point.reply.final
+    end = state.position
+    if point.reply.plan and (position := point.results_position()) is not None:
+        end = position + 1
     transcript = [*await read_transcript(client, origin.conversation_id, point.transcript)]
-    transcript[state.position : end] = _changed(transcript[state.position : end], changes.results)
+    transcript[state.position : end] = _with_results(transcript[state.position : end], changes.results)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
     repairs = 0 if final else state.repairs
     new: dict[str, Any] = {"owed": not final, "repairs": repairs, "inbox": (), "message_ids": ()}
@@ -271,20 +290,22 @@ async def _start(
                 cure="Set EVERTURN_STORAGE (or connect(storage=)) for both, on clients and workers.",
             )
         # The other namespace may have other search attributes, and another retention.
-        limits = handed.facts.limits if handed.facts and handed.agent else None  # the first agent's, for good
-        facts = None if limits is None else WorkerFacts(limits=limits)
+        facts: WorkerFacts | None = None
+        if handed.facts and handed.facts.limits is not None and handed.agent:  # the first agent's, for good
+            facts = WorkerFacts(limits=handed.facts.limits)
         handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": facts})
-    waits = final and start.keep_open is None and changes.message is None
-    idle = IDLE_SECONDS if waits else start.keep_open
+    idle = start.keep_open
+    if final and idle is None and changes.message is None:
+        idle = IDLE_SECONDS
     silent = {"message": (), "message_id": None, "provider": ""}
     # An id says nothing in another namespace, where it may be another conversation's.
-    line = () if there else _line(origin.conversation_id, *start.forked_from)
+    line = () if there else _fork_line(origin.conversation_id, *start.forked_from)
     return start.model_copy(
-        update={**silent, **_said(changes), "keep_open": idle, "forked_from": line, "carry": handed}
+        update={**silent, **_message_changes(changes), "keep_open": idle, "forked_from": line, "carry": handed}
     )
 
 
-def _line(*ids: str) -> tuple[str, ...]:
+def _fork_line(*ids: str) -> tuple[str, ...]:
     """The farthest are left out if there are too many to be carried along."""
     line = tuple(dict.fromkeys(ids))
     while size_of(line) > MAX_FORK_LINE_BYTES:

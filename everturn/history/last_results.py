@@ -15,54 +15,57 @@ from everturn.history.steps import ActivityEnded, RunStarted, ToolCompleted, Tur
 from everturn.history.transcript import Transcript
 from everturn.records import ToolResult
 
-FIRST_PAGE, BESIDE_CALLS = 3, 4
+FIRST_PAGE = 3
+BESIDE_CALLS = 4
 """Entries of a page: what the server wrote together is one. What ran within a workflow task is all in one of the last;
 of other calls, each has one to three. So a further page has as many as there are calls, and some more."""
 
 
 async def last_results(
-    client: Client, conversation_id: str, run_id: str, *, of: Collection[str], before: str
+    client: Client, conversation_id: str, run_id: str, *, call_ids: Collection[str], before: str
 ) -> dict[str, ToolResult] | None:
     """The results of these calls, which the activity with the id `before` shows to the model. None if they can't be
     found this way: then the whole history has to be read."""
     events: list[HistoryEvent] = []
     try:
-        async for page in _backwards(client, conversation_id, run_id, further=len(of) + BESIDE_CALLS):
+        async for page in _read_backwards(client, conversation_id, run_id, further=len(call_ids) + BESIDE_CALLS):
             events = [*reversed(page), *events]
-            results = await _results(client, events, before, of)
-            if len(results) == len(set(of)):
+            results = await _results_in(client, events, before, call_ids)
+            if len(results) == len(set(call_ids)):
                 return results
     except RPCError:  # the server lacks the method, or moves the history
         return None
     return None
 
 
-async def _backwards(
+async def _read_backwards(
     client: Client, conversation_id: str, run_id: str, *, further: int
 ) -> AsyncIterator[Sequence[HistoryEvent]]:
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)
-    asked = GetWorkflowExecutionHistoryReverseRequest(
+    request = GetWorkflowExecutionHistoryReverseRequest(
         namespace=client.namespace, execution=execution, maximum_page_size=FIRST_PAGE
     )
     while True:
-        answer = await client.workflow_service.get_workflow_execution_history_reverse(asked, retry=True)
+        answer = await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True)
         yield answer.history.events
         if not answer.next_page_token:
             return
-        asked.next_page_token, asked.maximum_page_size = answer.next_page_token, further
+        request.next_page_token = answer.next_page_token
+        request.maximum_page_size = further
 
 
-async def _results(
+async def _results_in(
     client: Client, events: Sequence[HistoryEvent], before: str, call_ids: Collection[str]
 ) -> dict[str, ToolResult]:
     """The same as a reader of whole histories makes of them. What was scheduled before these events is passed over."""
-    reader, transcript = Reading(client).reader, Transcript()
+    reader = Reading(client).reader
+    transcript = Transcript()
     for event in events:
-        match await reader.read(event):
+        match await reader.read_event(event):
             case TurnScheduled(activity_id=activity_id) if activity_id == before:
                 break
             case RunStarted() | ToolCompleted() | ActivityEnded() as step:
-                transcript.take(step)
+                transcript.take_step(step)
             case _:
                 pass
-    return transcript.results([*call_ids])
+    return transcript.results_of([*call_ids])

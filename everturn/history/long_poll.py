@@ -20,8 +20,8 @@ async def has_long_poll(client: Client) -> bool:
     if (known := _KNOWN.get(service)) is not None:
         return known
     try:
-        told = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+        system_info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     except RPCError:
         return True
-    _KNOWN[service] = told.capabilities.activity_failure_include_heartbeat
+    _KNOWN[service] = system_info.capabilities.activity_failure_include_heartbeat
     return _KNOWN[service]

@@ -43,11 +43,14 @@ def open_calls(by_history: StateByHistory) -> tuple[OpenCall, ...]:
 
 
 def _open_call(call: ToolCall, by_history: StateByHistory) -> OpenCall:
-    calls, call_id = by_history.calls, call.call_id
-    if result := calls.result(call_id):
+    calls = by_history.calls
+    call_id = call.call_id
+    if result := calls.result_of(call_id):
         # Without an event of its own, an empty result stands for one that is written when the model is told.
         is_known = result.content or call_id in calls.recorded or call_id in calls.from_outputs
-        return OpenCall(call, "finished", result) if is_known else OpenCall(call, "settled")
+        if not is_known:
+            return OpenCall(call, "settled")
+        return OpenCall(call, "finished", result)
     if call_id in by_history.state.pending or call_id in by_history.awaited:
         return OpenCall(call, "waits")
     if call_id in calls.running:

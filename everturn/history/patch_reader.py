@@ -31,18 +31,20 @@ class PatchReader:
         self._signals: list[str] = []
         """The names of the signals so far that the conversation takes, which has numbered them."""
 
-    def signalled(self, name: str) -> None:
+    def note_signal(self, name: str) -> None:
         if name == names.MESSAGE or name in COMMANDS:
             self._signals.append(name)
 
-    def read(self, marker: HistoryEvent, at: datetime) -> InputUnreadable | None:
+    def read_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | None:
         """Of a marker with the name PATCH."""
         data = marker.marker_recorded_event_attributes.details["patch-data"].payloads
         patch = str(json.loads(data[0].data).get("id")) if data else ""
         if patch == UNREADABLE_START:
-            return InputUnreadable(marker.event_id, at, start_problem(self.start_problem), DEPLOY_ITS_CODE, start=True)
+            return InputUnreadable(
+                marker.event_id, time, start_problem(self.start_problem), DEPLOY_ITS_CODE, start=True
+            )
         if patch.startswith(STALLED_BY_SIGNALS):
             numbers = map(int, patch.removeprefix(STALLED_BY_SIGNALS).split(","))
             problem = signals_problem([self._signals[number - 1] for number in numbers], "")
-            return InputUnreadable(marker.event_id, at, problem, SEND_AGAIN)
+            return InputUnreadable(marker.event_id, time, problem, SEND_AGAIN)
         return None

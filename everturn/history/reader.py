@@ -86,67 +86,71 @@ class HistoryReader:
         self._id = ""
         """The conversation's."""
 
-    async def read(self, event: HistoryEvent) -> Step:
+    async def read_event(self, event: HistoryEvent) -> Step:
         """The step for this event."""
-        at = event.event_time.ToDatetime(tzinfo=UTC)
-        return await self._step(event, at) or Step(event.event_id, at)
+        time = event.event_time.ToDatetime(tzinfo=UTC)
+        return await self._read_step(event, time) or Step(event.event_id, time)
 
-    async def _step(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _read_step(self, event: HistoryEvent, time: datetime) -> Step | None:
         match event.event_type:
             case event_types.WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
                 check_kind(started.workflow_id, started.workflow_type.name)
                 self._id = started.workflow_id
-                start = await self._decoder.record(started.input, Start)
-                self._patches.start_problem = "" if start else await self._decoder.problem(started.input, Start)
-                start = start or Start.model_construct(agent="")
+                start = await self._decoder.read_record(started.input, Start)
+                self._patches.start_problem = ""
+                if start is None:
+                    self._patches.start_problem = await self._decoder.find_problem(started.input, Start)
+                    start = Start.model_construct(agent="")
                 self._turn = start.carry.turn if start.carry else 0
                 if start.carry and start.carry.open:
-                    self._timers.expect(call.call_id for call in start.carry.open.calls)
-                return RunStarted(event.event_id, at, start, started.continued_execution_run_id)
+                    self._timers.expect_calls(call.call_id for call in start.carry.open.calls)
+                return RunStarted(event.event_id, time, start, started.continued_execution_run_id)
             case event_types.WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
-                self._patches.signalled(signal.signal_name)
-                return await self._command(event.event_id, at, signal.signal_name, signal.input, accepted=False)
+                self._patches.note_signal(signal.signal_name)
+                return await self._read_command(event.event_id, time, signal.signal_name, signal.input, accepted=False)
             case event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 accepted = event.workflow_execution_update_accepted_event_attributes
                 request = self._admitted.pop(accepted.protocol_instance_id, accepted.accepted_request)
-                return await self._command(event.event_id, at, request.input.name, request.input.args, accepted=True)
+                return await self._read_command(
+                    event.event_id, time, request.input.name, request.input.args, accepted=True
+                )
             case event_types.WORKFLOW_EXECUTION_UPDATE_ADMITTED:
                 # After a reset: Temporal applies the updates of before again, and writes each only here.
                 admitted = event.workflow_execution_update_admitted_event_attributes.request
                 self._admitted[admitted.meta.update_id] = admitted
             case event_types.WORKFLOW_EXECUTION_CANCEL_REQUESTED:
-                return CancelRequested(event.event_id, at)
+                return CancelRequested(event.event_id, time)
             case event_types.WORKFLOW_TASK_STARTED:
                 self._clock = event.event_time.ToNanoseconds() / 1e9  # as workflow.time() has it
             case event_types.WORKFLOW_TASK_COMPLETED:
-                return WorkflowTaskCompleted(event.event_id, at, self._clock)
+                return WorkflowTaskCompleted(event.event_id, time, self._clock)
             case event_types.ACTIVITY_TASK_SCHEDULED:
-                return await self._scheduled(event, at)
+                return await self._read_scheduled(event, time)
             case event_types.ACTIVITY_TASK_STARTED:
                 # Comes with the activity's end: a retry writes nothing.
                 begun = event.activity_task_started_event_attributes
                 self._attempts[begun.scheduled_event_id] = begun.attempt
                 return None
             case event_types.ACTIVITY_TASK_COMPLETED:
-                return await self._completed(event, at)
+                return await self._read_completed(event, time)
             case event_types.ACTIVITY_TASK_FAILED:
                 failed = event.activity_task_failed_event_attributes
-                return await self._failed(event.event_id, at, failed.scheduled_event_id, failed.failure)
+                return await self._read_failed(event.event_id, time, failed.scheduled_event_id, failed.failure)
             case event_types.ACTIVITY_TASK_TIMED_OUT:
                 late = event.activity_task_timed_out_event_attributes
-                return await self._failed(event.event_id, at, late.scheduled_event_id, late.failure)
+                return await self._read_failed(event.event_id, time, late.scheduled_event_id, late.failure)
             case event_types.MARKER_RECORDED if event.marker_recorded_event_attributes.marker_name == PATCH:
-                return self._patches.read(event, at)
+                return self._patches.read_marker(event, time)
             case event_types.MARKER_RECORDED:
-                return await self._local(event, at)
+                return await self._read_local(event, time)
             case event_types.TIMER_STARTED:
-                await self._timers.started(event)
+                await self._timers.note_started(event)
             case event_types.TIMER_FIRED:
-                return self._timers.fired(event, at)
+                return self._timers.read_fired(event, time)
             case event_types.START_CHILD_WORKFLOW_EXECUTION_INITIATED:
-                return await self._agent_asked(event, at)
+                return await self._agent_asked(event, time)
             case event_types.ACTIVITY_TASK_CANCEL_REQUESTED:
                 # The conversation has gone on without it, and what it may still bring is none of its transcript. For a
                 # model turn it waits: that hands over what it has said.
@@ -158,20 +162,22 @@ class HistoryReader:
             case event_types.ACTIVITY_TASK_CANCELED:
                 ended = event.activity_task_canceled_event_attributes.scheduled_event_id
                 turn = self._turns.pop(ended, None)
-                return TurnCancelled(event.event_id, at, turn) if turn else None
+                if turn:
+                    return TurnCancelled(event.event_id, time, turn)
             case event_types.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
                 cancelled = event.request_cancel_external_workflow_execution_initiated_event_attributes
                 self._forget(self._agents.get(cancelled.workflow_execution.workflow_id, 0))
             case event_types.CHILD_WORKFLOW_EXECUTION_COMPLETED:
-                return await self._agent_answered(event, at)
+                return await self._agent_answered(event, time)
             case operation if operation in NEXUS_EVENTS:
-                return await self._activities.operation(event, at)
+                return await self._activities.read_operation(event, time)
             case unanswered if unanswered in event_types.UNANSWERED:
                 attributes, cause = event_types.UNANSWERED[unanswered]
                 tool = self._tools.pop(getattr(event, attributes).initiated_event_id, None)
-                return ToolRunFailed(event.event_id, at, *tool, cause, "") if tool else None
+                if tool:
+                    return ToolRunFailed(event.event_id, time, *tool, cause, "")
             case _:
-                return await self._finished(event, at)
+                return await self._read_end(event, time)
         return None
 
     def _forget(self, scheduled_id: int) -> None:
@@ -179,21 +185,25 @@ class HistoryReader:
             unfinished.pop(scheduled_id, None)
         self._activities.forget(scheduled_id)
 
-    async def _command(
-        self, event_id: int, at: datetime, name: str, payloads: Payloads, *, accepted: bool
+    async def _read_command(
+        self, event_id: int, time: datetime, name: str, payloads: Payloads, *, accepted: bool
     ) -> Step | None:
         try:
-            return await self._sent(event_id, at, name, payloads, accepted=accepted)
+            return await self._read_sent(event_id, time, name, payloads, accepted=accepted)
         except InvalidSetting:
             # Nobody may have stored it. If somebody did, what the conversation made of it is as large, and said so.
             return None
 
-    async def _sent(self, event_id: int, at: datetime, name: str, payloads: Payloads, *, accepted: bool) -> Step | None:
+    async def _read_sent(
+        self, event_id: int, time: datetime, name: str, payloads: Payloads, *, accepted: bool
+    ) -> Step | None:
         if len(payloads.payloads) > 1:
             return None
         if name == names.MESSAGE:
-            said = await self._decoder.record(payloads, MessageIn)
-            return MessageSent(event_id, at, said, accepted) if said and (said.text or said.parts) else None
+            message = await self._decoder.read_record(payloads, MessageIn)
+            if message is None or not (message.text or message.parts):
+                return None
+            return MessageSent(event_id, time, message, accepted)
         record = COMMANDS.get(name)
         if record is None:
             return None
@@ -203,153 +213,171 @@ class HistoryReader:
             record.model_validate(payload)
         except UNREADABLE:
             return None  # as the conversation itself passed over it
-        return CommandSent(event_id, at, name, payload, accepted)
+        return CommandSent(event_id, time, name, payload, accepted)
 
-    async def _scheduled(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _read_scheduled(self, event: HistoryEvent, time: datetime) -> Step | None:
         scheduled = event.activity_task_scheduled_event_attributes
-        is_theirs, step = await self._activities.scheduled(event.event_id, at, scheduled)
+        is_theirs, step = await self._activities.take_scheduled(event.event_id, time, scheduled)
         if is_theirs:
             return step
         if scheduled.activity_type.name == names.CALL_MODEL:
-            if request := await self._decoder.record(scheduled.input, ModelRequest):
+            if request := await self._decoder.read_record(scheduled.input, ModelRequest):
                 self._turns[event.event_id] = request
-                return TurnScheduled(event.event_id, at, request, scheduled.activity_id)
+                return TurnScheduled(event.event_id, time, request, scheduled.activity_id)
         elif scheduled.activity_type.name == names.KEEP_TRANSCRIPT:
             self._keeping.add(event.event_id)
         elif scheduled.activity_type.name == names.EXTEND_PREFIX:
-            if request := await self._decoder.record(scheduled.input, ModelRequest):
+            if request := await self._decoder.read_record(scheduled.input, ModelRequest):
                 self._extending[event.event_id] = request
         elif scheduled.activity_type.name == names.CHECK_DECISION:
-            if check := await self._decoder.record(scheduled.input, DecisionCheck):
+            if check := await self._decoder.read_record(scheduled.input, DecisionCheck):
                 self._checks[event.event_id] = check
-        elif tool_request := await self._decoder.record(scheduled.input, ToolRequest):
+        elif tool_request := await self._decoder.read_record(scheduled.input, ToolRequest):
             tool = tool_request.tool or scheduled.activity_type.name
             self._tools[event.event_id] = (tool, tool_request)
-            return ToolScheduled(event.event_id, at, tool, tool_request, scheduled.activity_id)
+            return ToolScheduled(event.event_id, time, tool, tool_request, scheduled.activity_id)
         return None
 
-    async def _completed(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _read_completed(self, event: HistoryEvent, time: datetime) -> Step | None:
         completed = event.activity_task_completed_event_attributes
         if turn := self._turns.pop(completed.scheduled_event_id, None):
-            reply, why = await self._decoder.readable(completed.result, ModelReply)
+            reply, problem = await self._decoder.try_to_read(completed.result, ModelReply)
             attempt = self._attempts.pop(completed.scheduled_event_id, 1)
             if reply is None:
                 if completed.scheduled_event_id in self._cancelled:
-                    return TurnCancelled(event.event_id, at, turn)
-                why = f"The reply of turn {turn.turn} can't be read: {why}"
-                return TurnFailed(event.event_id, at, turn, why, pending_calls.READ_AGAIN)
+                    return TurnCancelled(event.event_id, time, turn)
+                problem = f"The reply of turn {turn.turn} can't be read: {problem}"
+                return TurnFailed(event.event_id, time, turn, problem, pending_calls.READ_AGAIN)
             self._turn = turn.turn
-            self._timers.expect(call.call_id for call in reply.message.tool_calls)
-            return TurnCompleted(event.event_id, at, turn, reply, attempt)
+            self._timers.expect_calls(call.call_id for call in reply.message.tool_calls)
+            return TurnCompleted(event.event_id, time, turn, reply, attempt)
         if extension := self._extending.pop(completed.scheduled_event_id, None):
-            return PrefixExtended(event.event_id, at, extension, await self._decoder.text(completed.result))
+            return PrefixExtended(event.event_id, time, extension, await self._decoder.read_text(completed.result))
         if completed.scheduled_event_id in self._keeping:
-            packed = await self._decoder.record(completed.result, Packed)
-            return TranscriptKept(event.event_id, at, packed) if packed else None
+            packed = await self._decoder.read_record(completed.result, Packed)
+            return TranscriptKept(event.event_id, time, packed) if packed else None
         if check := self._checks.pop(completed.scheduled_event_id, None):
-            refusal, why = await self._decoder.readable(completed.result, str)
-            said = f"The policy's decision can't be read: {why}" if refusal is None else refusal
-            return DecisionChecked(event.event_id, at, check, said)
+            refusal, problem = await self._decoder.try_to_read(completed.result, str)
+            if refusal is None:
+                refusal = f"The policy's decision can't be read: {problem}"
+            return DecisionChecked(event.event_id, time, check, refusal)
         if tool := self._tools.pop(completed.scheduled_event_id, None):
             name, request = tool
-            result, why = await self._decoder.readable(completed.result, ToolResult)
+            result, problem = await self._decoder.try_to_read(completed.result, ToolResult)
             if result and result.call_id == request.call_id:
-                return ToolCompleted(event.event_id, at, name, request, result)
-            other = f"belongs to another call, {result.call_id!r:.150}" if result else f"can't be read: {why}"
-            cause = f"The result of {name} {other}"
-            return ToolRunFailed(event.event_id, at, name, request, cause, names.UNREADABLE_RESULT)
-        return await self._activities.completed(event.event_id, at, completed.scheduled_event_id, completed.result)
+                return ToolCompleted(event.event_id, time, name, request, result)
+            cause = f"The result of {name} can't be read: {problem}"
+            if result:
+                cause = f"The result of {name} belongs to another call, {result.call_id!r:.150}"
+            return ToolRunFailed(event.event_id, time, name, request, cause, names.UNREADABLE_RESULT)
+        return await self._activities.take_completed(
+            event.event_id, time, completed.scheduled_event_id, completed.result
+        )
 
-    async def _failed(self, event_id: int, at: datetime, scheduled_id: int, failure: Failure) -> Step | None:
-        told = await read_cause(self._converter, failure)
+    async def _read_failed(self, event_id: int, time: datetime, scheduled_id: int, failure: Failure) -> Step | None:
+        failure_cause = await read_cause(self._converter, failure)
         if turn := self._turns.pop(scheduled_id, None):
             if scheduled_id in self._cancelled:
-                return TurnCancelled(event_id, at, turn, told.said)
-            awaited = told.not_hosted and turn.hand_back_for is None
-            passing = awaited or (told.too_long and not turn.summarise)
-            return TurnFailed(event_id, at, turn, told.cause, told.cure, told.fallback, passing, awaited)
+                return TurnCancelled(event_id, time, turn, failure_cause.said)
+            awaited = failure_cause.not_hosted and turn.hand_back_for is None
+            passing = awaited or (failure_cause.too_long and not turn.summarise)
+            return TurnFailed(
+                event_id, time, turn, failure_cause.cause, failure_cause.cure, failure_cause.fallback, passing, awaited
+            )
         tool = self._tools.pop(scheduled_id, None)
         if check := self._checks.pop(scheduled_id, None):
-            if not told.not_hosted:
-                return DecisionChecked(event_id, at, check, pending_calls.not_asked(told.cause))
+            if not failure_cause.not_hosted:
+                return DecisionChecked(event_id, time, check, pending_calls.not_asked(failure_cause.cause))
             call = check.model_dump(include={"agent", "turn", "hand_back_for"}) | {"call_id": check.call.call_id}
             tool = (names.CHECK_DECISION, ToolRequest(**call))
         if tool:
-            awaited = told.not_hosted and tool[1].hand_back_for is None
-            stalled = told.not_hosted and not awaited
-            failed = ToolRunFailed(event_id, at, *tool, told.cause, told.kind, told.cure, awaited, stalled, told.left)
-            return replace(failed, proposed=told.proposed) if told.proposed else failed
-        return await self._activities.failed(event_id, at, scheduled_id, failure)
+            awaited = failure_cause.not_hosted and tool[1].hand_back_for is None
+            stalled = failure_cause.not_hosted and not awaited
+            failed = ToolRunFailed(
+                event_id,
+                time,
+                *tool,
+                failure_cause.cause,
+                failure_cause.kind,
+                failure_cause.cure,
+                awaited,
+                stalled,
+                failure_cause.left,
+            )
+            return replace(failed, proposed=failure_cause.proposed) if failure_cause.proposed else failed
+        return await self._activities.take_failed(event_id, time, scheduled_id, failure)
 
-    async def _local(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _read_local(self, event: HistoryEvent, time: datetime) -> Step | None:
         """A tool that ran as a local activity. Its only event is a marker."""
         marker = event.marker_recorded_event_attributes
         if marker.HasField("failure"):
-            told = await read_cause(self._converter, marker.failure)
-            had = Decision.model_validate(told.decision) if told.decision else None
-            request = ToolRequest(agent="", turn=self._turn, call_id=told.call_id, decision=had)
-            failed = ToolRunFailed(
+            failure_cause = await read_cause(self._converter, marker.failure)
+            if not failure_cause.call_id:
+                return None
+            decision = Decision.model_validate(failure_cause.decision) if failure_cause.decision else None
+            request = ToolRequest(agent="", turn=self._turn, call_id=failure_cause.call_id, decision=decision)
+            return ToolRunFailed(
                 event.event_id,
-                at,
-                told.tool,
+                time,
+                failure_cause.tool,
                 request,
-                told.cause,
-                told.kind,
+                failure_cause.cause,
+                failure_cause.kind,
                 local=True,
-                left=told.left,
-                proposed=told.proposed,
+                left=failure_cause.left,
+                proposed=failure_cause.proposed,
             )
-            return failed if told.call_id else None
-        details = marker.details
-        result = await self._decoder.record(details["result"], ToolResult) if "result" in details else None
+        if "result" not in marker.details:
+            return None
+        result = await self._decoder.read_record(marker.details["result"], ToolResult)
         if result is None:
             return None
         request = ToolRequest(agent="", turn=self._turn, call_id=result.call_id)
-        return ToolCompleted(event.event_id, at, result.name, request, result, local=True)
+        return ToolCompleted(event.event_id, time, result.name, request, result, local=True)
 
-    async def _agent_asked(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _agent_asked(self, event: HistoryEvent, time: datetime) -> Step | None:
         child = event.start_child_workflow_execution_initiated_event_attributes
-        start = await self._decoder.record(child.input, Start)
+        start = await self._decoder.read_record(child.input, Start)
         if start is None or start.caller is None:
             return None
         request = ToolRequest(agent=start.agent, turn=start.caller.turn, call_id=start.caller.call_id)
         self._tools[event.event_id] = (start.agent, request)
         self._agents[child.workflow_id] = event.event_id
-        return ToolScheduled(event.event_id, at, start.agent, request, conversation_id=child.workflow_id)
+        return ToolScheduled(event.event_id, time, start.agent, request, conversation_id=child.workflow_id)
 
-    async def _agent_answered(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _agent_answered(self, event: HistoryEvent, time: datetime) -> Step | None:
         completed = event.child_workflow_execution_completed_event_attributes
         tool = self._tools.pop(completed.initiated_event_id, None)
-        outcome, why = await self._decoder.readable(completed.result, Outcome)
+        outcome, problem = await self._decoder.try_to_read(completed.result, Outcome)
         if tool is None:
             return None
         agent, request = tool
         outcome = outcome and outcome.model_copy(update={"id": completed.workflow_execution.workflow_id})
         if outcome is None:
-            cause = f"The outcome of {agent}'s conversation can't be read: {why}"
-            return ToolRunFailed(event.event_id, at, agent, request, cause, names.UNREADABLE_RESULT)
-        return ToolCompleted(event.event_id, at, agent, request, result_of(request.call_id, agent, outcome), outcome)
+            cause = f"The outcome of {agent}'s conversation can't be read: {problem}"
+            return ToolRunFailed(event.event_id, time, agent, request, cause, names.UNREADABLE_RESULT)
+        return ToolCompleted(event.event_id, time, agent, request, result_of(request.call_id, agent, outcome), outcome)
 
-    async def _finished(self, event: HistoryEvent, at: datetime) -> Step | None:
+    async def _read_end(self, event: HistoryEvent, time: datetime) -> Step | None:
         match event.event_type:
             case event_types.WORKFLOW_EXECUTION_COMPLETED:
                 completed = event.workflow_execution_completed_event_attributes
-                outcome = await self._decoder.record(completed.result, Outcome)
+                outcome = await self._decoder.read_record(completed.result, Outcome)
                 # The workflow doesn't write its own id, which whoever reads its result knows.
-                return RunClosed(event.event_id, at, outcome and outcome.model_copy(update={"id": self._id}))
+                return RunClosed(event.event_id, time, outcome and outcome.model_copy(update={"id": self._id}))
             case event_types.WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
-                return RunClosed(event.event_id, at, None, (await read_cause(self._converter, failure)).cause)
+                return RunClosed(event.event_id, time, None, (await read_cause(self._converter, failure)).cause)
             case event_types.WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
                 run_id = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
-                return RunClosed(event.event_id, at, None, next_run_id=run_id)
+                return RunClosed(event.event_id, time, None, next_run_id=run_id)
             case event_types.WORKFLOW_EXECUTION_TERMINATED:
                 reason = event.workflow_execution_terminated_event_attributes.reason
-                return RunClosed(event.event_id, at, None, f"it was terminated: {reason or 'no reason given'}")
+                return RunClosed(event.event_id, time, None, f"it was terminated: {reason or 'no reason given'}")
             case event_types.WORKFLOW_EXECUTION_CANCELED:
-                return RunClosed(event.event_id, at, None, "it was cancelled")
+                return RunClosed(event.event_id, time, None, "it was cancelled")
             case event_types.WORKFLOW_EXECUTION_TIMED_OUT:
-                return RunClosed(event.event_id, at, None, "it reached its workflow timeout")
+                return RunClosed(event.event_id, time, None, "it reached its workflow timeout")
             case _:
                 return None
 
@@ -358,7 +386,8 @@ class Reading:
     """Of one run: what its events were read as, and up to which event."""
 
     def __init__(self, client: Client) -> None:
-        self.reader, self.mark = HistoryReader(own(strict(client.data_converter))), Bookmark()
+        self.reader = HistoryReader(own(strict(client.data_converter)))
+        self.mark = Bookmark()
 
 
 async def read_steps(
@@ -372,7 +401,9 @@ async def read_steps(
     """The steps of a run, one for each event, from the first one on, or after what `reading` has read. With `follow`,
     it goes on with new events until the run is over, through restarts of the server, even if they move the history."""
     reading = reading or Reading(client)
-    closed, waits, resumes = False, follow and await has_long_poll(client), reading.mark.token is not None
+    closed = False
+    waits = follow and await has_long_poll(client)
+    resumes = reading.mark.token is not None
     while True:
         handle = client.get_workflow_handle(conversation_id, run_id=run_id)
         try:
@@ -382,7 +413,7 @@ async def read_steps(
             async for event in pages:
                 if event.event_id > reading.mark.last:
                     reading.mark.go_past(event, pages)
-                    step = await reading.reader.read(event)
+                    step = await reading.reader.read_event(event)
                     closed = isinstance(step, RunClosed)
                     yield step
             if closed or not follow:
@@ -391,7 +422,8 @@ async def read_steps(
         except RPCError as error:
             if not (resumes or history_moved(error) or (follow and passes(error))):
                 raise
-        resumes, reading.mark.token = False, None
+        resumes = False
+        reading.mark.token = None
         await asyncio.sleep(RECONNECT_SECONDS)
 
 

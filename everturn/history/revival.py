@@ -17,11 +17,15 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
 
     `transcript`: the whole transcript, including that of earlier runs. `origin`: the run that it goes on from.
     """
-    length, digest, unseen = state.position, state.digest, tuple(transcript[state.position :])
+    length = state.position
+    digest = state.digest
+    unseen = tuple(transcript[state.position :])
     known = results_in(state.unseen)
-    state.follow_handoffs(one for call_id, one in results_in(unseen).items() if call_id not in known)
+    state.follow_handoffs(result for call_id, result in results_in(unseen).items() if call_id not in known)
     if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
-        length, digest, unseen = len(transcript), "", ()
+        length = len(transcript)
+        digest = ""
+        unseen = ()
     packed = pack(transcript[:length])
     fits = len(packed) <= MAX_PACKED_AT_START_BYTES
     # Temporal deletes that run's history some day: its messages are copied into the new one's at once.

@@ -29,17 +29,18 @@ class SameTask:
     def __init__(
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
     ) -> None:
-        self.brought, self.early = brought, early
+        self.brought = brought
+        self.early = early
         self.ruled: Sequence[Ruled] = ()
         """The decisions by the policy that were taken in with it."""
         self._parts = parts
-        same = {id(one): one for one in (*parts, *apart)}
+        same = {id(entry): entry for entry in (*parts, *apart)}
         self._before: list[dict[str, Any]] = [
-            {name: _copy(value, same) for name, value in vars(part).items()} for part in parts
+            {name: copy_value(value, same) for name, value in vars(part).items()} for part in parts
         ]
 
     @staticmethod
-    def matters(brought: Sequence[steps.Step]) -> bool:
+    def is_needed(brought: Sequence[steps.Step]) -> bool:
         """Whether an update may change what follows from it. That is rare; a copy costs more than reading a step."""
         return any(isinstance(step, MATTERS) or _goes_on(step) for step in brought)
 
@@ -49,15 +50,15 @@ class SameTask:
             vars(part).update(before)
 
 
-def _copy(value: Any, same: dict[int, Any]) -> Any:
+def copy_value(value: Any, same: dict[int, Any]) -> Any:
     """As deep as anything changes: records never do."""
     if isinstance(value, _NEVER_CHANGE) or id(value) in same:
         return value
     match value:
         case list():
-            return [_copy(one, same) for one in value]
+            return [copy_value(entry, same) for entry in value]
         case dict():
-            return {key: _copy(one, same) for key, one in value.items()}
+            return {key: copy_value(entry, same) for key, entry in value.items()}
         case _:
             return deepcopy(value, same)
 

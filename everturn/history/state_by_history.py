@@ -17,7 +17,7 @@ from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
 from everturn.history.same_task import SameTask
-from everturn.history.transcript import Transcript, unwritten, user_messages
+from everturn.history.transcript import Transcript, unwritten_result, user_messages
 from everturn.history.waiting_signals import WaitingSignals
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import RefuseCall, RunHandoff, UseResult
@@ -39,7 +39,7 @@ class StateByHistory:
         """Of the current turn; None while the reply is awaited."""
         self.finished: steps.RunClosed | None = None
         self.calls = CallsByHistory()  # of that reply
-        self.decisions = self._decisions()
+        self.decisions = self._new_decisions()
         self.signals = WaitingSignals()
         self._followed: list[steps.CommandSent | steps.Stalling] = []
         """Decisions and commands that the conversation has followed, and what it stalled over, since somebody asked
@@ -55,21 +55,22 @@ class StateByHistory:
         """Of the state, before the last workflow task began an answer; None if it began none."""
         self._together: SameTask | None = None  # what the last workflow task brought, until its updates are over
 
-    def take(self, step: steps.Step) -> None:
+    def take_step(self, step: steps.Step) -> None:
         if type(step) is steps.Step:
             return  # more than half of them
-        self.transcript.take(step)
-        together, self._together = self._together, None
+        self.transcript.take_step(step)
+        together = self._together
+        self._together = None
         match step:
             case steps.RunStarted(start=start, at=at):
-                self._begin(start, at.timestamp())
+                self._begin_run(start, at.timestamp())
             case steps.MessageSent(accepted=False) | steps.CommandSent(accepted=False):
                 self.signals.add(step)
             case steps.MessageSent() | steps.CommandSent() if together:
                 self._take_before(together, step)
             case steps.MessageSent() | steps.CommandSent():
                 self._take_sent(step)
-                self._follow()
+                self._follow_up()
             case steps.WorkflowTaskCompleted(time=time):
                 self._clock = time
                 self.take_in()
@@ -78,7 +79,7 @@ class StateByHistory:
             case steps.InputUnreadable():
                 self._take_unreadable(step)
             case steps.TurnScheduled(request=request):
-                self._ask(request)
+                self._begin_turn(request)
             case steps.ToolScheduled(request=call):
                 self.state.pending.pop(call.call_id, None)
                 self.calls.running.add(call.call_id)
@@ -86,28 +87,34 @@ class StateByHistory:
                 self._cancelled = True
             case steps.RunClosed():
                 self.take_in()
-                self._finish(step)
+                self._finish_run(step)
             case _:
                 self._brought.append(step)
 
     def take_followed(self) -> list[steps.CommandSent | steps.Stalling]:
         """The decisions and commands that the conversation has followed, and what it has stalled over, since the last
         time this was asked. What came by signal may be passed over: then it is never among them."""
-        followed, self._followed = self._followed, []
+        followed = self._followed
+        self._followed = []
         return followed
 
     def take_in(self) -> None:
         """The conversation's workflow task is completed: it has taken in all that came before."""
-        sent, brought, self._brought, self._before_answer = self.signals.take(), self._brought, [], None
-        left = (step for step in sent if not (self._take_sent(step) or self.decisions.hold(step)))
-        early = [step for step in left if self._may_be_early(step)]  # one after the other: as things are when it comes
-        self._is_new, self._cut_short = False, self._cut_short or self._cancelled
+        sent = self.signals.take_all()
+        brought = self._brought
+        self._brought = []
+        self._before_answer = None
+        untaken = (step for step in sent if not (self._take_sent(step) or self.decisions.hold_decision(step)))
+        # One after the other: as things are when it comes.
+        early = [step for step in untaken if self._may_be_early(step)]
+        self._is_new = False
+        self._cut_short = self._cut_short or self._cancelled
         self._take_together(brought, early)
 
     def _take_together(
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], ruled: Sequence[Ruled] = ()
     ) -> None:
-        if SameTask.matters(brought):
+        if SameTask.is_needed(brought):
             parts = (self, self.state, self.calls, self.decisions)
             self._together = SameTask(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
@@ -116,10 +123,11 @@ class StateByHistory:
         for step in early:
             resume = step if isinstance(step, steps.CommandSent) and step.name == names.RESUME else None
             if resume and not self.state.stall:  # who pauses after it was sent has the last word
-                self.signals.resumes += [] if stalled else [resume]  # one is enough for a stall
+                if not stalled:  # one is enough for a stall
+                    self.signals.resumes.append(resume)
             elif not self._take_sent(step):
-                self.decisions.hold(step)
-        self._follow()
+                self.decisions.hold_decision(step)
+        self._follow_up()
         if self._together:
             self._together.ruled = (*ruled, *self.decisions.ruled)
 
@@ -127,9 +135,9 @@ class StateByHistory:
         """An update that was accepted before the conversation took in what the same workflow task brought."""
         together.take_back()
         self._take_sent(step)
-        self._follow()
+        self._follow_up()
         self._take_together(together.brought, together.early, together.ruled)
-        self.decisions.ruled = [one for one in self.decisions.ruled if one not in together.ruled]
+        self.decisions.ruled = [ruling for ruling in self.decisions.ruled if ruling not in together.ruled]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -138,18 +146,22 @@ class StateByHistory:
 
     # ------------------------------------------------------------ one step after the other
 
-    def _begin(self, start: Start, run_began: float) -> None:
-        self.state, self.finished, self.reply = State(start, run_began=run_began), None, None
+    def _begin_run(self, start: Start, run_began: float) -> None:
+        self.state = State(start, run_began=run_began)
+        self.finished = None
+        self.reply = None
         self._cut_short = self._runs = False
-        left = (start.carry.open if start.carry else None) or OpenReply()
-        self.calls, self.decisions, self._cancelled = CallsByHistory(left), self._decisions(left), False
+        open_reply = (start.carry and start.carry.open) or OpenReply()
+        self.calls = CallsByHistory(open_reply)
+        self.decisions = self._new_decisions(open_reply)
+        self._cancelled = False
         self._awaits_worker = 0
         """The turn that nobody could be asked: a worker that comes is given the same request."""
 
-    def _decisions(self, left: OpenReply | None = None) -> DecisionsByHistory:
+    def _new_decisions(self, open_reply: OpenReply | None = None) -> DecisionsByHistory:
         return DecisionsByHistory(
             self.state,
-            left,
+            open_reply,
             settle=self._take_result,
             answered=self._take_answered,
             hand_over=self._hand_over,
@@ -157,8 +169,9 @@ class StateByHistory:
             clock=lambda: self._clock,
         )
 
-    def _ask(self, request: ModelRequest) -> None:
-        state, self._runs = self.state, True
+    def _begin_turn(self, request: ModelRequest) -> None:
+        state = self.state
+        self._runs = True
         if not state.answering:
             state.begin_answer()
         delta = self.transcript.messages[request.position - self.transcript.base :]  # which it has put there
@@ -166,8 +179,12 @@ class StateByHistory:
             state.model = request.model or ""
         self._awaits_worker = 0
         state.begin_turn(limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen)))
-        state.turn, state.position, state.digest, state.stall = request.turn, request.position, request.digest, None
-        state.in_charge.agent, state.view = request.agent, request.view
+        state.turn = request.turn
+        state.position = request.position
+        state.digest = request.digest
+        state.stall = None
+        state.in_charge.agent = request.agent
+        state.view = request.view
         state.pending.clear()
         self.reply = None
         if not request.summarise:
@@ -180,18 +197,20 @@ class StateByHistory:
     def _take_unreadable(self, step: steps.InputUnreadable) -> None:
         """A `resume` that came before, in the same workflow task, is for this stall. A message that came with it is
         answered after it."""
-        state, self._cancelled = self.state, self._cancelled or step.start
+        state = self.state
+        self._cancelled = self._cancelled or step.start
         if state.closing:
             return
-        self._stall(step)
+        self._stall_over(step)
         if self._before_answer:
-            state.answering, (state.final, state.cancelled, state.in_charge.handoffs) = False, self._before_answer
+            state.answering = False
+            state.final, state.cancelled, state.in_charge.handoffs = self._before_answer
         for resume in self.signals.resumes:
             if self._take_sent(resume):
-                self._follow()
+                self._follow_up()
                 break
 
-    def _stall(self, over: steps.Stalling) -> None:
+    def _stall_over(self, over: steps.Stalling) -> None:
         self.state.stalls(over.cause, over.cure or None)
         self._followed.append(over)
 
@@ -217,7 +236,8 @@ class StateByHistory:
                 if not self.hooks_see(step):
                     approved = outcome is not None and result.call_id in self.decisions.approvals
                     # The transcript's result of an agent that somebody approved also holds that approval.
-                    (self.calls.from_outputs if approved else self.calls.recorded).add(result.call_id)
+                    sources = self.calls.from_outputs if approved else self.calls.recorded
+                    sources.add(result.call_id)
                     self._take_result(result)
             case steps.ActivityEnded(result=result):
                 if not self.hooks_see(step):
@@ -233,8 +253,9 @@ class StateByHistory:
             case steps.CallChecked(request=request, arguments=arguments):
                 self.decisions.take_edit(request.call_id, arguments)
             case steps.DecisionChecked(check=check, refusal=refusal):
-                by = check.decision.by
-                self.decisions.take_check(check.call.call_id, by=by, refusal=refusal, time=self._clock)
+                self.decisions.take_check(
+                    check.call.call_id, decided_by=check.decision.by, refusal=refusal, time=self._clock
+                )
 
     def _take_reply(self, request: ModelRequest, reply: ModelReply) -> None:
         state = self.state
@@ -243,7 +264,7 @@ class StateByHistory:
             return
         state.take_reply(reply)
         self.reply = reply
-        self.calls.open(reply)
+        self.calls.begin_reply(reply)
         self.decisions.begin_reply()
         self._is_new = True
         self._begin_calls()
@@ -254,14 +275,16 @@ class StateByHistory:
     def _begin_calls(self) -> None:
         state = self.state
         begun = self.calls.running | state.pending.keys() | self.awaited
-        for call, plan in [one for one in self.calls.unsettled if one[0].call_id not in begun]:
+        for call, plan in self.calls.unsettled:
+            if call.call_id in begun:
+                continue
             pending = pending_calls.before_run(call, plan, state.rules, agent=state.agent)
             if pending and not state.closing:
-                self.decisions.wait(pending, time=self._clock)
+                self.decisions.begin_waiting(pending, time=self._clock)
             elif isinstance(plan, RunHandoff) and not pending:
                 self._hand_over(call, plan)
             elif pending or state.closing or isinstance(plan, RefuseCall | UseResult):
-                self._take_result(unwritten(call))
+                self._take_result(unwritten_result(call))
 
     def _take_failure(self, failed: steps.TurnFailed) -> None:
         self._awaits_worker = failed.request.turn if failed.awaited else 0
@@ -273,7 +296,7 @@ class StateByHistory:
             self.state.fall_back(failed.fallback)
         elif not failed.passing:
             self.state.begin_fallbacks_anew()
-            self._stall(failed)
+            self._stall_over(failed)
 
     def hooks_see(self, step: steps.ToolCompleted | steps.ActivityEnded) -> bool:
         """Whether the conversation has hooks see the result before it takes it."""
@@ -282,19 +305,20 @@ class StateByHistory:
     def _take_answered(self, call: ToolCall) -> None:
         """Somebody gave its result. Hooks may have to see that first."""
         if check_of_answer(self.calls.plan_of(call.call_id)) is None:
-            self._take_result(unwritten(call))
+            self._take_result(unwritten_result(call))
         else:
             self.calls.running.add(call.call_id)
 
     def _take_result(self, result: ToolResult) -> None:
         """The model is told once all calls of the reply have their results."""
         self.state.pending.pop(result.call_id, None)
-        if self.calls.take(result):
+        if self.calls.take_result(result):
             self._close_if_settled()
 
     def _close_if_settled(self) -> None:
-        closing, waiting = self.state.closing, self.state.pending.keys() | self.awaited
-        if self.calls.planned and self.calls.settled(closing=closing, waiting=waiting):
+        closing = self.state.closing
+        waiting = self.state.pending.keys() | self.awaited
+        if self.calls.planned and self.calls.is_settled(closing=closing, waiting=waiting):
             self._close_reply()
             if closing:
                 self.state.end_answer()
@@ -308,7 +332,7 @@ class StateByHistory:
         if call is None or plan is None:
             return
         if lost.stalled and not self.state.closing:
-            self._stall(lost)
+            self._stall_over(lost)
             return
         if result := lost.request.result:
             self._take_result(withheld(call, lost.cause, result.decision))
@@ -326,9 +350,9 @@ class StateByHistory:
             decision=lost.request.decision or self.decisions.approvals.get(call.call_id),
         )
         if again and not self.state.closing:
-            self.decisions.wait(again, time=self._clock)
+            self.decisions.begin_waiting(again, time=self._clock)
         else:
-            self._take_result(unwritten(call))
+            self._take_result(unwritten_result(call))
 
     @property
     def awaited(self) -> set[str]:
@@ -347,20 +371,20 @@ class StateByHistory:
                 return False
             self.state.receive(step.said.as_message(), step.said.message_id)
             return True
-        taken = self._take_command(step)
-        if taken or step.accepted:
+        was_taken = self._take_command(step)
+        if was_taken or step.accepted:
             self._followed.append(step)
-        return taken
+        return was_taken
 
     def _take_command(self, step: steps.CommandSent) -> bool:
         state = self.state
         if step.name in names.DECISIONS:
-            return self.decisions.take(step.name, step.payload, time=self._clock)
+            return self.decisions.take_decision(step.name, step.payload, time=self._clock)
         if step.name in (names.SET_POLICY, names.INHERIT_POLICY):
-            taken = self._take_rules(step)
+            was_taken = self._take_rules(step)
             if step.accepted and self._is_new:  # it was set before that was looked at
                 self._begin_calls()
-            return taken
+            return was_taken
         control = Control.model_validate(step.payload)
         match step.name:
             case names.PAUSE if state.pause_problem() and not step.accepted:
@@ -379,13 +403,13 @@ class StateByHistory:
                 self._cut_short = True
             case names.CLOSE:
                 state.close()
-                self.decisions.close()
+                self.decisions.deny_all()
                 self._close_if_settled()
         return True
 
     def _take_rules(self, step: steps.CommandSent) -> bool:
         if step.name == names.INHERIT_POLICY:
-            return self.decisions.inherit(InheritPolicy.model_validate(step.payload).rules)
+            return self.decisions.inherit_policy(InheritPolicy.model_validate(step.payload).rules)
         return self.decisions.change_policy(policy_after(step.payload, self.state.policy))
 
     def _may_be_early(self, step: steps.Sent) -> bool:
@@ -395,38 +419,40 @@ class StateByHistory:
         if step.name == names.RESUME:
             return not (self.state.idle or self.state.pending)
         call_id = step.payload.get("call_id")
-        known = self.decisions.is_known(call_id) or self.calls.begun(call_id)
+        known = self.decisions.is_known(call_id) or self.calls.has_begun(call_id)
         return step.name in names.DECISIONS and not known and not self.state.idle
 
     def _hand_over(self, call: ToolCall, plan: RunHandoff) -> None:
         if self._cut_short:
             return
-        left = self.state.in_charge.left(self.state.limits.max_handoffs)
-        self._take_result(agent_in_charge.result_of(call, plan, left=left))
+        handoffs_left = self.state.in_charge.left(self.state.limits.max_handoffs)
+        self._take_result(agent_in_charge.result_of(call, plan, left=handoffs_left))
 
     # ------------------------------------------------------------ what follows by itself
 
-    def _follow(self) -> None:
+    def _follow_up(self) -> None:
         self._end_if_cancelled()
-        self._settle()
+        self._begin_next_answer()
 
     def _end_if_cancelled(self) -> None:
         """The turn was cancelled. What arrived together with that counts, and so does a reply whose calls are cut
         short. A model that still speaks is waited for."""
         if self._cut_short and not self._runs:
-            self._cut_short, self.state.limit = False, None
+            self._cut_short = False
+            self.state.limit = None
             self._close_reply()
             self.state.end_answer()
 
-    def _settle(self) -> None:
+    def _begin_next_answer(self) -> None:
         state = self.state
         over = state.answering or state.abandoned or state.ended or state.limit or state.stall or self._cancelled
         if state.inbox and not over:
             self._before_answer = state.final, state.cancelled, state.in_charge.handoffs
             state.begin_answer()
 
-    def _finish(self, finished: steps.RunClosed) -> None:
-        self.finished, state = finished, self.state
+    def _finish_run(self, finished: steps.RunClosed) -> None:
+        state = self.state
+        self.finished = finished
         if finished.next_run_id:
             if state.late:  # what was said while it closed takes it up again
                 self._close_reply()
@@ -438,6 +464,7 @@ class StateByHistory:
             # A turn that was begun and cancelled within one workflow task has left no event of its own.
             state.turn = max(state.turn, finished.outcome.turns)
         else:  # it was terminated: what was said while it closed waits as well
-            state.inbox, state.late = [*state.inbox, *state.late], []
+            state.inbox = [*state.inbox, *state.late]
+            state.late = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()

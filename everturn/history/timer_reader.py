@@ -35,11 +35,11 @@ class TimerReader:
         started, may begin with the same words."""
         self._running: dict[int, _Timer] = {}
 
-    def expect(self, call_ids: Iterable[str]) -> None:
+    def expect_calls(self, call_ids: Iterable[str]) -> None:
         """The calls of a reply: each may get timers."""
         self._expected |= {f"{kind}{call_id}": (kind, call_id) for call_id in call_ids for kind in KINDS}
 
-    async def started(self, event: HistoryEvent) -> None:
+    async def note_started(self, event: HistoryEvent) -> None:
         if not event.user_metadata.HasField("summary"):
             return
         (summary,) = await self._converter.decode([event.user_metadata.summary])
@@ -47,14 +47,14 @@ class TimerReader:
             length = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
             self._running[event.event_id] = _Timer(*about, length)
 
-    def fired(self, event: HistoryEvent, at: datetime) -> Step | None:
+    def read_fired(self, event: HistoryEvent, time: datetime) -> Step | None:
         timer = self._running.pop(event.timer_fired_event_attributes.started_event_id, None)
         match timer:
             case _Timer(kind=names.REMINDER):
-                return ReminderFired(event.event_id, at, timer.call_id)
+                return ReminderFired(event.event_id, time, timer.call_id)
             case _Timer(kind=names.EXPIRY):
-                return Expired(event.event_id, at, timer.call_id)
+                return Expired(event.event_id, time, timer.call_id)
             case _Timer():
-                return self._activities.not_begun(event.event_id, at, timer.call_id, timer.length)
+                return self._activities.not_begun(event.event_id, time, timer.call_id, timer.length)
             case None:
                 return None

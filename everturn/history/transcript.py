@@ -61,16 +61,19 @@ class Transcript:
         self._begun: set[str] = set()
         """The calls among them that may have taken effect."""
 
-    def take(self, step: Step) -> None:
+    def take_step(self, step: Step) -> None:
         match step:
             case RunStarted(start=start):
                 carry = start.carry or CarryOver()
-                self.messages, self.base, self.earlier = list(carry.unseen), carry.length, carry.earlier
+                self.messages = list(carry.unseen)
+                self.base = carry.length
+                self.earlier = carry.earlier
                 self._seen = carry.length
-                left = carry.open or OpenReply()
-                self._results = results_in(carry.unseen) | {one.call_id: one for one in left.results}
-                self._plans = {call_id: plan for call_id, (_, plan) in left.planned.items()}
-                self._open, self._begun = left.calls, {one.call_id for one in left.waits if one.doubtful}
+                open_reply = carry.open or OpenReply()
+                self._results = results_in(carry.unseen) | {result.call_id: result for result in open_reply.results}
+                self._plans = {call_id: plan for call_id, (_, plan) in open_reply.planned.items()}
+                self._open = open_reply.calls
+                self._begun = {question.call_id for question in open_reply.waits if question.doubtful}
             case TranscriptKept():
                 self.earlier = step.messages
             case ToolScheduled(request=call):
@@ -82,8 +85,12 @@ class Transcript:
             case ToolCompleted() | ActivityEnded():
                 self._results[step.result.call_id] = step.result
             case TurnScheduled():
-                self._put(step.request.position, filled(step.request, self._results))
-                self._asked, self._cut, self._runs = None if step.request.summarise else step.request, None, True
+                self._put_messages(step.request.position, filled_delta(step.request, self._results))
+                self._asked = None
+                if not step.request.summarise:
+                    self._asked = step.request
+                self._cut = None
+                self._runs = True
             case TurnFailed():
                 self._runs = False
             case TurnCancelled():
@@ -91,63 +98,71 @@ class Transcript:
                 self._asked = None
             case CommandSent(name=names.CANCEL_TURN):
                 self._take_seen(Control.model_validate(step.payload).seen)
-                self._asked = self._asked if self._runs else None
+                if not self._runs:
+                    self._asked = None
             case PrefixExtended():
-                self._put(step.request.position, filled(step.request, self._results))
+                self._put_messages(step.request.position, filled_delta(step.request, self._results))
                 self._seen = self.base + len(self.messages)
             case TurnCompleted() if step.reply.message.cut_short and not step.reply.message.parts:
                 self._asked = None  # it has only counted
             case TurnCompleted() if step.reply.message.parts or not step.request.summarise:
                 still_open = self._open if step.request.summarise else step.reply.message.tool_calls
-                self._put(step.request.position + len(step.request.delta), [step.reply.message])
-                self._seen, self._open, self._asked = self.base + len(self.messages), still_open, None
+                self._put_messages(step.request.position + len(step.request.delta), [step.reply.message])
+                self._seen = self.base + len(self.messages)
+                self._open = still_open
+                self._asked = None
                 if not step.request.summarise:
                     self._plans = {plan.call_id: plan for plan in step.reply.plan}
             case RunClosed(outcome=None, next_run_id="") if self._open:
                 # It was terminated, say: nobody wrote down what its last calls brought.
-                known = self.results([call.call_id for call in self._open])
+                known = self.results_of([call.call_id for call in self._open])
                 parts = tuple(
                     known.get(call.call_id) or ToolResult.cut_short(call, step.why, running=call.call_id in self._begun)
                     for call in self._open
                 )
-                self._put(self._seen, [Message(role="tool", parts=parts)])
+                self._put_messages(self._seen, [Message(role="tool", parts=parts)])
             case RunClosed() if step.outcome:
                 # A result that is in its tool's own event is not written into the outcome again.
-                bare = [one.call_id for one in results_in(step.outcome.tail).values() if not one.content]
+                bare = [result.call_id for result in results_in(step.outcome.tail).values() if not result.content]
                 # All that the model has not seen: some may be here already, by the run's start or by a turn cut short.
-                self._put(self._seen, _filled(step.outcome.tail, tuple(self.results(bare)), self._results))
+                self._put_messages(
+                    self._seen, _fill_messages(step.outcome.tail, tuple(self.results_of(bare)), self._results)
+                )
 
     def _take_seen(self, seen: SeenReply | None) -> None:
         """Takes what was seen of a reply that was cut short. If more of it comes after all, that replaces it."""
         request = self._asked
         if request and seen and seen.turn == request.turn:
             self._cut = cut = longer(self._cut, seen) or seen
-            self._put(request.position + len(request.delta), [cut.as_message(request.agent if request.signed else "")])
+            self._put_messages(
+                request.position + len(request.delta), [cut.as_message(request.agent if request.signed else "")]
+            )
 
-    def _put(self, position: int, messages: list[Message]) -> None:
+    def _put_messages(self, position: int, messages: list[Message]) -> None:
         self.messages[position - self.base :] = messages
         self._open = ()
 
     def forget(self) -> None:
         """Forgets the messages, as if they were an earlier run's. Call it when nobody will ask for them again."""
         self.base += len(self.messages)
-        self.messages, self._results = [], {}
+        self.messages = []
+        self._results = {}
 
     def has_begun(self, call_id: str) -> bool:
         """Whether the call's activity was scheduled, so that it may have taken effect."""
         return call_id in self._begun
 
-    def results(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
+    def results_of(self, call_ids: Sequence[str]) -> dict[str, ToolResult]:
         """The results of these calls, as far as they are known."""
         return {call_id: self._results[call_id] for call_id in call_ids if call_id in self._results}
 
 
-def filled(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
+def filled_delta(request: ModelRequest, results: dict[str, ToolResult]) -> list[Message]:
     """The delta of a request, with the results that it only names put in."""
-    return _filled(request.delta, request.named, results)
+    return _fill_messages(request.delta, request.named, results)
 
 
-def _filled(messages: Sequence[Message], named: Sequence[str], results: dict[str, ToolResult]) -> list[Message]:
+def _fill_messages(messages: Sequence[Message], named: Sequence[str], results: dict[str, ToolResult]) -> list[Message]:
     if not named:
         return list(messages)
     return [
@@ -173,11 +188,12 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
     """The messages of the runs before this one. Raises NotFound and ConversationError."""
     parts: list[list[Message]] = []
     while isinstance(earlier := transcript.earlier, StoredInRun):
-        length, conversation_id = transcript.base, earlier.conversation_id or conversation_id
+        length = transcript.base
+        conversation_id = earlier.conversation_id or conversation_id
         transcript = Transcript()
         try:
             async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
-                transcript.take(step)
+                transcript.take_step(step)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -202,6 +218,6 @@ def user_messages(messages: Sequence[Message]) -> int:
     return sum(message.role == "user" and not message.author for message in messages)
 
 
-def unwritten(call: ToolCall) -> ToolResult:
+def unwritten_result(call: ToolCall) -> ToolResult:
     """A result that no event holds yet: of a call that did not run."""
     return ToolResult(call_id=call.call_id, name=call.name, content=())

@@ -20,17 +20,20 @@ class WaitingSignals:
         self.sent.append(step)
         self._closes |= isinstance(step, steps.CommandSent) and step.name == names.CLOSE
 
-    def take(self) -> list[steps.Sent]:
+    def take_all(self) -> list[steps.Sent]:
         """They come in now."""
-        sent, self.sent, self.resumes, self._closes = self.sent, [], [], False
+        sent = self.sent
+        self.sent = []
+        self.resumes = []
+        self._closes = False
         return sent
 
     @property
-    def overlooked(self) -> bool:
+    def has_message(self) -> bool:
         """Whether one of them is a message."""
         return any(isinstance(step, steps.MessageSent) for step in self.sent)
 
-    def refused(self, message: steps.MessageSent, state: State) -> bool:
+    def is_refused(self, message: steps.MessageSent, state: State) -> bool:
         """Whether the conversation passes over this message, which is the last of them."""
         size = size_of(message.said)
         if state.closing or not self._closes:

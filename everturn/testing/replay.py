@@ -112,7 +112,7 @@ class Replays:
         place = str(history) if isinstance(history, Path | str) else history.workflow_id
         loaded = _load(Path(history)) if isinstance(history, Path | str) else history
         if loaded.events:
-            await HistoryReader(self._converter).read(loaded.events[0])  # what can't be read is no divergence
+            await HistoryReader(self._converter).read_event(loaded.events[0])  # what can't be read is no divergence
         failure: Exception | None
         try:
             self._results = self._results or await self._begun()

@@ -64,7 +64,7 @@ class EarlierMessages:
         with temporal_errors.explained(self._client.temporal, conversation_id):
             # Read to the run's end: the run may have loaded the earlier messages itself.
             async for step in read_steps(self._client.temporal, conversation_id, run_id=run_id):
-                transcript.take(step)
+                transcript.take_step(step)
                 if isinstance(step, RunStarted) and step.start.carry:
                     unseen = _unseen_of(step.start.carry)
             return [*await read_earlier(self._client.temporal, conversation_id, transcript), *unseen]

@@ -56,7 +56,7 @@ async def conflicts(
             by_history, reader = StateByHistory(), HistoryReader(client.temporal.data_converter)
             try:
                 for event in one.history.events:
-                    by_history.take(await reader.read(event))
+                    by_history.take_step(await reader.read_event(event))
             except EverturnError as error:
                 yield Conflict(conversation, error.message, kind=error.message)
                 continue

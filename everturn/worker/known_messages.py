@@ -56,7 +56,7 @@ class KnownMessages:
         if self.loop is None:
             return
         if lacking := [call_id for call_id in request.named if not self._prefixes.knows_result(run_id, call_id)]:
-            for result in held.results(lacking):
+            for result in held.unseen_results(lacking):
                 self.loop.call_soon_threadsafe(self._prefixes.remember_result, run_id, result)
         # Only after a replay: if turns run on another worker, handing over each prefix is not worth it.
         if replayed and not self._prefixes.knows(request.digest) and (prefix := held.prefix):

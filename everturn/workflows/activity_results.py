@@ -22,9 +22,9 @@ V = TypeVar("V")
 
 
 class Unreadable(Exception):
-    def __init__(self, why: str, raw: RawValue | None = None) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, problem: str, raw: RawValue | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
         self.raw = raw
         """To be read again, when a person has seen to it."""
 
@@ -41,43 +41,47 @@ class ActivityResults:
     def __init__(self) -> None:
         self._count = 0
 
-    async def result(self, handle: asyncio.Task[Any], kind: type[V], what: str) -> V:
+    async def wait_for(self, handle: asyncio.Task[Any], kind: type[V], what: str) -> V:
         """The result of an activity or child that was started with `result_type=RawValue`. Raises Unreadable, and what
         the handle raises."""
         return self.read(await or_cancelled(handle), kind, what)
 
-    def output(self, raw: RawValue | None, what: str) -> Any:
+    def read_output(self, raw: RawValue | None, what: str) -> Any:
         """What a user's own activity returned. Raises Unreadable, here and in each replay."""
         return self.read(raw, ActivityOutput, what).value
 
     def read(self, raw: RawValue | None, kind: type[V], what: str) -> V:
         """Raises Unreadable, here and in each replay."""
         self._count += 1
-        marker, replaying = f"unreadable {self._count}", workflow.unsafe.is_replaying()
+        marker = f"unreadable {self._count}"
+        replaying = workflow.unsafe.is_replaying()
         failed_before = replaying and workflow.patched(marker)
-        value, why = _read(raw, kind)
+        value, problem = read_value(raw, kind)
         if failed_before:
-            raise Unreadable(f"{what} can't be read: {why or 'it could not, when it came'}", raw)
+            raise Unreadable(f"{what} can't be read: {problem or 'it could not, when it came'}", raw)
         if value is not None:
             return value
         if replaying:
             # Another worker could. This fails the workflow task, which one that can read it takes over.
-            raise RuntimeError(f"{what} was read before, but this worker can't read it: {why}. {READ_ELSEWHERE}")
+            raise RuntimeError(f"{what} was read before, but this worker can't read it: {problem}. {READ_ELSEWHERE}")
         workflow.patched(marker)
-        workflow_log("result.unreadable", level="error", what=what, why=why)
-        raise Unreadable(f"{what} can't be read: {why}", raw)
+        workflow_log("result.unreadable", level="error", what=what, why=problem)
+        raise Unreadable(f"{what} can't be read: {problem}", raw)
 
 
-def _read(raw: RawValue | None, kind: type[V]) -> tuple[V | None, str]:
+def read_value(raw: RawValue | None, kind: type[V]) -> tuple[V | None, str]:
     """The value, or why it can't be read."""
     if issubclass(kind, ActivityOutput):
-        found, why = value_in(raw, workflow.payload_converter())
-        return (None if why else cast("V", ActivityOutput(found))), why
+        output, problem = value_in(raw, workflow.payload_converter())
+        if problem:
+            return None, problem
+        return cast("V", ActivityOutput(output)), ""
     if raw is None:
         return None, "it is empty"
     try:
         value = workflow.payload_converter().from_payload(raw.payload, kind)
     except Exception as error:  # noqa: BLE001 - converters raise all kinds
         return None, why_unreadable(error)
-    # An encoding such as `null` is of no type.
-    return (value, "") if isinstance(value, kind) else (None, f"it is a {type(value).__name__}")
+    if not isinstance(value, kind):  # an encoding such as `null` is of no type
+        return None, f"it is a {type(value).__name__}"
+    return value, ""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from temporalio import workflow
 
@@ -41,13 +42,15 @@ class AppliedDecision:
     asks_first: bool = False
     """It is none: a rule wants an approval before the call goes on to run outside."""
 
-    def to(self, asked: QuestionToPerson) -> PersonsAnswer:
+    def as_answer_to(self, question: QuestionToPerson) -> PersonsAnswer:
         """The answer for the tool that asked."""
-        by, left = shortened_reason(self.decision.by), asked.left or {}
+        decided_by = shortened_reason(self.decision.by)
+        details = question.left or {}
         if self.decision.verdict != "answer":
-            return PersonsAnswer(action="decline", by=by, left=left)
+            return PersonsAnswer(action="decline", by=decided_by, left=details)
         text = on_lines([part.text for part in self.content if isinstance(part, Text)])
-        return PersonsAnswer(action="cancel" if self.is_error else "accept", text=text, by=by, left=left)
+        action: Literal["accept", "cancel"] = "cancel" if self.is_error else "accept"
+        return PersonsAnswer(action=action, text=text, by=decided_by, left=details)
 
 
 MOST_NAMED_AGENTS = 10
@@ -59,14 +62,14 @@ class PendingApprovals:
 
     def __init__(self, state: State, carried: OpenReply, *, on_change: Callable[[], None]) -> None:
         self._state = state
-        # From the first moment on, because decisions may arrive before `ask` is called again.
-        self._decided = {call_id: _future() for call_id in state.pending}
+        # From the first moment on, because decisions may arrive before `wait_for_decision` is called again.
+        self._decided = {call_id: _new_future() for call_id in state.pending}
         """The decisions that are waited for, by call_id."""
         self._carried = dict(self._decided)
-        """The calls that waited in the earlier run, until `ask` is called for them."""
+        """The calls that waited in the earlier run, until `wait_for_decision` is called for them."""
         self.refused_edits = carried.refused_edits
         """How many edited arguments did not fit in this turn."""
-        self._decisions = {one.call_id: one.decision for one in carried.results if one.decision}
+        self._decisions = {result.call_id: result.decision for result in carried.results if result.decision}
         self._checked: set[str] = set()
         """Calls with a decision that the approvers' function is checking."""
         self._closing = Decision(verdict="deny")
@@ -77,22 +80,25 @@ class PendingApprovals:
         self.agents_at_work: Callable[[], Iterable[AskedAgent]] = tuple
         """The sub-agents, whose calls wait in their own conversations."""
 
-    async def ask(self, pending: PendingCall) -> AppliedDecision:
+    async def wait_for_decision(self, pending: PendingCall) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
-        first. If the plan asks the agent's policy, what a person decides counts only from `settle` on: see
+        first. If the plan asks the agent's policy, what a person decides counts only from `make_final` on: see
         `take_back`."""
-        call_id, waiting = pending.call.call_id, self._state.pending
+        call_id = pending.call.call_id
+        waiting = self._state.pending
         decided = self._carried.pop(call_id, None)
         if decided is None:
             if self._state.closing:
                 return AppliedDecision(self._closing, by_rule=True)
-            decided = _future()
-            waiting[call_id], self._decided[call_id] = pending, decided
+            decided = _new_future()
+            waiting[call_id] = pending
+            self._decided[call_id] = decided
             self._follow_policy(pending)
         self._on_change()
         self._early.release(call_id, until=decided.done)
-        waits = pending.expiry and not decided.done()
-        clock = asyncio.create_task(self._expire(pending, pending.expiry)) if pending.expiry and waits else None
+        clock: asyncio.Task[None] | None = None
+        if pending.expiry and not decided.done():
+            clock = asyncio.create_task(self._wait_for_expiry(pending, pending.expiry))
         try:
             return await decided
         except asyncio.CancelledError:
@@ -108,7 +114,8 @@ class PendingApprovals:
 
     def look_again(self) -> None:
         """The policy has changed: it may decide on waiting calls."""
-        rules, agent = self._state.rules, self._state.agent
+        rules = self._state.rules
+        agent = self._state.agent
         for pending in [*self.undecided.values()]:
             if rule := pending.released(rules, agent=agent):
                 released = AppliedDecision(decision_of(rule, at=iso(workflow.now())), by_rule=True)
@@ -127,37 +134,40 @@ class PendingApprovals:
         call_id = pending.call.call_id
         waited_for = self._decided[call_id]
         self._state.pending[call_id] = pending
-        self._decided[call_id] = self._carried[call_id] = _future()
+        self._decided[call_id] = self._carried[call_id] = _new_future()
         waited_for.set_result(AppliedDecision(Decision(verdict="deny"), asks_first=True))
         self._on_change()
 
-    async def _expire(self, pending: PendingCall, expiry: Expiry) -> None:
-        expires, call_id = pending.expires, pending.call.call_id
+    async def _wait_for_expiry(self, pending: PendingCall, expiry: Expiry) -> None:
+        expires = pending.expires
+        call_id = pending.call.call_id
         assert expires is not None
-        left = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
+        seconds = max((expires - workflow.now()).total_seconds(), SHORTEST_SECONDS)
         remind = max(expiry.remind_before or 0.0, 0.0)
-        if 0 < remind < left:
-            await workflow.sleep(left - remind, summary=f"{names.REMINDER}{call_id}")
-            left = remind
-        await workflow.sleep(left, summary=f"{names.EXPIRY}{call_id}")
-        self.decide(call_id, _expired(pending, expiry))
+        if 0 < remind < seconds:
+            await workflow.sleep(seconds - remind, summary=f"{names.REMINDER}{call_id}")
+            seconds = remind
+        await workflow.sleep(seconds, summary=f"{names.EXPIRY}{call_id}")
+        self.decide(call_id, _decision_of_expiry(pending, expiry))
 
-    def hold(self, call_id: str, later: Later) -> bool:
+    def keep_early(self, call_id: str, later: Later) -> bool:
         """Keeps an early decision until its call waits. False if the decision is not early, but wrong or late."""
         checked = call_id in self._checked
         first = call_id != names.EVERY_CALL and call_id not in self._state.pending and call_id not in self._decisions
         return (checked or (first and self.expects(call_id))) and self._early.keep(call_id, later, waits=checked)
 
     @property
-    def holds(self) -> bool:
+    def decision_is_due(self) -> bool:
         """Whether a decision is about to come: an early one that may still be accepted, or that of an expiry."""
         soon = workflow.now() + timedelta(seconds=SHORTEST_SECONDS)
-        return self._early.any_to_take or any(one.expires and one.expires <= soon for one in self.undecided.values())
+        return self._early.any_to_take or any(
+            pending.expires and pending.expires <= soon for pending in self.undecided.values()
+        )
 
-    def settle(self, call_id: str) -> None:
+    def make_final(self, call_id: str) -> None:
         """The decision on this call counts."""
         self._checked.discard(call_id)
-        self._early.settled(call_id)
+        self._early.discard_late(call_id)
 
     def take_back(self, call_id: str) -> None:
         """Forgets a decision of a person who turned out not to be allowed to decide."""
@@ -167,30 +177,30 @@ class PendingApprovals:
     def settle_all(self) -> None:
         """The turn is over: no call waits any more."""
         self._checked.clear()
-        self._early.settled()
+        self._early.discard_late()
         self.refused_edits = 0
         while self._carried:
-            left, _ = self._carried.popitem()
-            self._state.pending.pop(left, None)
-            self._decided.pop(left, None)
+            call_id, _ = self._carried.popitem()
+            self._state.pending.pop(call_id, None)
+            self._decided.pop(call_id, None)
 
-    def close(self, closing: Decision) -> None:
+    def deny_all(self, closing: Decision) -> None:
         """Denies all calls that wait now, and all that would wait later."""
         self._closing = closing
         self.decide(names.EVERY_CALL, AppliedDecision(closing, by_rule=True))
 
-    def objection(self, call_id: str, verdict: str) -> str | None:
+    def objection_to(self, call_id: str, verdict: str) -> str | None:
         """Why a decision on this call can't be accepted; None if it can."""
         if call_id == names.EVERY_CALL:
-            if any(self._addressed(call_id, verdict)):
+            if any(self._addressed_ids(call_id, verdict)):
                 return None
             return f"{self._none_waits(verdict)}{self._where_else()}"
         pending = self.undecided.get(call_id)
         if pending is None:
             if earlier := self._decisions.get(call_id):
                 if call_id in self._checked:
-                    by = f" by {earlier.by}" if earlier.by else ""
-                    return f"Call {call_id!r}: the decision{by} is being checked. Decide again in a moment."
+                    decision = f"decision by {earlier.by}" if earlier.by else "decision"
+                    return f"Call {call_id!r}: the {decision} is being checked. Decide again in a moment."
                 return already_decided(call_id, earlier)
             return f"No call {call_id!r} waits{self._who_waits(verdict)}{self._where_else()}"
         if not pending.refuses(verdict):
@@ -200,50 +210,59 @@ class PendingApprovals:
             return f"{named} waits for an approval: approve or deny it. Once it is approved, it can be answered."
         return f"{named} {'asks a question' if pending.tool_asks else 'runs outside'}: answer or deny it."
 
-    def decide(self, call_id: str, taken: AppliedDecision) -> tuple[str, ...]:
+    def decide(self, call_id: str, applied: AppliedDecision) -> tuple[str, ...]:
         """Passes the decision to every call that it names, and returns their ids."""
-        addressed = tuple(self._addressed(call_id, taken.decision.verdict))
-        for one in addressed:
-            pending = self._state.pending.pop(one)
-            self._decided.pop(one).set_result(taken)
-            self._decisions[one] = taken.decision
-            if pending.policy and not taken.by_rule:
-                self._checked.add(one)
+        addressed = tuple(self._addressed_ids(call_id, applied.decision.verdict))
+        for waiting_id in addressed:
+            pending = self._state.pending.pop(waiting_id)
+            self._decided.pop(waiting_id).set_result(applied)
+            self._decisions[waiting_id] = applied.decision
+            if pending.policy and not applied.by_rule:
+                self._checked.add(waiting_id)
         while len(self._decisions) > MOST_DECISIONS_KEPT:
             self._decisions.pop(next(iter(self._decisions)))
         self._on_change()
         return addressed
 
-    def _addressed(self, call_id: str, verdict: str) -> Iterator[str]:
+    def _addressed_ids(self, call_id: str, verdict: str) -> Iterator[str]:
         return (key for key, pending in self.undecided.items() if pending.addressed(call_id, verdict))
 
     @property
     def undecided(self) -> dict[str, PendingCall]:
         """The calls that a decision can still reach: not a call whose turn was cancelled in this very step."""
-        return {one: pending for one, pending in self._state.pending.items() if not self._decided[one].done()}
+        return {
+            call_id: pending for call_id, pending in self._state.pending.items() if not self._decided[call_id].done()
+        }
 
     def _none_waits(self, verdict: str) -> str:
         if waiting := self.undecided:
-            lacks, has = ("answer", "approval") if verdict == names.ANSWER else ("approval", "answer")
-            return f"No call waits for an {lacks}. These wait for an {has}: {', '.join(map(repr, waiting))}."
+            waiting_ids = ", ".join(map(repr, waiting))
+            if verdict == names.ANSWER:
+                return f"No call waits for an answer. These wait for an approval: {waiting_ids}."
+            return f"No call waits for an approval. These wait for an answer: {waiting_ids}."
         return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` shows the state."
 
     def _who_waits(self, verdict: str) -> str:
-        waiting = self.undecided
-        return f"; these do: {', '.join(map(repr, waiting))}." if waiting else f". {self._none_waits(verdict)}"
+        if waiting := self.undecided:
+            return f"; these do: {', '.join(map(repr, waiting))}."
+        return f". {self._none_waits(verdict)}"
 
     def _where_else(self) -> str:
         """Where somebody may have meant to send a decision. It is not passed on: another call there may have the same
         id, and nobody could be told whether it was taken."""
-        ids = [asked.conversation_id for asked in self.agents_at_work()]
-        more = f" and {len(ids) - MOST_NAMED_AGENTS} more" if len(ids) > MOST_NAMED_AGENTS else ""
+        ids = [agent.conversation_id for agent in self.agents_at_work()]
+        if not ids:
+            return ""
         named = ", ".join(map(repr, ids[:MOST_NAMED_AGENTS]))
-        return f" A call of a sub-agent waits in its own conversation; at work are {named}{more}." if ids else ""
+        if len(ids) > MOST_NAMED_AGENTS:
+            named += f" and {len(ids) - MOST_NAMED_AGENTS} more"
+        return f" A call of a sub-agent waits in its own conversation; at work are {named}."
 
 
-def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
+def _decision_of_expiry(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
     """The decision that an expiry makes instead of a person."""
-    after, verdict = timedelta(seconds=min(expiry.after, LONGEST_SECONDS)), pending.verdict_on_expiry
+    after = timedelta(seconds=min(expiry.after, LONGEST_SECONDS))
+    verdict = pending.verdict_on_expiry
     decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso(workflow.now()))
     if verdict == "answer":
         text = f"{pending.call.name} timed out: no answer came within {after}."
@@ -252,5 +271,5 @@ def _expired(pending: PendingCall, expiry: Expiry) -> AppliedDecision:
     return AppliedDecision(decision.model_copy(update={"note": note}), by_rule=True)
 
 
-def _future() -> asyncio.Future[AppliedDecision]:
+def _new_future() -> asyncio.Future[AppliedDecision]:
     return asyncio.get_running_loop().create_future()

@@ -31,23 +31,25 @@ Schedule = Callable[[float | None], Awaitable[R]]
 
 def handed_back_for(seconds: float | None, request: Q) -> Q:
     """The request with its `hand_back_for`."""
-    return request if seconds is None else request.model_copy(update={"hand_back_for": seconds})
+    if seconds is None:
+        return request
+    return request.model_copy(update={"hand_back_for": seconds})
 
 
-def with_what_is_left(request: ToolRequest, begin: Callable[[ToolRequest], Awaitable[R]]) -> Schedule[R]:
+def with_remaining_details(request: ToolRequest, begin: Callable[[ToolRequest], Awaitable[R]]) -> Schedule[R]:
     """Begins the call's activity. After one was handed back, the next one gets what its tries had left: a worker may
     have been lost in the middle of the call before one that lacks its tool had it."""
 
-    async def start(seconds: float | None) -> R:
+    async def start_with_details(seconds: float | None) -> R:
         nonlocal request
         try:
             return await begin(handed_back_for(seconds, request))
         except ActivityError as error:
-            if tool_results.not_hosted(error) and (left := tool_results.left_by(error)):
-                request = request.model_copy(update={"left": left})
+            if tool_results.not_hosted(error) and (details := tool_results.left_by(error)):
+                request = request.model_copy(update={"left": details})
             raise
 
-    return start
+    return start_with_details
 
 
 class AwaitedWorker:
@@ -65,7 +67,7 @@ class AwaitedWorker:
     def cure(self) -> str | None:
         return next((cure for _, cure in self._awaited.values()), None)
 
-    async def find(
+    async def run_when_hosted(
         self,
         what: str,
         start: Schedule[R],
@@ -84,21 +86,23 @@ class AwaitedWorker:
         except ActivityError as error:
             if not tool_results.not_hosted(error) or given_up():
                 raise
-            self._show(what, error)
+            self._show_error(what, error)
             handed_back = error
         longest = PATIENCE.total_seconds() if patience is None else patience
         try:
             with by_the_queue():
-                return await (start(longest) if retried else self._rounds(start, longest, handed_back, given_up))
+                if retried:
+                    return await start(longest)
+                return await self._try_in_rounds(start, longest, handed_back, given_up)
         finally:
             del self._awaited[what]
             self._on_change()
 
     @contextmanager
-    def shown(self, what: str, cause: str, cure: str) -> Iterator[None]:
+    def show_waiting(self, what: str, cause: str, cure: str) -> Iterator[None]:
         """Shows that the conversation waits for a worker while the block runs, though no worker has handed anything
         back."""
-        self._awaited[what] = (_since(cause), cure)
+        self._awaited[what] = (_with_time(cause), cure)
         self._on_change()
         try:
             yield
@@ -106,7 +110,7 @@ class AwaitedWorker:
             del self._awaited[what]
             self._on_change()
 
-    async def _rounds(
+    async def _try_in_rounds(
         self, start: Schedule[R], patience: float, handed_back: ActivityError, given_up: Callable[[], bool]
     ) -> R:
         delay = FIRST_DELAY_SECONDS
@@ -125,10 +129,10 @@ class AwaitedWorker:
                 handed_back = error
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
 
-    def _show(self, what: str, error: ActivityError) -> None:
-        self._awaited[what] = (_since(tool_results.cause_of(error)), tool_results.detail(error, "cure"))
+    def _show_error(self, what: str, error: ActivityError) -> None:
+        self._awaited[what] = (_with_time(tool_results.cause_of(error)), tool_results.detail_of(error, "cure"))
         self._on_change()
 
 
-def _since(cause: str) -> str:
+def _with_time(cause: str) -> str:
     return f"{cause} Waiting for one since {iso(workflow.now())}."

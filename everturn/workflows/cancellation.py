@@ -61,7 +61,7 @@ async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], 
             raise
 
 
-async def together(*parts: Coroutine[Any, Any, None]) -> None:
+async def run_together(*parts: Coroutine[Any, Any, None]) -> None:
     """Runs them at the same time, as asyncio.gather does; but if they are cancelled, it waits for each to end."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:

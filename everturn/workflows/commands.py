@@ -49,12 +49,32 @@ class Commands:
         self.handlers = Handlers()
         self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
         accept = self.handlers.accept
-        accept(names.MESSAGE, MessageIn, objection=self._message_objection, take=self._take_message, hold=self._keep)
-        accept(names.APPROVE, Approve, objection=self._decision_objection, take=self._take_approval, hold=self._hold)
-        accept(names.DENY, Deny, objection=self._decision_objection, take=self._take_denial, hold=self._hold)
-        accept(names.ANSWER, Answer, objection=self._decision_objection, take=self._take_answer, hold=self._hold)
+        accept(
+            names.MESSAGE,
+            MessageIn,
+            objection=self._message_objection,
+            take=self._take_message,
+            hold=self._receive_while_closing,
+        )
+        accept(
+            names.APPROVE,
+            Approve,
+            objection=self._decision_objection,
+            take=self._take_approval,
+            hold=self._keep_early_decision,
+        )
+        accept(
+            names.DENY, Deny, objection=self._decision_objection, take=self._take_denial, hold=self._keep_early_decision
+        )
+        accept(
+            names.ANSWER,
+            Answer,
+            objection=self._decision_objection,
+            take=self._take_answer,
+            hold=self._keep_early_decision,
+        )
         accept(names.PAUSE, Control, objection=lambda _: state.pause_problem(), take=self._pause)
-        accept(names.RESUME, Control, objection=state.resume_problem, take=self._resume, hold=self._hold_resume)
+        accept(names.RESUME, Control, objection=state.resume_problem, take=self._resume, hold=self._keep_early_resume)
         accept(names.CANCEL_TURN, Control, objection=lambda _: state.cancel_problem(), take=self._cancel_turn)
         accept(names.SET_POLICY, SetPolicy, objection=self._policy_objection, take=self._set_policy)
         accept(names.INHERIT_POLICY, InheritPolicy, objection=self._inheritance_objection, take=self._inherit_policy)
@@ -65,7 +85,7 @@ class Commands:
         """Whether another run can continue from this state."""
         return not self.state.closing and not self.handlers.lost
 
-    def answering(self, turn: asyncio.Task[str | None]) -> None:
+    def begin_answering(self, turn: asyncio.Task[str | None]) -> None:
         """An answer begins. One that the run before began may have been cancelled before it could be taken up."""
         self._turn = turn
         if self.state.answering and self.state.cancelled:
@@ -90,89 +110,93 @@ class Commands:
 
     # ------------------------------------------------------------ messages
 
-    def _message_objection(self, said: MessageIn) -> str | None:
+    def _message_objection(self, message: MessageIn) -> str | None:
         if self.state.closing:
             return "The conversation is closing and takes no more messages. Start another one."
-        size = size_of(said)
-        why = self.state.message_problem(said, size)
+        size = size_of(message)
+        problem = self.state.message_problem(message, size)
         by_signal = workflow.current_update_info() is None
-        if by_signal and kinds_problem(said.parts) and not workflow.patched(USERS_KINDS_ONLY):
-            why = None  # an older version of the code has taken it
-        return why or too_full_for(size) or None
+        if by_signal and kinds_problem(message.parts) and not workflow.patched(USERS_KINDS_ONLY):
+            problem = None  # an older version of the code has taken it
+        return problem or too_full_for(size) or None
 
-    def _keep(self, said: MessageIn, _: Later) -> bool:
+    def _receive_while_closing(self, message: MessageIn, _: Later) -> bool:
         """A message by signal that comes while the conversation closes: nobody can be told that it is refused."""
-        if not self.state.closing or self.state.message_problem(said, size_of(said)):
+        if not self.state.closing or self.state.message_problem(message, size_of(message)):
             return False
-        self.state.receive(said.as_message(), said.message_id)
+        self.state.receive(message.as_message(), message.message_id)
         return True
 
-    def _take_message(self, said: MessageIn) -> dict[str, Any]:
-        self.stream = self.stream if said.stream is None else said.stream
-        taken = self.state.receive(said.as_message(), said.message_id)
-        if taken:
-            self._tracing.said(said.trace)
-        return {"taken": taken}
+    def _take_message(self, message: MessageIn) -> dict[str, Any]:
+        if message.stream is not None:
+            self.stream = message.stream
+        is_new = self.state.receive(message.as_message(), message.message_id)
+        if is_new:
+            self._tracing.note_message(message.trace)
+        return {"taken": is_new}
 
     # ------------------------------------------------------------ decisions
 
-    def _decision_objection(self, said: Approve | Deny | Answer) -> str | None:
+    def _decision_objection(self, decision: Approve | Deny | Answer) -> str | None:
         problem = decision_problem(
-            said,
-            self._addressed(said),
+            decision,
+            self._addressed_calls(decision),
             policy=self.state.policy,
             agent=self.state.agent,
             time=workflow.time(),
             refused_edits=self.approvals.refused_edits,
         )
-        return problem or _too_full_for(said) or self.approvals.objection(said.call_id, verdict_of(said))
+        return problem or _too_full_for(decision) or self.approvals.objection_to(decision.call_id, verdict_of(decision))
 
-    def _addressed(self, said: Approve | Deny | Answer) -> list[PendingCall]:
-        undecided, verdict = self.approvals.undecided.values(), verdict_of(said)
-        return [pending for pending in undecided if pending.addressed(said.call_id, verdict)]
+    def _addressed_calls(self, decision: Approve | Deny | Answer) -> list[PendingCall]:
+        verdict = verdict_of(decision)
+        undecided = self.approvals.undecided.values()
+        return [pending for pending in undecided if pending.addressed(decision.call_id, verdict)]
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(
-            verdict="approve", by=approval.by, at=now(), note=approval.note, arguments=approval.arguments
+            verdict="approve", by=approval.by, at=current_time(), note=approval.note, arguments=approval.arguments
         )
-        return self._decide(approval.call_id, AppliedDecision(decision), self._rules_of(approval))
+        return self._apply_decision(approval.call_id, AppliedDecision(decision), self._rules_of(approval))
 
     def _take_denial(self, denial: Deny) -> dict[str, Any]:
-        taken = AppliedDecision(Decision(verdict="deny", by=denial.by, at=now(), note=denial.reason))
-        return self._decide(denial.call_id, taken, self._rules_of(denial))
+        applied = AppliedDecision(Decision(verdict="deny", by=denial.by, at=current_time(), note=denial.reason))
+        return self._apply_decision(denial.call_id, applied, self._rules_of(denial))
 
-    def _rules_of(self, said: Approve | Deny) -> Policy:
-        return rules_of(said, self._addressed(said), agent=self.state.agent)
+    def _rules_of(self, decision: Approve | Deny) -> Policy:
+        return rules_of(decision, self._addressed_calls(decision), agent=self.state.agent)
 
     def _take_answer(self, answer: Answer) -> dict[str, Any]:
-        decision = Decision(verdict="answer", by=answer.by, at=now())
-        return self._decide(answer.call_id, AppliedDecision(decision, answer.as_parts(), answer.is_error))
+        decision = Decision(verdict="answer", by=answer.by, at=current_time())
+        return self._apply_decision(answer.call_id, AppliedDecision(decision, answer.as_parts(), answer.is_error))
 
-    def _hold(self, decision: Approve | Deny | Answer, later: Later) -> bool:
-        return not self.state.idle and self.approvals.hold(decision.call_id, later)
+    def _keep_early_decision(self, decision: Approve | Deny | Answer, later: Later) -> bool:
+        return not self.state.idle and self.approvals.keep_early(decision.call_id, later)
 
-    def _decide(self, call_id: str, taken: AppliedDecision, rules: Policy = ()) -> dict[str, Any]:
+    def _apply_decision(self, call_id: str, applied: AppliedDecision, rules: Policy = ()) -> dict[str, Any]:
         """`rules`: what is decided so for always."""
-        addressed = self.approvals.decide(call_id, taken)
+        addressed = self.approvals.decide(call_id, applied)
         if rules:
             self.state.policy = with_rules(self.state.policy, rules)
             self.approvals.look_again()
         return {"call_ids": addressed}
 
-    def _policy_objection(self, said: SetPolicy) -> str | None:
-        return policy_problem(said_by(said.by, said.rules, known=self.state.policy))
+    def _policy_objection(self, change: SetPolicy) -> str | None:
+        return policy_problem(said_by(change.by, change.rules, known=self.state.policy))
 
-    def _set_policy(self, said: SetPolicy) -> dict[str, Any]:
-        self.state.policy = said_by(said.by, said.rules, known=self.state.policy)
+    def _set_policy(self, change: SetPolicy) -> dict[str, Any]:
+        self.state.policy = said_by(change.by, change.rules, known=self.state.policy)
         self.approvals.look_again()
         self._on_change()
         return {"rules": len(self.state.policy)}
 
     def _inheritance_objection(self, _: InheritPolicy) -> str | None:
-        return None if self.state.start.caller else "No other conversation asked for this one: use `set_policy`."
+        if self.state.start.caller:
+            return None
+        return "No other conversation asked for this one: use `set_policy`."
 
-    def _inherit_policy(self, said: InheritPolicy) -> dict[str, Any]:
-        self.state.inherited = said.rules
+    def _inherit_policy(self, change: InheritPolicy) -> dict[str, Any]:
+        self.state.inherited = change.rules
         self.approvals.look_again()
         self._on_change()
         return {"rules": len(self.state.rules)}
@@ -181,15 +205,15 @@ class Commands:
 
     def _pause(self, _: Control) -> dict[str, Any]:
         self.state.pause()
-        return self._changed()
+        return self._show_change()
 
-    def _hold_resume(self, _: Control, later: Later) -> bool:
+    def _keep_early_resume(self, _: Control, later: Later) -> bool:
         return not (self.state.idle or self.state.pending) and self.holds.keep_early(later)
 
     def _resume(self, control: Control) -> dict[str, Any]:
         self.holds.freed = names.RESUME, control.by
         self.state.resume(control)
-        return self._changed()
+        return self._show_change()
 
     def _cancel_turn(self, control: Control) -> dict[str, Any]:
         self.holds.freed = names.CANCEL_TURN, control.by
@@ -203,27 +227,31 @@ class Commands:
         self.holds.freed = names.CLOSE, control.by
         self.state.close()
         self._show_if_it_runs_on()
-        self.approvals.close(
-            Decision(verdict="deny", by=shortened_reason(control.by), at=now(), note="The conversation was closed.")
+        self.approvals.deny_all(
+            Decision(
+                verdict="deny", by=shortened_reason(control.by), at=current_time(), note="The conversation was closed."
+            )
         )
         return {"state": self.state.name}
 
     def _show_if_it_runs_on(self) -> None:
         """A person may end the turn during which the conversation was paused: lists must not say `paused` until that
         turn is over. A pause or stall that waits already shows the new state by itself."""
-        if not self.holds.any:
+        if not self.holds.is_held:
             self._on_change()
 
-    def _changed(self) -> dict[str, Any]:
+    def _show_change(self) -> dict[str, Any]:
         self._on_change()
         return {"state": self.state.name}
 
 
-def _too_full_for(said: Approve | Deny | Answer) -> str:
-    if not isinstance(said, Approve):
-        return too_full_for(size_of(said))
-    return too_full_for(3 * size_of(said)) if said.arguments is not None else ""  # a tool's input has them twice
+def _too_full_for(decision: Approve | Deny | Answer) -> str:
+    if not isinstance(decision, Approve):
+        return too_full_for(size_of(decision))
+    if decision.arguments is None:
+        return ""
+    return too_full_for(3 * size_of(decision))  # a tool's input has them twice
 
 
-def now() -> str:
+def current_time() -> str:
     return iso(workflow.now())

@@ -47,7 +47,7 @@ async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
         raw: RawValue | None = await workflow.execute_activity(
             names.KEEP_TRANSCRIPT, state.earlier, result_type=RawValue, **model_options()
         )
-        state.take_earlier(held(activity_results.read(raw, Packed, "The transcript of earlier runs")))
+        state.take_earlier(hold_earlier(activity_results.read(raw, Packed, "The transcript of earlier runs")))
     except (ActivityError, Unreadable) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
         workflow_log("transcript.not_kept", level="error", cause=tool_results.cause_of(error))
@@ -58,14 +58,14 @@ def go_on(handed: Start | dict[str, Any]) -> NoReturn:
     workflow.continue_as_new(handed, task_timeout=TASK_TIMEOUT)
 
 
-def held(earlier: Earlier) -> Earlier:
+def hold_earlier(earlier: Earlier) -> Earlier:
     """Earlier messages as a conversation holds them: what is too much to hand on is in this run's history."""
     if isinstance(earlier, Packed) and len(earlier.data) > MAX_PACKED_BYTES:
         return StoredInRun(run_id=workflow.info().run_id)
     return earlier
 
 
-def due(*, updates: int, full: bool) -> bool:
+def is_due(*, updates: int, full: bool) -> bool:
     """Whether the run is long enough, has taken enough updates, or is full of what Temporal does not let go of; or was
     started with a longer time-out for its workflow tasks than a worker that is killed in one should cost."""
     info = workflow.info()
@@ -110,7 +110,7 @@ def may_be_open(handed: Start) -> bool:
 
 async def extend_prefix(state: State, activity_results: ActivityResults) -> None:
     """Makes the unseen messages a part of the prefix, which is handed over by pointing to it."""
-    delta, named = sent_messages.delta(state)
+    delta, named = sent_messages.next_delta(state)
     request = ModelRequest(
         agent=state.agent,
         turn=state.turn + 1,
@@ -124,7 +124,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
         names.EXTEND_PREFIX, request, result_type=RawValue, summary="results too large to hand on", **model_options()
     )
     try:
-        digest = await activity_results.result(handle, str, "The digest of the transcript")
+        digest = await activity_results.wait_for(handle, str, "The digest of the transcript")
     except Unreadable:
         digest = ""  # a worker that needs the prefix reads it from the history
     state.take_in_unseen(digest)
@@ -133,7 +133,7 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
 def carry_over(state: State, recent: RecentMessages, chain: Chain, *, reply: OpenReply | None = None) -> CarryOver:
     """What the next run begins with. `reply`: the one at hand, if its calls wait for people; what the model said in it
     is not cut then: it fits, or the run goes on."""
-    handed = state.carry_over(earlier=_earlier(state, recent), keep_by=_keep_by(state), reply=reply)
+    handed = state.carry_over(earlier=_earlier_messages(state, recent), keep_by=_keep_by(state), reply=reply)
     return handed.model_copy(update={"chain_id": chain.id, "reset_run": chain.reset_run})
 
 
@@ -144,9 +144,10 @@ def _keep_by(state: State) -> float | None:
     return workflow.time() + state.facts.retention / 2
 
 
-def _earlier(state: State, recent: RecentMessages) -> Earlier:
+def _earlier_messages(state: State, recent: RecentMessages) -> Earlier:
     """The prefix itself if it is small; else where it is: in this run's history, and in those before it."""
-    here, messages = StoredInRun(run_id=workflow.info().run_id), whole_prefix(state, recent)
+    here = StoredInRun(run_id=workflow.info().run_id)
+    messages = whole_prefix(state, recent)
     if messages is None or sum(len(message.model_dump_json()) for message in messages) > LIKELY_TOO_LONG:
         return here
     packed = pack(messages)

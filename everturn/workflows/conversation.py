@@ -46,36 +46,41 @@ OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
 @workflow.defn(name=names.CONVERSATION, sandboxed=False)
 class ConversationWorkflow:
-    message, approve, deny = map(message_dispatch.signal, (names.MESSAGE, names.APPROVE, names.DENY))
-    answer, pause, resume = map(message_dispatch.signal, (names.ANSWER, names.PAUSE, names.RESUME))
-    cancel_turn, close, withdraw = map(message_dispatch.signal, (names.CANCEL_TURN, names.CLOSE, names.WITHDRAW))
-    set_policy, inherit_policy = (
-        message_dispatch.signal(names.SET_POLICY),
-        message_dispatch.signal(names.INHERIT_POLICY),
-    )
+    message = message_dispatch.signal_handler(names.MESSAGE)
+    approve = message_dispatch.signal_handler(names.APPROVE)
+    deny = message_dispatch.signal_handler(names.DENY)
+    answer = message_dispatch.signal_handler(names.ANSWER)
+    pause = message_dispatch.signal_handler(names.PAUSE)
+    resume = message_dispatch.signal_handler(names.RESUME)
+    cancel_turn = message_dispatch.signal_handler(names.CANCEL_TURN)
+    close = message_dispatch.signal_handler(names.CLOSE)
+    withdraw = message_dispatch.signal_handler(names.WITHDRAW)
+    set_policy = message_dispatch.signal_handler(names.SET_POLICY)
+    inherit_policy = message_dispatch.signal_handler(names.INHERIT_POLICY)
     unknown_signal = message_dispatch.unknown_signal
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
         # Here and not in run(): a signal can arrive before run() begins, and belongs after the start's message.
-        self._start_input = start_input.read(inputs)
+        self._start_input = start_input.read_start(inputs)
         carry_over = self._start_input.start.carry or CarryOver()
         self._recent = RecentMessages(carry_over.last_text)
         began = workflow.info().workflow_start_time.timestamp()
         self._state = State(self._start_input.start, run_began=began, on_prefix=self._recent.add)
-        self._state.earlier = continue_as_new.held(carry_over.earlier) if carry_over.earlier else None
+        if carry_over.earlier:
+            self._state.earlier = continue_as_new.hold_earlier(carry_over.earlier)
         self.held = HeldMessages(self._state, self._recent)
-        self.visibility = Visibility(self._state, self._recent, status=self._status)
+        self.visibility = Visibility(self._state, self._recent, status=self._full_status)
         open_reply = carry_over.open or OpenReply()
-        self._notices = WaitNotices(self._state, told=(one.call_id for one in open_reply.waits))
-        self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show)
+        self._notices = WaitNotices(self._state, reported=(question.call_id for question in open_reply.waits))
+        self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show_state)
         chain = Chain(carry_over.chain_id, reset_run=carry_over.reset_run)
         self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain.id)
-        self._commands = Commands(self._state, self._approvals, self._tracing, on_change=self._show)
+        self._commands = Commands(self._state, self._approvals, self._tracing, on_change=self._show_state)
         self._results = ActivityResults()
-        self._agents = SubAgents(self._state, self._results, self._tracing, on_change=self._show)
+        self._agents = SubAgents(self._state, self._results, self._tracing, on_change=self._show_state)
         self._approvals.agents_at_work = self._agents.running.values
-        self._awaited_worker = AwaitedWorker(on_change=self._show)
+        self._awaited_worker = AwaitedWorker(on_change=self._show_state)
         self._calls = OpenCalls(
             self._state,
             self._approvals,
@@ -86,7 +91,7 @@ class ConversationWorkflow:
             carried=open_reply,
             chain=chain,
             on_outcome=self._take_outcome,
-            stalled=self._commands.holds.stalled,
+            on_stall=self._commands.holds.wait_while_stalled,
         )
         self._open_reply = carry_over.open
         """The open reply of the earlier run, until this run continues it."""
@@ -95,9 +100,9 @@ class ConversationWorkflow:
     async def run(self, *_: Any) -> Outcome:
         if self._start_input.handed:
             if not self._state.closing:
-                await self._commands.holds.stalled(self._start_input.problem, DEPLOY_ITS_CODE)
+                await self._commands.holds.wait_while_stalled(self._start_input.problem, DEPLOY_ITS_CODE)
             if self._state.closing and not self._state.late:
-                return self._outcome("cancelled", reason="the conversation was closed before it was answered")
+                return self._end_with("cancelled", reason="the conversation was closed before it was answered")
             continue_as_new.go_on(self._start_input.handed_on(self._state))
         if self._start_input.problem:
             raise ApplicationError(self._start_input.problem, type=names.INVALID_START, non_retryable=True)
@@ -108,32 +113,33 @@ class ConversationWorkflow:
 
     async def _to_its_end(self) -> Outcome:
         try:
-            limit = await self._converse()
+            limit = await self._answer_messages()
             if self._state.late:
                 await self._take_up_again()
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            return self._outcome("cancelled", reason="the workflow was cancelled")
+            return self._end_with("cancelled", reason="the workflow was cancelled")
         if limit:
-            return self._outcome("limit_reached", reason=limit)
+            return self._end_with("limit_reached", reason=limit)
         if problem := self._state.output_problem:
-            return self._outcome("failed", reason=f"the last reply does not fit the output type: {problem}")
+            return self._end_with("failed", reason=f"the last reply does not fit the output type: {problem}")
         if cut := self._state.cancelled:
-            return self._outcome("cancelled", reason=cut)
+            return self._end_with("cancelled", reason=cut)
         if self._state.abandoned and (self._state.unseen or self._state.inbox):
-            return self._outcome("cancelled", reason="the conversation was closed before it was answered")
-        return self._outcome("completed", reason=CUT_OFF.get(self._state.last_stop))
+            return self._end_with("cancelled", reason="the conversation was closed before it was answered")
+        return self._end_with("completed", reason=CUT_OFF.get(self._state.last_stop))
 
     # ------------------------------------------------------------ the loop
 
-    async def _converse(self) -> str | None:
+    async def _answer_messages(self) -> str | None:
         """Answers all messages. Returns the limit that ended the conversation; None if no limit did."""
         while await self._next_message():
-            reply, self._open_reply = self._open_reply, None
-            turn = asyncio.create_task(self._answer(reply))
-            self._commands.answering(turn)
-            self._tracing.begin()
+            reply = self._open_reply
+            self._open_reply = None
+            turn = asyncio.create_task(self._take_turns(reply))
+            self._commands.begin_answering(turn)
+            self._tracing.begin_answer()
             try:
                 if limit := await turn:
                     return limit
@@ -145,7 +151,7 @@ class ConversationWorkflow:
                 self._state.limit = None  # it did not conclude: the next turn looks anew
                 stop_if_cancelled()  # if both happen at once, the workflow's cancellation wins
             self._state.end_answer()
-            self._tracing.end("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
+            self._tracing.end_answer("cancelled" if self._state.cancelled or self._state.abandoned else "failed")
         return None
 
     async def _next_message(self) -> bool:
@@ -157,12 +163,12 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         return bool(self._state.inbox) and not self._state.abandoned
 
-    async def _answer(self, left: OpenReply | None) -> str | None:
-        """Takes turns until a reply has no calls or a limit is used up; returns that limit. `left`: the open reply of
-        the earlier run, to begin with."""
+    async def _take_turns(self, open_reply: OpenReply | None) -> str | None:
+        """Takes turns until a reply has no calls or a limit is used up; returns that limit. `open_reply`:
+        that of the earlier run, to begin with."""
         state = self._state
-        if left:
-            await self._settle(left.plan)
+        if open_reply:
+            await self._settle_calls(open_reply.plan)
             if state.limit or state.closing:
                 return state.limit
         while True:
@@ -173,7 +179,7 @@ class ConversationWorkflow:
                 await self._summarise()  # a turn, too: the next one may be beyond a limit
             elif reply := await self._model_turn():
                 if reply.plan:
-                    await self._settle(reply.plan)
+                    await self._settle_calls(reply.plan)
                 if state.limit or state.closing or (reply.final and not state.ask_for_repair()):
                     return state.limit
             if state.abandoned:
@@ -184,7 +190,7 @@ class ConversationWorkflow:
         reply = await self._ask_model(summarise=True)
         if reply:
             self._state.take_summary(reply)
-            self._tracing.take(reply, ends=False)
+            self._tracing.take_reply(reply, ends=False)
             stop_if_cancelled()
 
     async def _model_turn(self) -> ModelReply | None:
@@ -193,8 +199,8 @@ class ConversationWorkflow:
         reply = await self._ask_model()
         if reply:
             self._state.take_reply(reply)
-            self._tracing.take(reply, ends=True)
-            self._calls.open(reply)
+            self._tracing.take_reply(reply, ends=True)
+            self._calls.begin_reply(reply)
             stop_if_cancelled()
         return reply
 
@@ -204,18 +210,20 @@ class ConversationWorkflow:
         None if that person closed the conversation, if a summary had to come first, or if a limit ends it by then."""
         state = self._state
         while True:
-            await self._commands.holds.unpaused()
+            await self._commands.holds.wait_while_paused()
             if state.abandoned:
                 return None
             # Here, too: a stall can be resumed any number of times, and each time costs an update and some events.
             await self._continue_as_new_where_long()
             if state.limit_that_ends(workflow.time()):
                 return None
-            limit = None if summarise else state.limit_reached(workflow.time())
-            state.begin_turn(limit=limit, messages=0 if summarise else sent_messages.waiting_messages(state))
-            if not summarise:
+            if summarise:
+                state.begin_turn(limit=None, messages=0)
+            else:
+                limit = state.limit_reached(workflow.time())
+                state.begin_turn(limit=limit, messages=sent_messages.waiting_messages(state))
                 state.note_unseen_in_events()
-            self._show()
+            self._show_state()
             try:
                 return await self._call_model(summarise=summarise)
             except Unreadable as error:
@@ -223,7 +231,7 @@ class ConversationWorkflow:
                 if state.closing:
                     state.abandoned = True
                     return None
-                await self._commands.holds.stalled(error.why, READ_AGAIN)
+                await self._commands.holds.wait_while_stalled(error.problem, READ_AGAIN)
                 if not state.abandoned and (reply := self._read_again(error.raw)):
                     return reply
             except ActivityError as error:
@@ -232,25 +240,27 @@ class ConversationWorkflow:
                 if state.closing:
                     state.abandoned = True  # nobody will resume it
                     return None
-                if fallback := tool_results.detail(error, "fallback"):
+                if fallback := tool_results.detail_of(error, "fallback"):
                     state.fall_back(fallback)
-                elif tool_results.detail(error, "too_long") and not summarise:
+                elif tool_results.detail_of(error, "too_long") and not summarise:
                     await self._summarise()
                     return None
                 else:
                     state.begin_fallbacks_anew()
-                    await self._commands.holds.stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
+                    await self._commands.holds.wait_while_stalled(
+                        tool_results.cause_of(error), tool_results.detail_of(error, "cure")
+                    )
 
     async def _call_model(self, *, summarise: bool) -> ModelReply:
         state = self._state
-        asked = sent_messages.request(state, summarise=summarise)
-        request = asked.model_copy(update={"stream": self._commands.stream, "trace": self._tracing.of_turn()})
-        shown = self.visibility
+        request = sent_messages.next_request(state, summarise=summarise)
+        request = request.model_copy(update={"stream": self._commands.stream, "trace": self._tracing.of_turn()})
+        visibility = self.visibility
         summary = web_ui.turn_summary(
-            state.turn, shown.turn_model, agent=shown.turn_agent, summarise=summarise, delta=request.delta
+            state.turn, visibility.turn_model, agent=visibility.turn_agent, summarise=summarise, delta=request.delta
         )
 
-        async def start(hand_back_for: float | None) -> ModelReply:
+        async def start_turn(hand_back_for: float | None) -> ModelReply:
             handle = workflow.start_activity(
                 names.CALL_MODEL,
                 handed_back_for(hand_back_for, request),
@@ -260,9 +270,9 @@ class ConversationWorkflow:
                 **model_options(),
             )
             await turn_over(handle, lost=lambda error: state.take_seen(cause_of(error).said))
-            return await self._results.result(handle, ModelReply, f"The reply of turn {state.turn}")
+            return await self._results.wait_for(handle, ModelReply, f"The reply of turn {state.turn}")
 
-        return await self._awaited_worker.find(names.CALL_MODEL, start)
+        return await self._awaited_worker.run_when_hosted(names.CALL_MODEL, start_turn)
 
     def _read_again(self, raw: RawValue | None) -> ModelReply | None:
         """A reply that could not be read, read again after a person resumed; None if it is still unreadable."""
@@ -270,53 +280,56 @@ class ConversationWorkflow:
             return self._results.read(raw, ModelReply, f"The reply of turn {self._state.turn}")
         return None
 
-    async def _settle(self, plan: tuple[PlannedCall, ...]) -> None:
+    async def _settle_calls(self, plan: tuple[PlannedCall, ...]) -> None:
         """Gets a result for every call of the reply, and adds the results to the transcript in the order of the
         calls."""
         with turn_group(self._state.turn).scope():
-            results = await self._calls.settle(plan, meanwhile=self._continue_as_new_where_calls_wait())
+            results = await self._calls.settle_all(plan, meanwhile=self._continue_as_new_where_calls_wait())
         self._state.take_results(results, recorded=self._calls.recorded, from_outputs=self._calls.from_outputs)
 
     def _take_outcome(self, outcome: Outcome) -> None:
         """Adds the cost of a sub-agent's conversation to this one, which asked."""
         self._state.spend(outcome.usage, outcome.cost_usd)
-        self._show()
+        self._show_state()
 
     # ------------------------------------------------------------ from run to run
 
     @property
     def _is_due(self) -> bool:
         full = self._calls.operations.many_left
-        return continue_as_new.due(updates=self._commands.handlers.updates, full=full)
+        return continue_as_new.is_due(updates=self._commands.handlers.updates, full=full)
 
     async def _continue_as_new_where_long(self) -> None:
         """Goes on as a new run between turns, since a replay takes time for each event and can't be interrupted."""
         if not self._is_due:
             return
-        self._show()  # shows that it is not idle any more
+        self._show_state()  # shows that it is not idle any more
         await continue_as_new.fit_unseen(self._state, self._results)
         # If a message arrives now, Temporal repeats this task, so the message is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         if self._commands.may_move and continue_as_new.fit_inbox(self._state, MAX_INBOX_BYTES):
-            continue_as_new.go_on(self._handed())  # otherwise, the next turn boundary will do
+            continue_as_new.go_on(self._next_input())  # otherwise, the next turn boundary will do
 
     async def _continue_as_new_where_calls_wait(self) -> None:
         """Goes on as a new run while all calls wait for people: they may take long, and try often."""
 
-        def due() -> bool:
+        def may_move_now() -> bool:
             free = self._calls.only_wait and self._commands.may_move and workflow.all_handlers_finished()
             return free and self._is_due
 
-        for moment in (due, lambda: due() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES)):
-            await workflow.wait_condition(lambda moment=moment: self._calls.settled or moment())  # type: ignore[misc]
-            if self._calls.settled:
+        for moment in (
+            may_move_now,
+            lambda: may_move_now() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES),
+        ):
+            await workflow.wait_condition(lambda moment=moment: self._calls.all_settled or moment())  # type: ignore[misc]
+            if self._calls.all_settled:
                 return
-            handed = self._handed(reply=self._calls.handed_on())
+            handed = self._next_input(reply=self._calls.handed_on())
             if continue_as_new.may_be_open(handed):
                 continue_as_new.go_on(handed)
 
-    def _handed(self, *, reply: OpenReply | None = None) -> Start:
+    def _next_input(self, *, reply: OpenReply | None = None) -> Start:
         """The next run's input."""
         handed = continue_as_new.carry_over(self._state, self._recent, self._calls.chain, reply=reply)
         handed = handed.model_copy(update={"trace": self._tracing.carried()})
@@ -330,23 +343,24 @@ class ConversationWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         stop_if_cancelled()
         self._state.take_up_again(workflow.time())
-        continue_as_new.go_on(self._handed())
+        continue_as_new.go_on(self._next_input())
 
     # ------------------------------------------------------------ the end
 
-    def _cut_short(self, why: str) -> None:
+    def _cut_short(self, reason: str) -> None:
         """Gives every open call a result that says that the conversation ended."""
-        if cut := self._calls.close(why):
+        if cut := self._calls.close_reply(reason):
             self._state.take_results(cut, recorded=self._calls.recorded, from_outputs=self._calls.from_outputs)
 
-    def _outcome(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
+    def _end_with(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
         state = self._state
         self._cut_short(reason or "the conversation ended")
         state.end()
-        self._show()
-        asked_for = state.start.caller.room if state.start.caller else None
-        room = MAX_OUTCOME_BYTES if asked_for is None else min(asked_for, MAX_OUTCOME_BYTES)
-        text, output = sent_messages.said(state, room)
+        self._show_state()
+        room = MAX_OUTCOME_BYTES
+        if state.start.caller and state.start.caller.room is not None:
+            room = min(state.start.caller.room, MAX_OUTCOME_BYTES)
+        text, output = sent_messages.last_reply(state, room)
         return Outcome(
             status=status,
             text=text,
@@ -357,21 +371,22 @@ class ConversationWorkflow:
             cost_usd=state.cost_usd,
             reason=reason,
             stop=state.last_stop,
-            tail=sent_messages.tail(state, room=room - size_of(text) - size_of(output)),
+            tail=sent_messages.outcome_tail(state, room=room - size_of(text) - size_of(output)),
         )
 
     # ------------------------------------------------------------ what others say and see
 
-    def signalled(self, name: str, inputs: tuple[Any, ...]) -> None:
-        self._commands.handlers.signalled(name, inputs)
+    def take_signal(self, name: str, inputs: tuple[Any, ...]) -> None:
+        self._commands.handlers.take_signal(name, inputs)
 
     @property
     def turn(self) -> int:
         """Fields of its log lines."""
         return self._state.turn
 
-    def _status(self) -> Status:
-        state, stall = self._state, self._state.stall
+    def _full_status(self) -> Status:
+        state = self._state
+        waits_for = state.stall or self._awaited_worker
         return Status(
             state=state.name,
             agent=state.agent,
@@ -382,26 +397,27 @@ class ConversationWorkflow:
             agents=tuple(self._agents.running.values()),
             usage=state.usage,
             cost_usd=state.cost_usd,
-            cause=stall.cause if stall else self._awaited_worker.cause,
-            cure=stall.cure if stall else self._awaited_worker.cure,
+            cause=waits_for.cause,
+            cure=waits_for.cure,
             chain_id=self._calls.chain.id,
         )
 
-    def _show(self) -> None:
+    def _show_state(self) -> None:
         self.visibility.show()
-        self._notices.look()
+        self._notices.send_if_new()
 
     @workflow.query(name=names.STATUS, description="The state, the waiting calls, tokens and cost.")
     def status(self, *_: Any) -> dict[str, Any]:
-        return short_status(self._status()).as_json()
+        return short_status(self._full_status()).as_json()
 
     @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
     def transcript(self, *inputs: Any) -> dict[str, Any]:
-        page, unseen = message_dispatch.read(TranscriptPage, inputs), self._state.unseen
+        page = message_dispatch.read_input(TranscriptPage, inputs)
+        unseen = self._state.unseen
         held_from = self._state.position - len(self._recent.written)
         start = max(page.start, held_from)
         return {
             "from": start,
             "total": self._state.position + len(unseen),
-            "messages": self._recent.page(unseen, start - held_from, page.limit),
+            "messages": self._recent.read_page(unseen, start - held_from, page.limit),
         }

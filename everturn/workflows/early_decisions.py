@@ -20,7 +20,7 @@ MAX_HELD = 256
 @dataclass(frozen=True)
 class _EarlyDecision:
     call_id: str
-    at: float
+    came_at: float
     """The time of the workflow task in which it came."""
     later: Later
     waits: bool
@@ -33,7 +33,7 @@ class EarlyDecisions:
         self._early: list[_EarlyDecision] = []
 
     def keep(self, call_id: str, later: Later, *, waits: bool) -> bool:
-        self._give_up(lambda one: one.waits or one.at == workflow.time())
+        self._give_up(lambda early: early.waits or early.came_at == workflow.time())
         if len(self._early) >= MAX_HELD:
             return False
         self._early.append(_EarlyDecision(call_id, workflow.time(), later, waits))
@@ -41,23 +41,23 @@ class EarlyDecisions:
 
     def release(self, call_id: str, *, until: Callable[[], bool]) -> None:
         """The call waits now: tries its decisions in the order in which they came, `until` one was taken."""
-        self._give_up(lambda one: one.call_id != call_id or one.waits or one.at == workflow.time())
-        while not until() and (first := next((one for one in self._early if one.call_id == call_id), None)):
+        self._give_up(lambda early: early.call_id != call_id or early.waits or early.came_at == workflow.time())
+        while not until() and (first := next((early for early in self._early if early.call_id == call_id), None)):
             self._early.remove(first)
             first.later("")
-        self._early = [replace(one, waits=True) if one.call_id == call_id else one for one in self._early]
+        self._early = [replace(early, waits=True) if early.call_id == call_id else early for early in self._early]
 
     @property
     def any_to_take(self) -> bool:
         """Whether one of them may yet be taken."""
-        return any(one.waits or one.at == workflow.time() for one in self._early)
+        return any(early.waits or early.came_at == workflow.time() for early in self._early)
 
-    def settled(self, call_id: str | None = None) -> None:
+    def discard_late(self, call_id: str | None = None) -> None:
         """The decision on the call is final, or on all calls: other decisions on it are too late."""
-        self._give_up(lambda one: call_id is not None and one.call_id != call_id)
+        self._give_up(lambda early: call_id is not None and early.call_id != call_id)
 
     def _give_up(self, keeps: Callable[[_EarlyDecision], bool]) -> None:
-        lost = [one for one in self._early if not keeps(one)]
-        self._early = [one for one in self._early if keeps(one)]
-        for one in lost:
-            one.later(f"Call {one.call_id!r} was not waiting for it.")
+        lost = [early for early in self._early if not keeps(early)]
+        self._early = [early for early in self._early if keeps(early)]
+        for early in lost:
+            early.later(f"Call {early.call_id!r} was not waiting for it.")

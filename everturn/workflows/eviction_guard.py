@@ -13,7 +13,7 @@ class OwnLoop:
         self._loop = asyncio.get_running_loop()
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:

@@ -58,25 +58,26 @@ class HistorySpace:
             yield
         finally:
             del self._promised[call_id]
-            if self._own_loop.runs:
+            if self._own_loop.is_running:
                 self._landed = (self._run.get_current_history_length(), self._just_landed + size)
 
-    async def share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
+    async def allot_share(self, *, request: int, others: int, most: int = MAX_RESULT_BYTES, local: bool = False) -> int:
         """How many bytes a call's result may have, if `others` want some too. Waits if there are too few now."""
-        await self.carry(request)
+        await self.wait_to_carry(request)
         if local:
-            left = TASK_BYTES - self._in_task - others * (LOCAL_BYTES if others < MOST_LOCAL else LEAST_RESULT_BYTES)
-            share = max(LEAST_RESULT_BYTES, min(most, left, self._fair(request, others)))
-            self._carry(share)
+            each = LOCAL_BYTES if others < MOST_LOCAL else LEAST_RESULT_BYTES
+            remaining = TASK_BYTES - self._in_task - others * each
+            share = max(LEAST_RESULT_BYTES, min(most, remaining, self._fair_share(request, others)))
+            self._count_carried(share)
             return share
-        if self._promised and self._fair(request, others) < FAIR_BYTES:
-            await workflow.wait_condition(lambda: not self._promised or self._fair(request, others) >= FAIR_BYTES)
-        return max(LEAST_RESULT_BYTES, min(most, self._fair(request, others)))
+        if self._promised and self._fair_share(request, others) < FAIR_BYTES:
+            await workflow.wait_condition(lambda: not self._promised or self._fair_share(request, others) >= FAIR_BYTES)
+        return max(LEAST_RESULT_BYTES, min(most, self._fair_share(request, others)))
 
-    async def whole(self, *, request: int, others: int) -> int:
+    async def allot_whole(self, *, request: int, others: int) -> int:
         """The bytes of a result that nobody cuts before it is in the history: as many as Temporal takes. Waits until
         they are there; 0 if they will not be in this run."""
-        while self._fair(request, others) - self._just_landed < TEMPORAL_PAYLOAD_BYTES:
+        while self._fair_share(request, others) - self._just_landed < TEMPORAL_PAYLOAD_BYTES:
             if self._promised:
                 promised = sum(self._promised.values())
                 await workflow.wait_condition(lambda promised=promised: sum(self._promised.values()) < promised)  # type: ignore[misc]
@@ -86,13 +87,13 @@ class HistorySpace:
                 return 0
         return TEMPORAL_PAYLOAD_BYTES
 
-    async def carry(self, size: int) -> None:
+    async def wait_to_carry(self, size: int) -> None:
         """Waits for a workflow task that can bring so many bytes more; they are to be sent right then."""
         while self._in_task and self._in_task + size > TASK_BYTES:
             await workflow.sleep(0.001, summary="the next workflow task")
-        self._carry(size)
+        self._count_carried(size)
 
-    def _fair(self, request: int, others: int) -> int:
+    def _fair_share(self, request: int, others: int) -> int:
         return left_in_run() - sum(self._promised.values()) - request - others * LEAST_RESULT_BYTES
 
     @property
@@ -105,5 +106,5 @@ class HistorySpace:
         task, landed = self._landed
         return landed if task == self._run.get_current_history_length() else 0
 
-    def _carry(self, size: int) -> None:
+    def _count_carried(self, size: int) -> None:
         self._task = (self._run.get_current_history_length(), self._in_task + size)

@@ -31,7 +31,7 @@ gives the task two seconds."""
 
 P = TypeVar("P", bound=Record)
 
-TOLD = {
+DESCRIPTIONS = {
     names.MESSAGE: 'Sends a message: {"text": "..."} or {"parts": [...]}.',
     names.APPROVE: 'Approves a waiting call, which then runs: {"call_id": "..."}. "*" is all, also what may have run.',
     names.DENY: 'Denies a waiting call, which then does not run: {"call_id": "...", "reason": "..."}.',
@@ -54,8 +54,8 @@ class LostSignal(NamedTuple):
     number: int
     """Among the run's signals, from 1 on."""
     name: str
-    why: str
-    """Empty in a replay."""
+    problem: str
+    """Why it can't be read; empty in a replay."""
 
 
 class Handlers:
@@ -71,7 +71,7 @@ class Handlers:
         self._ignored = 0
         """How many signals of this workflow task were ignored."""
         self._withdrawn: dict[str, None] = {}
-        self._by_name: dict[str, Callable[..., None]] = {names.WITHDRAW: self._withdraw}
+        self._by_name: dict[str, Callable[..., None]] = {names.WITHDRAW: self._withdraw_update}
         """The handler of each signal."""
 
     def accept(
@@ -87,24 +87,24 @@ class Handlers:
 
         `hold` is asked about a signal that can't be taken now: True if it keeps it for later."""
 
-        def check(*inputs: Any) -> None:
+        def validate(*inputs: Any) -> None:
             update = workflow.current_update_info()
             if update and update.id in self._withdrawn:
                 raise ApplicationError("It was withdrawn.", type=names.WITHDRAWN, non_retryable=True)
-            _, problem = _read(payload_type, inputs, objection)
+            _, problem = _check_input(payload_type, inputs, objection)
             if problem:
                 raise ApplicationError(problem, type=names.REFUSED, non_retryable=True)
 
         def on_update(*inputs: Any) -> dict[str, Any]:
             self.updates += 1
-            return take(read(payload_type, inputs))
+            return take(read_input(payload_type, inputs))
 
         def on_signal(*inputs: Any) -> None:
-            if lost := self._lost(name, inputs):
+            if lost := self._find_lost(name, inputs):
                 self.lost.append(lost)
-                workflow_log("signal.unreadable", level="error", signal=name, why=lost.why)
+                workflow_log("signal.unreadable", level="error", signal=name, why=lost.problem)
                 return
-            payload, problem = _read(payload_type, inputs, objection)
+            payload, problem = _check_input(payload_type, inputs, objection)
             if payload is None or problem is None:
                 take_or_ignore(payload, problem)
             elif hold is None or not hold(payload, lambda late: take_or_ignore(payload, late or objection(payload))):
@@ -112,64 +112,66 @@ class Handlers:
 
         def take_or_ignore(payload: P | None, problem: str | None) -> None:
             if payload is None or problem:
-                self._ignore(name, problem)
+                self._ignore_signal(name, problem)
             else:
                 take(payload)
 
         self._by_name[name] = on_signal
-        workflow.set_update_handler(name, on_update, validator=check)
+        workflow.set_update_handler(name, on_update, validator=validate)
 
-    def signalled(self, name: str, inputs: tuple[Any, ...]) -> None:
+    def take_signal(self, name: str, inputs: tuple[Any, ...]) -> None:
         if on_signal := self._by_name.get(name):
             on_signal(*inputs)
         else:
             known = ", ".join(sorted(self._by_name))
-            self._ignore(name[:MAX_NAME_CHARS], f"there is no such signal; there are {known}")
+            self._ignore_signal(name[:MAX_NAME_CHARS], f"there is no such signal; there are {known}")
 
-    def _lost(self, name: str, inputs: tuple[Any, ...]) -> LostSignal | None:
+    def _find_lost(self, name: str, inputs: tuple[Any, ...]) -> LostSignal | None:
         """The signal, if this worker can't get at its input; None if it can, or if no worker could. Each replay has the
         same answer, even on a worker that can read it."""
         self._signals += 1
-        marker, replaying = f"unreadable signal {self._signals}", workflow.unsafe.is_replaying()
+        marker = f"unreadable signal {self._signals}"
+        replaying = workflow.unsafe.is_replaying()
         if replaying and workflow.patched(marker):
             return LostSignal(self._signals, name, "")
-        why = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
-        if not why:
+        problem = next((value.why for value in inputs if isinstance(value, NoValue) and value.elsewhere), "")
+        if not problem:
             return None
         if replaying:
-            raise RuntimeError(f"A signal was read before, but this worker can't read it: {why}")
+            raise RuntimeError(f"A signal was read before, but this worker can't read it: {problem}")
         workflow.patched(marker)
-        return LostSignal(self._signals, name, why)
+        return LostSignal(self._signals, name, problem)
 
-    def _ignore(self, name: str, why: str | None) -> None:
+    def _ignore_signal(self, name: str, problem: str | None) -> None:
         self._ignored += 1
         if self._ignored == 1:
             asyncio.get_running_loop().call_soon(self._count_ignored)  # after the other signals of this task
         if self._ignored <= MOST_LOGGED:
-            workflow_log("signal.ignored", level="warning", signal=name, why=why)
+            workflow_log("signal.ignored", level="warning", signal=name, why=problem)
 
     def _count_ignored(self) -> None:
-        more, self._ignored = self._ignored - MOST_LOGGED, 0
+        more = self._ignored - MOST_LOGGED
+        self._ignored = 0
         if more > 0:
             workflow_log("signal.ignored", level="warning", more=more)
 
-    def _withdraw(self, *inputs: Any) -> None:
-        withdrawal, problem = _read(Withdrawal, inputs, lambda _: None)
+    def _withdraw_update(self, *inputs: Any) -> None:
+        withdrawal, problem = _check_input(Withdrawal, inputs, lambda _: None)
         if withdrawal is None:
-            self._ignore(names.WITHDRAW, problem)
+            self._ignore_signal(names.WITHDRAW, problem)
             return
         self._withdrawn[withdrawal.update_id] = None
         if len(self._withdrawn) > MAX_WITHDRAWN:
             self._withdrawn.pop(next(iter(self._withdrawn)))
 
 
-def signal(name: str) -> Callable[..., None]:
+def signal_handler(name: str) -> Callable[..., None]:
     """The handler of a signal, as a part of the workflow's class. For handlers that are set when a run begins, the SDK
     keeps the signals of its first task name by name, and so loses the order in which they were sent."""
 
-    @workflow.signal(name=name, description=TOLD[name])
+    @workflow.signal(name=name, description=DESCRIPTIONS[name])
     def handler(self: Any, *inputs: Any) -> None:
-        self.signalled(name, inputs)
+        self.take_signal(name, inputs)
 
     return handler
 
@@ -178,14 +180,16 @@ def signal(name: str) -> Callable[..., None]:
 def unknown_signal(self, name: str, _: Sequence[RawValue]) -> None:  # type: ignore[no-untyped-def]
     """Without it, a misspelt signal would wait in the SDK's memory, and nobody would know. It runs no command, so that
     histories from before it replay."""
-    self.signalled(name, ())
+    self.take_signal(name, ())
 
 
-def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
+def read_input(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
     """The one input as its record; raises ValueError with a sentence that says what is wrong with it."""
     if len(inputs) > 1:
         raise ValueError(f"it takes one input, got {len(inputs)}")
-    value = inputs[0] if inputs and inputs[0] is not None else {}
+    value: Any = {}
+    if inputs and inputs[0] is not None:
+        value = inputs[0]
     if isinstance(value, NoValue):
         raise ValueError(value.why)
     if not isinstance(value, dict):
@@ -193,11 +197,11 @@ def read(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
     return payload_type.model_validate(value)
 
 
-def _read(
+def _check_input(
     payload_type: type[P], inputs: tuple[Any, ...], objection: Callable[[P], str | None]
 ) -> tuple[P | None, str | None]:
     try:
-        payload = read(payload_type, inputs)
+        payload = read_input(payload_type, inputs)
     except ValueError as error:
         return None, explain(error)
     return payload, objection(payload)

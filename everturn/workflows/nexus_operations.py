@@ -43,7 +43,7 @@ class NexusOperations:
         self._left = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """No more of them in this run."""
         return self._left > MOST_LEFT
 
@@ -51,7 +51,7 @@ class NexusOperations:
     def many_left(self) -> bool:
         return self._left > ENOUGH_LEFT
 
-    async def ran(
+    async def run_operation(
         self, plan: RunNexus, inputs: Sequence[JsonValue], served: ActivityCall, *, chain_id: str, summary: str
     ) -> RawValue:
         """The operation's result. Raises NexusOperationError and Closed."""
@@ -62,14 +62,14 @@ class NexusOperations:
                     plan.operation,
                     inputs[0] if inputs else None,
                     output_type=RawValue,
-                    headers=_headers(served, chain_id),
+                    headers=_call_headers(served, chain_id),
                     summary=summary,
                     **timeouts.operation_options(plan),
                 )
             )
-            operation = asyncio.create_task(_result(starting))
+            operation = asyncio.create_task(_operation_result(starting))
             try:
-                await self._begun(starting, plan, served)
+                await self._wait_for_start(starting, plan, served)
                 return await asyncio.shield(operation)
             except (asyncio.CancelledError, Closed):
                 self._left += 1
@@ -81,15 +81,15 @@ class NexusOperations:
                 self._left += _timed_out(error)
                 raise
 
-    async def _begun(self, starting: asyncio.Task[Any], plan: RunNexus, served: ActivityCall) -> None:
+    async def _wait_for_start(self, starting: asyncio.Task[Any], plan: RunNexus, served: ActivityCall) -> None:
         """Waits until somebody has begun it: after a while, the conversation says that it waits for that."""
         within = timeouts.STARTED_WITHIN
         try:
             silence = f"{names.NOT_BEGUN}{served.call_id}"
             await workflow.wait_condition(starting.done, timeout=within, timeout_summary=silence)
         except TimeoutError:
-            said = activity_outputs.not_started(plan.endpoint, f"{plan.service}/{plan.operation}", within)
-            with self._awaited_worker.shown(served.call_id, *said):
+            cause_and_cure = activity_outputs.not_started(plan.endpoint, f"{plan.service}/{plan.operation}", within)
+            with self._awaited_worker.show_waiting(served.call_id, *cause_and_cure):
                 await workflow.wait_condition(lambda: starting.done() or self._state.closing)
         if not starting.done():
             raise Closed
@@ -100,7 +100,7 @@ class NexusOperations:
         self._left -= not _timed_out(error)
 
 
-async def _result(starting: asyncio.Task[workflow.NexusOperationHandle[RawValue]]) -> RawValue:
+async def _operation_result(starting: asyncio.Task[workflow.NexusOperationHandle[RawValue]]) -> RawValue:
     return await (await starting)
 
 
@@ -108,7 +108,7 @@ def _timed_out(error: BaseException | None) -> bool:
     return isinstance(error, NexusOperationError) and isinstance(error.cause, exceptions.TimeoutError)
 
 
-def _headers(served: ActivityCall, chain_id: str) -> dict[str, str]:
+def _call_headers(served: ActivityCall, chain_id: str) -> dict[str, str]:
     """In ASCII, as headers are."""
     # A digest, since ids may be of any letters.
     key = json.dumps([workflow.info().workflow_id, chain_id, served.call_id])

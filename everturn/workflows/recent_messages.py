@@ -25,8 +25,8 @@ class RecentMessages:
         self.written: deque[str] = deque()
         """The prefix's last messages, as JSON: short ones take an eighth of the memory that their records take."""
         self._chars = 0
-        said = [Message(role="assistant", parts=(Text(text=last_text),))] if last_text else []
-        self._lines = deque(web_ui.lines(said), maxlen=web_ui.LATEST_LINES)
+        messages = [Message(role="assistant", parts=(Text(text=last_text),))] if last_text else []
+        self._lines = deque(web_ui.message_lines(messages), maxlen=web_ui.LATEST_LINES)
         """Of what came before the written messages, if those are few."""
 
     def add(self, messages: Sequence[Message]) -> None:
@@ -38,22 +38,22 @@ class RecentMessages:
             oldest = self.written.popleft()
             self._chars -= len(oldest)
             if len(self.written) < web_ui.LATEST_LINES:
-                self._lines.extend(web_ui.lines([Message.model_validate_json(oldest)]))
+                self._lines.extend(web_ui.message_lines([Message.model_validate_json(oldest)]))
 
-    def lines(self, unseen: Sequence[Message]) -> list[str]:
+    def latest_lines(self, unseen: Sequence[Message]) -> list[str]:
         """The last messages in short, those that no model has seen included."""
         # A message has one line or more, so that no more messages are needed than lines are shown.
-        last = [Message.model_validate_json(one) for one in islice(reversed(self.written), web_ui.LATEST_LINES)]
-        return [*self._lines, *web_ui.lines([*reversed(last), *unseen])][-web_ui.LATEST_LINES :]
+        last = [Message.model_validate_json(message) for message in islice(reversed(self.written), web_ui.LATEST_LINES)]
+        return [*self._lines, *web_ui.message_lines([*reversed(last), *unseen])][-web_ui.LATEST_LINES :]
 
-    def page(self, unseen: Sequence[Message], first: int, limit: int) -> list[Message]:
+    def read_page(self, unseen: Sequence[Message], first: int, limit: int) -> list[Message]:
         """The messages from the `first` one on that is held: as many as fit an answer, and at least one, cut if it has
         to be."""
         page: list[Message] = []
         room = MAX_PAGE_BYTES
         known: Iterable[str | Message] = chain(self.written, unseen)
-        for one in islice(known, first, first + limit):
-            message = Message.model_validate_json(one) if isinstance(one, str) else one
+        for entry in islice(known, first, first + limit):
+            message = Message.model_validate_json(entry) if isinstance(entry, str) else entry
             if page and not fits([message], room):
                 break
             room -= size_of(message)
@@ -73,7 +73,7 @@ class HeldMessages:
         """Everything that the model has seen and said; None if a part of it is not in memory."""
         return whole_prefix(self._state, self._recent)
 
-    def results(self, call_ids: Sequence[str]) -> list[ToolResult]:
+    def unseen_results(self, call_ids: Sequence[str]) -> list[ToolResult]:
         """Those of these calls that the model has not seen."""
         unseen = results_in(self._state.unseen)
         return [unseen[call_id] for call_id in call_ids if call_id in unseen]

@@ -15,14 +15,17 @@ from everturn.state import State
 from everturn.truncation import cut, without_content
 
 
-def delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+def next_delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
-    return _sent(state, state.unseen, room=MAX_DELTA_BYTES)
+    return _fit_messages(state, state.unseen, room=MAX_DELTA_BYTES)
 
 
-def request(state: State, *, summarise: bool) -> ModelRequest:
+def next_request(state: State, *, summarise: bool) -> ModelRequest:
     """The next request to the agent in charge."""
-    new, named = ((), ()) if summarise else delta(state)
+    new: tuple[Message, ...] = ()
+    named: tuple[str, ...] = ()
+    if not summarise:
+        new, named = next_delta(state)
     return ModelRequest(
         agent=state.agent,
         signed=state.in_charge.handed_on,
@@ -49,7 +52,7 @@ def waiting_messages(state: State) -> int:
     return max(1, how_many_fit(state.inbox, MAX_INBOX_BYTES))
 
 
-def said(state: State, room: int) -> tuple[str, JsonValue]:
+def last_reply(state: State, room: int) -> tuple[str, JsonValue]:
     """The last reply's text and output, cut to fit an outcome of this size."""
     if size_of(state.last_text) + size_of(state.output) <= room:
         return state.last_text, state.output
@@ -57,17 +60,21 @@ def said(state: State, room: int) -> tuple[str, JsonValue]:
     return shortened(state.last_text, max_bytes=room), None
 
 
-def tail(state: State, *, room: int) -> tuple[Message, ...]:
+def outcome_tail(state: State, *, room: int) -> tuple[Message, ...]:
     """What no model has seen, as an outcome can carry it beside its text and output: like a delta, but for what has no
     room at all."""
-    sent, _ = _sent(state, [*state.unseen, *state.inbox], room=max(0, room))
+    sent, _ = _fit_messages(state, [*state.unseen, *state.inbox], room=max(0, room))
     return sent[: how_many_fit(sent, room)]
 
 
-def _sent(state: State, messages: Sequence[Message], *, room: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+def _fit_messages(
+    state: State, messages: Sequence[Message], *, room: int
+) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     named = tuple(
         call_id
         for call_id, result in results_in(messages).items()
         if call_id in state.recorded and larger(result, INLINE_BYTES)
     )
-    return cut(without_content(messages, named) if named else messages, room), named
+    if named:
+        messages = without_content(messages, named)
+    return cut(messages, room), named

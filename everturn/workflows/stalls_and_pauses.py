@@ -28,7 +28,7 @@ class StallsAndPauses:
         """The last command that ended a stall or pause, and who sent it."""
 
     @property
-    def any(self) -> bool:
+    def is_held(self) -> bool:
         """Whether something waits for `resume`."""
         return bool(self._held)
 
@@ -39,28 +39,29 @@ class StallsAndPauses:
     async def nothing_lost(self) -> None:
         """Waits for a person if a signal can't be read: it may have mattered, and only a person can send it again."""
         while (lost := self._handlers.lost) and not self._state.closing:
-            named, self._handlers.lost = lost[:MOST_NAMED], lost[MOST_NAMED:]
-            numbers = ",".join(str(one.number) for one in named)
+            named = lost[:MOST_NAMED]
+            self._handlers.lost = lost[MOST_NAMED:]
+            numbers = ",".join(str(signal.number) for signal in named)
             workflow.patched(f"{STALLED_BY_SIGNALS}{numbers}")  # for those who read the history
-            why = next((one.why for one in named if one.why), "")
-            await self.stalled(signals_problem([one.name for one in named], why), SEND_AGAIN)
+            problem = next((signal.problem for signal in named if signal.problem), "")
+            await self.wait_while_stalled(signals_problem([signal.name for signal in named], problem), SEND_AGAIN)
 
-    async def stalled(self, cause: str, cure: str | None) -> None:
+    async def wait_while_stalled(self, cause: str, cure: str | None) -> None:
         """Waits until a person sends `resume`."""
         state = self._state
         state.stalls(cause, cure)
         self._on_change()
         self._early.release(names.RESUME, until=lambda: state.stall is None)
-        self._early.settled(names.RESUME)  # one is enough: further ones were not meant for a later stall
-        await self._hold("stalled", lambda: state.stall is None)
+        self._early.discard_late(names.RESUME)  # one is enough: further ones were not meant for a later stall
+        await self._hold_until("stalled", lambda: state.stall is None)
 
-    async def unpaused(self) -> None:
+    async def wait_while_paused(self) -> None:
         await self.nothing_lost()
         if self._state.paused:
             self._on_change()  # another agent may have taken over since
-            await self._hold("paused", lambda: not self._state.paused)
+            await self._hold_until("paused", lambda: not self._state.paused)
 
-    async def _hold(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:
+    async def _hold_until(self, reason: Literal["stalled", "paused"], over: Callable[[], bool]) -> None:
         """Waits for a person. If several calls wait for the same `resume`, this is one wait."""
         if reason in self._held:
             await workflow.wait_condition(over)
@@ -71,5 +72,5 @@ class StallsAndPauses:
             await workflow.wait_condition(over)
         finally:
             self._held.discard(reason)
-            ended, by = self.freed if over() else ("", "")
-            self._tracing.was_held(reason, since=since, ended=ended, by=by)
+            ended, sender = self.freed if over() else ("", "")
+            self._tracing.was_held(reason, since=since, ended=ended, resumed_by=sender)

@@ -35,53 +35,57 @@ class StartInput:
         if state.late:  # what was said while it closed takes it up again
             state.take_up_again(workflow.time())
         carry = self.handed["carry"]
-        more: dict[str, Any] = {"paused": True} if state.paused else {}
-        more |= {"policy": [rule.model_dump(mode="json") for rule in state.policy]} if state.policy else {}
+        more: dict[str, Any] = {}
+        if state.paused:
+            more["paused"] = True
+        if state.policy:
+            more["policy"] = [rule.model_dump(mode="json") for rule in state.policy]
         if ids := (*carry.get("message_ids", ()), *state.message_ids):
             more["message_ids"] = ids[-REMEMBERED_IDS:]
         kept = {**self.handed, "carry": {**carry, **more}}
         messages = cut(tuple(state.inbox), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
-        inbox = [*carry.get("inbox", ()), *(one.model_dump(mode="json") for one in messages)]
+        inbox = [*carry.get("inbox", ()), *(message.model_dump(mode="json") for message in messages)]
         return {**kept, "carry": {**kept["carry"], "inbox": inbox}}
 
 
-def read(inputs: tuple[Any, ...]) -> StartInput:
-    given = inputs[0] if inputs else None
+def read_start(inputs: tuple[Any, ...]) -> StartInput:
+    given = next(iter(inputs), None)
     if isinstance(given, NoValue) and given.elsewhere:
         # This fails the workflow task, which a worker with the right storage takes over.
         raise RuntimeError(f"This conversation's input can't be fetched: {given.why}")
-    start, why = _read(inputs)
-    handed = given if isinstance(given, dict) and isinstance(given.get("carry"), dict) else {}
+    start, cause = _try_to_read(inputs)
+    handed: dict[str, Any] = {}
+    if isinstance(given, dict) and isinstance(given.get("carry"), dict):
+        handed = given
     replaying = workflow.unsafe.is_replaying()
-    unreadable = bool(handed and why)
+    unreadable = bool(handed and cause)
     if handed and replaying and workflow.patched(UNREADABLE_START):
         unreadable = True
-    elif handed and why and replaying:
+    elif handed and cause and replaying:
         raise RuntimeError(
-            f"Another version of the code has read the carry-over of the earlier run, but this one can't: {why}"
+            f"Another version of the code has read the carry-over of the earlier run, but this one can't: {cause}"
         )
-    elif handed and why:
+    elif handed and cause:
         workflow.patched(UNREADABLE_START)
     if start and not unreadable:
         return StartInput(start)
-    problem = (
-        start_problem(why)
-        if handed
-        else f"This conversation can't start: {why}. "
-        'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
-    )
+    if handed:
+        problem = start_problem(cause)
+    else:
+        its_input = 'Its input is {"agent": "NAME", "message": "…"}; see docs/reference/wire.md.'
+        problem = f"This conversation can't start: {cause}. {its_input}"
     return StartInput(Start.model_construct(agent=""), problem, handed)
 
 
-def _read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
+def _try_to_read(inputs: tuple[Any, ...]) -> tuple[Start | None, str]:
     """What the run is started with, or why it can't be."""
     try:
-        start = message_dispatch.read(Start, inputs)
+        start = message_dispatch.read_input(Start, inputs)
     except ValueError as error:
         return None, explain(error)
     if not start.message and start.keep_open is None and not start.carry:
         return None, "message: it is required, unless the conversation is kept open"
     # A fork or a revival has checked it: there, the message may be one of the transcript's.
-    if not start.carry and (why := kinds_problem(start.message)) and workflow.patched(USERS_KINDS_ONLY):
-        return None, f"message: {why.removesuffix('.')}"
+    if not start.carry and (problem := kinds_problem(start.message)) and workflow.patched(USERS_KINDS_ONLY):
+        return None, f"message: {problem.removesuffix('.')}"
     return start, ""

@@ -41,19 +41,20 @@ class SubAgents:
         self._tracing = tracing
         self._on_change = on_change
 
-    async def ask(self, call: ToolCall, plan: RunAgent, message: str, *, room: int) -> Outcome:
+    async def ask_agent(self, call: ToolCall, plan: RunAgent, message: str, *, room: int) -> Outcome:
         """How the other agent's conversation ended; however long that takes, for it may wait for people too.
 
         Raises ChildWorkflowError if it ended without an outcome, Unreadable if that can't be read, and
         WorkflowAlreadyStartedError if its id runs. A
         cancelled turn cancels it, a closed conversation closes it, and it does not outlive the one that asks.
         """
-        parent, rules = workflow.info().workflow_id, self._state.rules
+        parent = workflow.info().workflow_id
+        rules = self._state.rules
         child = AskedAgent(call_id=call.call_id, agent=plan.agent, conversation_id=child_id(parent, call.call_id))
         self.running[call.call_id] = child
         self._on_change()
         try:
-            handle = await _begun(
+            handle = await _wait_for_start(
                 workflow.start_child_workflow(
                     names.CONVERSATION,
                     Start(
@@ -75,14 +76,14 @@ class SubAgents:
                     id=child.conversation_id,
                     result_type=RawValue,
                     memo=self._state.start.labels or None,
-                    **self._shown(plan.agent, message, parent),
+                    **self._summary_options(plan.agent, message, parent),
                     **sub_agent_options(),
                 )
             )
             closing = asyncio.create_task(self._pass_on_close(handle))
             ruling = asyncio.create_task(self._pass_on_rules(handle, rules))
             try:
-                return await self._activity_results.result(
+                return await self._activity_results.wait_for(
                     handle, Outcome, f"The outcome of {plan.agent}'s conversation"
                 )
             finally:
@@ -91,7 +92,7 @@ class SubAgents:
         finally:
             del self.running[call.call_id]
 
-    def _shown(self, agent: str, message: str, parent: str) -> dict[str, Any]:
+    def _summary_options(self, agent: str, message: str, parent: str) -> dict[str, Any]:
         if self._state.start.visibility == "minimal":
             return {}
         return {
@@ -115,7 +116,7 @@ class SubAgents:
                 await handle.signal(names.INHERIT_POLICY, changed)
 
 
-async def _begun(start: Coroutine[Any, Any, Child]) -> Child:
+async def _wait_for_start(start: Coroutine[Any, Any, Child]) -> Child:
     """The child, once Temporal has begun it. A cancelled turn does not wait for that: its child is cancelled then.
 
     Before that, Temporal takes a cancellation for a mistake and fails the workflow task, unless it comes in the one

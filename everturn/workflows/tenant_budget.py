@@ -29,12 +29,13 @@ class TenantBudgetWorkflow:
     def __init__(self, *inputs: Any) -> None:
         self._problem = ""
         try:
-            start = message_dispatch.read(BudgetStart, inputs)
+            start = message_dispatch.read_input(BudgetStart, inputs)
         except ValueError as error:
             if workflow.info().continued_run_id:
                 # This fails the workflow task, until a worker comes that can read it.
                 raise RuntimeError(f"What the run before handed over can't be read: {explain(error)}") from error
-            self._problem, start = explain(error), BudgetStart(tenant="", budget=Terms())
+            self._problem = explain(error)
+            start = BudgetStart(tenant="", budget=Terms())
         self._ledger = Ledger(start)
         self._changed = True
         self._removed = False
@@ -52,62 +53,67 @@ class TenantBudgetWorkflow:
             await workflow.wait_condition(lambda: self._changed or self._removed or self._is_long)
             self._changed = False
             now = workflow.time()
-            await self._resume(self._ledger.wake(now))
+            await self._resume_all(self._ledger.wake(now))
             if not self._changed:
                 self._set_alarm(self._ledger.next_wake(now))
             if self._is_long and not self._removed:
                 continue_as_new.go_on(self._ledger.carried().model_dump(mode="json"))
-        await self._resume(self._ledger.waiting)
+        await self._resume_all(self._ledger.waiting)
 
     @property
     def _is_long(self) -> bool:
-        return continue_as_new.due(updates=self._updates, full=False)
+        return continue_as_new.is_due(updates=self._updates, full=False)
 
-    async def _resume(self, conversations: list[str]) -> None:
+    async def _resume_all(self, conversations: list[str]) -> None:
         """Tells stalled conversations to ask again. One that is over gives its place to the next."""
         await asyncio.gather(*map(self._resume_one, conversations))
 
     async def _resume_one(self, conversation: str) -> None:
-        told = Control(by="its tenant's budget", only_stalled=True)
+        control = Control(by="its tenant's budget", only_stalled=True)
         handle = workflow.get_external_workflow_handle(conversation)
         try:
-            await handle.signal(names.RESUME, told.model_dump(mode="json", exclude_defaults=True))
+            await handle.signal(names.RESUME, control.model_dump(mode="json", exclude_defaults=True))
         except TemporalError:
             self._ledger.forget(conversation)
             self._changed = True
 
-    def _set_alarm(self, at: float | None) -> None:
-        if at is None or (self._alarm and self._alarm[0] <= at):
+    def _set_alarm(self, wake_at: float | None) -> None:
+        if wake_at is None or (self._alarm and self._alarm[0] <= wake_at):
             return  # one that rings too early does no harm
         if self._alarm:
             self._alarm[1].cancel()
-        self._alarm = at, asyncio.create_task(self._ring(at))
+        self._alarm = wake_at, asyncio.create_task(self._ring_at(wake_at))
 
-    async def _ring(self, at: float) -> None:
+    async def _ring_at(self, wake_at: float) -> None:
         with suppress(asyncio.CancelledError):
-            await workflow.sleep(timedelta(seconds=max(0.001, at - workflow.time())), summary="until somebody goes on")
-            self._changed, self._alarm = True, None
+            await workflow.sleep(
+                timedelta(seconds=max(0.001, wake_at - workflow.time())), summary="until somebody goes on"
+            )
+            self._changed = True
+            self._alarm = None
 
     # ------------------------------------------------------------ what others say and see
 
     @workflow.update(name=names.COUNT_SPENDING, description="What a worker's turns have spent, and which may begin.")
     def count_spending(self, *inputs: Any) -> dict[str, Any]:
         try:
-            batch = message_dispatch.read(SpendingBatch, inputs)
+            batch = message_dispatch.read_input(SpendingBatch, inputs)
         except ValueError as error:
             raise ApplicationError(explain(error), type=names.REFUSED, non_retryable=True) from error
-        self._updates, self._changed = self._updates + 1, True
+        self._updates += 1
+        self._changed = True
         return self._ledger.take(batch, now=workflow.time()).model_dump(mode="json")
 
     @workflow.signal(name=names.SET_BUDGET, description='Sets the budget: {"budget": {"tokens_per_day": 1000000}}.')
     def set_budget(self, *inputs: Any) -> None:
         try:
-            said = message_dispatch.read(SetBudget, inputs)
+            change = message_dispatch.read_input(SetBudget, inputs)
         except ValueError as error:
             workflow_log("signal.ignored", level="warning", signal=names.SET_BUDGET, why=explain(error))
             return
-        self._changed, self._removed = True, said.budget is None
-        self._ledger.set(said.budget or Terms(), by=said.by)  # until it is gone, it allows everything
+        self._changed = True
+        self._removed = change.budget is None
+        self._ledger.set(change.budget or Terms(), by=change.by)  # until it is gone, it allows everything
 
     @workflow.query(name=names.BUDGET, description="The tenant's budget, and what is spent of it.")
     def budget(self, *_: Any) -> dict[str, Any]:

@@ -43,8 +43,8 @@ from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for, with_what_is_left
-from everturn.workflows.cancellation import stop_if_cancelled, together
+from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for, with_remaining_details
+from everturn.workflows.cancellation import run_together, stop_if_cancelled
 from everturn.workflows.chain import Chain
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import NexusOperations
@@ -82,7 +82,7 @@ class OpenCalls:
         chain: Chain,
         carried: OpenReply,
         on_outcome: Callable[[Outcome], None],
-        stalled: OnStall,
+        on_stall: OnStall,
     ) -> None:
         self.chain = chain
         self._state = state
@@ -92,7 +92,7 @@ class OpenCalls:
         self._agents = agents
         self._awaited_worker = awaited_worker
         self._tracing = tracing
-        self._stalled = stalled
+        self._on_stall = on_stall
         self._on_outcome = on_outcome
         self._open = carried.calls
         self._results = {result.call_id: result for result in carried.results}
@@ -108,17 +108,17 @@ class OpenCalls:
             activity_results,
             self._space,
             operations=self.operations,
-            hosted=self._hosted,
+            run_when_hosted=self._run_when_hosted,
             running=self._running,
         )
-        self._chain_ids = {one.call_id: one.chain_id for one in carried.waits if one.chain_id}
+        self._chain_ids = {question.call_id: question.chain_id for question in carried.waits if question.chain_id}
         """Of the calls that ran: a call that a person lets run again is still the same."""
         self.recorded = set(self._results)
         """Those whose result is in the event of its tool's activity, in the marker of a local one, in the event of
         its agent's conversation, or in the run's start."""
-        approvals.expects = self._expects
+        approvals.expects = self._may_wait_later
 
-    async def settle(
+    async def settle_all(
         self,
         planned: tuple[PlannedCall, ...],
         meanwhile: Coroutine[Any, Any, None],
@@ -128,7 +128,7 @@ class OpenCalls:
         self._slots = asyncio.Semaphore(self._state.limits.max_parallel_calls)
         plans = {plan.call_id: plan for plan in planned}
         unplanned = "This call has no plan, so it did not run. Call again."
-        await together(
+        await run_together(
             *(
                 self._settle_one(call, plans.get(call.call_id) or RefuseCall(call_id=call.call_id, text=unplanned))
                 for call in self._open
@@ -136,12 +136,14 @@ class OpenCalls:
             ),
             meanwhile,
         )
-        return self.close("")
+        return self.close_reply("")
 
-    def open(self, reply: ModelReply) -> None:
+    def begin_reply(self, reply: ModelReply) -> None:
         """Takes over the reply's calls: from here on, each of them will get a result."""
         self._open = reply.message.tool_calls
-        self._results, self.recorded, self._chain_ids = {}, set(), {}
+        self._results = {}
+        self.recorded = set()
+        self._chain_ids = {}
         self._running.clear()
         self._lost.clear()
         self.from_outputs.clear()
@@ -152,7 +154,7 @@ class OpenCalls:
         return self._activities.from_outputs
 
     @property
-    def settled(self) -> bool:
+    def all_settled(self) -> bool:
         return len(self._results) >= len(self._open)
 
     @property
@@ -161,40 +163,47 @@ class OpenCalls:
         person."""
         undecided = self._approvals.undecided
         known = self._results.keys() | undecided.keys()
-        return bool(undecided) and not self._approvals.holds and all(call.call_id in known for call in self._open)
+        return (
+            bool(undecided)
+            and not self._approvals.decision_is_due
+            and all(call.call_id in known for call in self._open)
+        )
 
     def handed_on(self) -> OpenReply:
         """The reply, in the form in which another run can continue it while its calls wait."""
-        waiting, ids = self._approvals.undecided, self._chain_ids
+        waiting = self._approvals.undecided
         return OpenReply(
             calls=self._open,
-            plan=tuple(one.plan for one in waiting.values()),
-            waits=tuple(one.asked.model_copy(update={"chain_id": ids.get(key, "")}) for key, one in waiting.items()),
+            plan=tuple(pending.plan for pending in waiting.values()),
+            waits=tuple(
+                pending.asked.model_copy(update={"chain_id": self._chain_ids.get(call_id, "")})
+                for call_id, pending in waiting.items()
+            ),
             results=tuple(self._results.values()),
             told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.from_outputs),
             refused_edits=self._approvals.refused_edits,
             limit=self._state.limit,
         )
 
-    def close(self, why: str) -> tuple[ToolResult, ...]:
+    def close_reply(self, reason: str) -> tuple[ToolResult, ...]:
         """The results, in order. A call without one gets a result that says that it was cut short, and why."""
-        results = tuple(self._results.get(call.call_id) or self._cut_short(call, why) for call in self._open)
+        results = tuple(self._results.get(call.call_id) or self._cut_short(call, reason) for call in self._open)
         self._open = ()
         self._approvals.settle_all()
         return results
 
-    def _expects(self, call_id: str) -> bool:
+    def _may_wait_later(self, call_id: str) -> bool:
         """Whether a call may start to wait later: a call of this reply that was not started, or one of a later
         reply."""
         known = any(call.call_id == call_id for call in self._open)
         return not self._open or (known and call_id not in self._results.keys() | self._running)
 
-    def _cut_short(self, call: ToolCall, why: str) -> ToolResult:
-        return ToolResult.cut_short(call, why, running=call.call_id in self._running | self._lost)
+    def _cut_short(self, call: ToolCall, reason: str) -> ToolResult:
+        return ToolResult.cut_short(call, reason, running=call.call_id in self._running | self._lost)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
         try:
-            result = await self._result(call, plan)
+            result = await self._carry_out(call, plan)
         except _GivenByHook as given:
             result = given.result
         has_event = call.call_id in self.recorded or call.call_id in self.from_outputs
@@ -217,27 +226,27 @@ class OpenCalls:
             result=result,
             **self._state.start.labels,
         )
-        summary = web_ui.summary(f"hooks see the result of {web_ui.one_line(call.name, 40)}")
+        summary = web_ui.summary_line(f"hooks see the result of {web_ui.one_line(call.name, 40)}")
 
-        async def check(hand_back_for: float | None) -> ToolResult:
+        async def run_check(hand_back_for: float | None) -> ToolResult:
             sent = handed_back_for(hand_back_for, request)
-            await self._space.carry(size_of(sent))
+            await self._space.wait_to_carry(size_of(sent))
             options = result_check_options(plan.hooks_after)
             handle = workflow.start_activity(names.CHECK_RESULT, sent, result_type=RawValue, summary=summary, **options)
-            return await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")
+            return await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
 
         self._running.add(call.call_id)
         self.recorded.discard(call.call_id)
         self.from_outputs.discard(call.call_id)
         if (size := size_of(request)) > MAX_PAYLOAD_BYTES:
-            why = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
-            return withheld(call, why, result.decision)
-        room = await self._space.share(request=size, others=self._to_come)
+            problem = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
+            return withheld(call, problem, result.decision)
+        room = await self._space.allot_share(request=size, others=self._to_come)
         if room < MAX_RESULT_BYTES:
             request = request.model_copy(update={"room": room})
         try:
             with self._space.promised(call.call_id, room):
-                checked = await self._hosted(f"check of the result of {call.call_id}", check)
+                checked = await self._run_when_hosted(f"check of the result of {call.call_id}", run_check)
         except (Unreadable, ActivityError) as error:
             if is_cancelled_exception(error):
                 raise
@@ -245,10 +254,10 @@ class OpenCalls:
         self.recorded.add(call.call_id)
         return checked
 
-    async def _result(self, call: ToolCall, plan: PlannedCall) -> ToolResult:
+    async def _carry_out(self, call: ToolCall, plan: PlannedCall) -> ToolResult:
         match plan:
             case RefuseCall():
-                return tool_results.answered(call, plan.text)
+                return tool_results.error_result(call, plan.text)
             case UseResult():
                 return await self._given_when_allowed(call, plan)
             case AwaitAnswer():
@@ -262,42 +271,43 @@ class OpenCalls:
 
     async def _run_when_allowed(self, call: ToolCall, plan: RunTool | RunElsewhere | RunHandoff) -> ToolResult:
         """Runs the tool. Asks a person first if the plan says so, and again if the outcome of a run is not known."""
-        pending = self._pending(call, plan)
+        pending = self._pending_call(call, plan)
         decision: Decision | None = None
         answer: PersonsAnswer | None = None
         while True:
             if pending:
-                pending, taken = await self._decided(pending)
+                pending, applied = await self._wait_for_decision(pending)
                 if pending.tool_asks and not self._state.closing:
-                    decision, answer = pending.asked.decision, taken.to(pending.asked)
-                elif taken.decision.verdict != "approve":
-                    return _not_run(call, pending, taken)
+                    decision = pending.asked.decision
+                    answer = applied.as_answer_to(pending.asked)
+                elif applied.decision.verdict != "approve":
+                    return _not_run(call, pending, applied)
                 else:
-                    decision = taken.decision
-            as_shown = pending is not None and pending.is_as_hooks_saw(taken.decision)
+                    decision = applied.decision
+            as_shown = pending is not None and pending.is_as_hooks_saw(applied.decision)
             try:
                 if isinstance(plan, RunHandoff):
-                    decision = decision and await self._checked(call, decision, as_shown=as_shown)
+                    decision = decision and await self._check_edit(call, decision, as_shown=as_shown)
                     times = self._state.in_charge.left(self._state.limits.max_handoffs)
                     return agent_in_charge.result_of(call, plan, left=times, decision=decision)
                 again = pending is not None and pending.doubtful
-                return await self._run(call, plan, decision, answer, again=again, as_shown=as_shown)
+                return await self._run_tool(call, plan, decision, answer, again=again, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
                 pending = self._after_run(call, plan, pending, error, decision)
                 if pending is None:
                     return tool_results.could_not_run(call, error, begun=call.call_id in self._lost)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
-        pending = self._pending(call, plan)
+        pending = self._pending_call(call, plan)
         decision: Decision | None = None
         while True:
             try:
                 if pending:
-                    pending, taken = await self._decided(pending)
-                    if taken.decision.verdict != "approve":
-                        return _not_run(call, pending, taken)
-                    as_shown = pending.is_as_hooks_saw(taken.decision)
-                    decision = await self._checked(call, taken.decision, as_shown=as_shown)
+                    pending, applied = await self._wait_for_decision(pending)
+                    if applied.decision.verdict != "approve":
+                        return _not_run(call, pending, applied)
+                    as_shown = pending.is_as_hooks_saw(applied.decision)
+                    decision = await self._check_edit(call, applied.decision, as_shown=as_shown)
                 return await self._agents_answer(call, plan, decision)
             except (Unreadable, ActivityError) as error:
                 pending = self._after_run(call, plan, pending, error, decision)
@@ -306,60 +316,60 @@ class OpenCalls:
 
     async def _given_when_allowed(self, call: ToolCall, plan: UseResult) -> ToolResult:
         """The result that a hook gave; if a hook or a rule asks for it, after an approval."""
-        pending = self._pending(call, plan)
+        pending = self._pending_call(call, plan)
         if pending is None:
             return plan.result
         while True:
-            pending, taken = await self._decided(pending)
-            if taken.decision.verdict != "approve":
-                return tool_results.of(call, taken)
+            pending, applied = await self._wait_for_decision(pending)
+            if applied.decision.verdict != "approve":
+                return tool_results.result_of_decision(call, applied)
             try:
-                as_shown = pending.is_as_hooks_saw(taken.decision)
-                return tool_results.approved(
-                    plan.result, await self._checked(call, taken.decision, as_shown=as_shown, given=True)
+                as_shown = pending.is_as_hooks_saw(applied.decision)
+                return tool_results.with_approval(
+                    plan.result, await self._check_edit(call, applied.decision, as_shown=as_shown, given=True)
                 )
             except (Unreadable, ActivityError) as error:
-                after = self._after_run(call, plan, pending, error, taken.decision)
+                after = self._after_run(call, plan, pending, error, applied.decision)
                 if after is None:
                     return tool_results.could_not_run(call, error, begun=False)
                 pending = after
 
     async def _answer_when_allowed(self, call: ToolCall, plan: AwaitAnswer) -> ToolResult:
         """Waits for the result of a call that runs outside; if the plan or a rule says so, for its approval first."""
-        pending = self._pending(call, plan) or for_answer(call, plan)
+        pending = self._pending_call(call, plan) or for_answer(call, plan)
         while True:
-            pending, taken = await self._decided(pending)
+            pending, applied = await self._wait_for_decision(pending)
             approval = pending.asked.decision
-            if pending.is_outside or taken.decision.verdict != "approve":
-                return tool_results.of(call, taken, approval=approval, begun=pending.may_have_begun)
+            if pending.is_outside or applied.decision.verdict != "approve":
+                return tool_results.result_of_decision(call, applied, approval=approval, begun=pending.may_have_begun)
             try:
-                as_shown = pending.is_as_hooks_saw(taken.decision)
-                approval = await self._checked(call, taken.decision, as_shown=as_shown)
+                as_shown = pending.is_as_hooks_saw(applied.decision)
+                approval = await self._check_edit(call, applied.decision, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
-                after = self._after_run(call, plan, pending, error, taken.decision)
+                after = self._after_run(call, plan, pending, error, applied.decision)
                 if after is None:
                     return tool_results.could_not_run(call, error, begun=False)
                 pending = after
                 continue
             pending = for_answer(call, plan, approval=approval, arguments=approval.arguments)
 
-    async def _decided(self, pending: PendingCall) -> tuple[PendingCall, AppliedDecision]:
+    async def _wait_for_decision(self, pending: PendingCall) -> tuple[PendingCall, AppliedDecision]:
         """The decision on the call that counts, and what it was about. An approval has the arguments that were
         approved, if they are not the model's."""
         call_id = pending.call.call_id
         while True:
             pending = pending.at(workflow.time())
-            taken = await self._asked(pending)
-            if taken.asks_first:
+            applied = await self._ask_person(pending)
+            if applied.asks_first:
                 pending = self._state.pending[call_id]
                 continue
-            is_checked = pending.policy and not taken.by_rule
-            if is_checked and (refusal := await self._refusal(pending.call, taken.decision)):
+            is_checked = pending.policy and not applied.by_rule
+            if is_checked and (refusal := await self._find_refusal(pending.call, applied.decision)):
                 self._approvals.take_back(call_id)
-                pending = pending.after_check(by=taken.decision.by, refusal=refusal)
+                pending = pending.after_check(by=applied.decision.by, refusal=refusal)
                 continue
-            self._approvals.settle(call_id)
-            return pending, replace(taken, decision=pending.with_arguments(taken.decision))
+            self._approvals.make_final(call_id)
+            return pending, replace(applied, decision=pending.with_arguments(applied.decision))
 
     def _after_run(
         self,
@@ -374,36 +384,39 @@ class OpenCalls:
             raise error
         kind = tool_results.kind_of(error)
         self._approvals.refused_edits += kind == names.INVALID_EDIT
-        left, proposed = tool_results.left_by(error), tool_results.proposed_by(error)
+        details = tool_results.left_by(error)
+        proposed = tool_results.proposed_by(error)
         cause = tool_results.cause_of(error)
-        return after_run(call, plan, pending, kind=kind, cause=cause, left=left, proposed=proposed, decision=decision)
+        return after_run(
+            call, plan, pending, kind=kind, cause=cause, left=details, proposed=proposed, decision=decision
+        )
 
-    async def _checked(self, call: ToolCall, decision: Decision, *, as_shown: bool, given: bool = False) -> Decision:
+    async def _check_edit(self, call: ToolCall, decision: Decision, *, as_shown: bool, given: bool = False) -> Decision:
         """The approval of a call that no worker runs. If a person has put in other arguments, a worker looks at them
         first: raises ActivityError if they do not fit, and _GivenByHook if a hook gives the result. `given`: a hook
         gave the result for the model's arguments."""
         if decision.arguments is None or as_shown:
             return decision
-        request = self._request(call, decision.arguments, decision, as_shown=as_shown)
+        request = self._tool_request(call, decision.arguments, decision, as_shown=as_shown)
         if given:
             request = request.model_copy(update={"given": True})
         checked = await self._activities.checked_edit(call, request)
         stop_if_cancelled()
         if checked.result:
-            raise _GivenByHook(tool_results.approved(checked.result, decision))
+            raise _GivenByHook(tool_results.with_approval(checked.result, decision))
         return decision.model_copy(update={"arguments": checked.arguments})
 
-    async def _asked(self, pending: PendingCall) -> AppliedDecision:
+    async def _ask_person(self, pending: PendingCall) -> AppliedDecision:
         """Waits for the decision on the call, however long it takes."""
         try:
-            taken = await self._approvals.ask(pending)
+            applied = await self._approvals.wait_for_decision(pending)
         except asyncio.CancelledError:
-            self._tracing.waited(pending, None)
+            self._tracing.note_wait(pending, None)
             raise
-        self._tracing.waited(pending, taken.decision)
-        return taken
+        self._tracing.note_wait(pending, applied.decision)
+        return applied
 
-    def _pending(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
+    def _pending_call(self, call: ToolCall, plan: PlannedCall) -> PendingCall | None:
         """What a person is asked about the call, by the earlier run or by the plan; None if nobody is asked."""
         carried = self._carried.pop(call.call_id, None)
         return carried or before_run(call, plan, self._state.rules, agent=self._state.agent)
@@ -414,50 +427,52 @@ class OpenCalls:
                 return ToolResult.cut_short(call, "the conversation was closed")
             self._running.add(call.call_id)
             try:
-                room = await self._space.share(request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES)
+                room = await self._space.allot_share(
+                    request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES
+                )
                 with self._space.promised(call.call_id, room):
                     message = plan.asks(call, edited=decision.arguments if decision else None)
-                    outcome = await self._agents.ask(call, plan, message, room=room)
+                    outcome = await self._agents.ask_agent(call, plan, message, room=room)
             except Unreadable:
                 self._running.discard(call.call_id)
                 raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 return tool_results.no_answer(call, error)
         self._on_outcome(outcome)
-        made = result_of(call.call_id, call.name, outcome)
+        result = result_of(call.call_id, call.name, outcome)
         if decision is None:
             self.recorded.add(call.call_id)
-            return made
+            return result
         self.from_outputs.add(call.call_id)
-        return tool_results.approved(made, decision)
+        return tool_results.with_approval(result, decision)
 
-    async def _refusal(self, call: ToolCall, decision: Decision) -> str:
+    async def _find_refusal(self, call: ToolCall, decision: Decision) -> str:
         """Why the agent's `approvers` don't allow this person to decide; empty if they do."""
         state = self._state
         check = DecisionCheck(agent=state.agent, turn=state.turn, call=call, decision=decision, **state.start.labels)
-        by = "they" if self._state.start.visibility == "minimal" else web_ui.one_line(decision.by, 40)
-        summary = web_ui.summary(f"may {by} decide?")
+        decider = "they" if self._state.start.visibility == "minimal" else web_ui.one_line(decision.by, 40)
+        summary = web_ui.summary_line(f"may {decider} decide?")
 
-        async def ask(hand_back_for: float | None) -> str:
-            asked = handed_back_for(hand_back_for, check)
-            await self._space.carry(size_of(asked))
+        async def ask_policy(hand_back_for: float | None) -> str:
+            request = handed_back_for(hand_back_for, check)
+            await self._space.wait_to_carry(size_of(request))
             handle = workflow.start_activity(
-                names.CHECK_DECISION, asked, result_type=RawValue, summary=summary, **check_options()
+                names.CHECK_DECISION, request, result_type=RawValue, summary=summary, **check_options()
             )
-            said = await self._activity_results.result(handle, str, "The policy's decision")
+            refusal = await self._activity_results.wait_for(handle, str, "The policy's decision")
             stop_if_cancelled()  # the cancellation came together with the answer: nothing may run now
-            return said
+            return refusal
 
         try:
-            return await self._hosted(f"check of {call.call_id}", ask)
+            return await self._run_when_hosted(f"check of {call.call_id}", ask_policy)
         except Unreadable as error:
-            return error.why
+            return error.problem
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
             return not_asked(tool_results.cause_of(error))
 
-    def _request(
+    def _tool_request(
         self, call: ToolCall, arguments: dict[str, JsonValue], decision: Decision | None, *, as_shown: bool
     ) -> ToolRequest:
         return ToolRequest(
@@ -471,7 +486,7 @@ class OpenCalls:
             **self._state.start.labels,
         )
 
-    async def _run(
+    async def _run_tool(
         self,
         call: ToolCall,
         plan: RunTool | RunElsewhere,
@@ -486,7 +501,7 @@ class OpenCalls:
         if decision and answer:  # an answer leaves no room for a long note
             decision = with_short_words(decision)
         once = plan.effect == "once"
-        request = self._request(call, arguments, decision, as_shown=as_shown and edited is not None).model_copy(
+        request = self._tool_request(call, arguments, decision, as_shown=as_shown and edited is not None).model_copy(
             update={
                 "chain_id": self._chain_ids.setdefault(call.call_id, self.chain.id),
                 "reset_run": self.chain.reset_run if once else "",
@@ -499,59 +514,66 @@ class OpenCalls:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             if isinstance(plan, RunElsewhere):
-                settled = self._activities.settle(call, request, plan, others=self._to_come)
-                return await self._tracing.elsewhere(call, settled)
+                settled = self._activities.settle_call(call, request, plan, others=self._to_come)
+                return await self._tracing.note_activity(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})
-            room = await self._space.share(request=size_of(request), others=self._to_come, local=plan.local)
+            room = await self._space.allot_share(request=size_of(request), others=self._to_come, local=plan.local)
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
-            start = with_what_is_left(request, lambda asked: self._started(call, asked, plan))
+            start = with_remaining_details(request, lambda sent: self._start_tool(call, sent, plan))
             with self._space.promised(call.call_id, room):
-                return await self._hosted(call.call_id, start, patience=plan.patience, retried=plan.retried)
+                return await self._run_when_hosted(call.call_id, start, patience=plan.patience, retried=plan.retried)
 
     @property
     def _to_come(self) -> int:
         """How many of the reply's calls have not started."""
         return len(self._open) - len(self._running | self._results.keys())
 
-    async def _hosted(self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True) -> R:
+    async def _run_when_hosted(
+        self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True
+    ) -> R:
         """The result of `start`, however long it takes. While no worker hosts the tool, the conversation is stalled."""
         while True:
             try:
-                return await self._awaited_worker.find(
+                return await self._awaited_worker.run_when_hosted(
                     what, start, patience=patience, retried=retried, given_up=lambda: self._state.closing
                 )
             except ActivityError as error:
                 if not tool_results.not_hosted(error) or self._state.closing:
                     raise
-                await self._stalled(tool_results.cause_of(error), tool_results.detail(error, "cure"))
+                await self._on_stall(tool_results.cause_of(error), tool_results.detail_of(error, "cure"))
                 if self._state.closing:
                     raise
 
-    async def _started(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
+    async def _start_tool(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
         if plan.local and request.hand_back_for is None:
             try:
-                return await self._begun(call, request, plan, local=True)
+                return await self._run_activity(call, request, plan, local=True)
             except ActivityError as error:
                 after = tool_results.again_after(error) if plan.hurried else None
                 if after is None and not tool_results.not_hosted(error):
                     raise  # otherwise, another worker has to run it, and only the queue finds that one
             if after:
-                await workflow.sleep(after, summary=web_ui.summary(f"{call.name} asked for it"))
-        return await self._begun(call, request, plan, local=False)
+                await workflow.sleep(after, summary=web_ui.summary_line(f"{call.name} asked for it"))
+        return await self._run_activity(call, request, plan, local=False)
 
-    async def _begun(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
+    async def _run_activity(self, call: ToolCall, request: ToolRequest, plan: RunTool, *, local: bool) -> ToolResult:
+        activity = plan.activity or call.name
+        summary = web_ui.call_summary(
+            call.name,
+            request.arguments,
+            request.decision,
+            changed_by=plan.changed_by,
+            visibility=self._state.start.visibility,
+            beside=activity,
+        )
         start = workflow.start_local_activity if local else workflow.start_activity
         options = local_options(plan) if local else tool_activity_options(plan)
-        ran_as, shown = plan.activity or call.name, self._state.start.visibility
-        summary = web_ui.call_summary(
-            call.name, request.arguments, request.decision, changed_by=plan.changed_by, visibility=shown, beside=ran_as
-        )
-        handle = start(ran_as, request, result_type=RawValue, summary=summary or None, **options)
+        handle = start(activity, request, result_type=RawValue, summary=summary or None, **options)
         self._running.add(call.call_id)
         try:
-            result = await self._activity_results.result(handle, ToolResult, f"The result of {call.name}")
+            result = await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
             if result.call_id != call.call_id:
                 raise Unreadable(f"The result of {call.name} belongs to another call, {result.call_id!r:.150}")
         except Unreadable:
@@ -570,6 +592,8 @@ class OpenCalls:
         return result
 
 
-def _not_run(call: ToolCall, pending: PendingCall, taken: AppliedDecision) -> ToolResult:
+def _not_run(call: ToolCall, pending: PendingCall, applied: AppliedDecision) -> ToolResult:
     """The result that follows from a decision not to run it, or not again."""
-    return tool_results.outcome_unknown(call, taken) if pending.doubtful else tool_results.of(call, taken)
+    if pending.doubtful:
+        return tool_results.outcome_unknown(call, applied)
+    return tool_results.result_of_decision(call, applied)

@@ -29,40 +29,49 @@ _ENDS: dict[type[BaseException | None], str] = {
 }
 
 
-def answered(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
+def error_result(call: ToolCall, text: str, *, decision: Decision | None = None) -> ToolResult:
     return ToolResult(
         call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
     )
 
 
-def of(call: ToolCall, taken: AppliedDecision, *, approval: Decision | None = None, begun: bool = False) -> ToolResult:
+def result_of_decision(
+    call: ToolCall, applied: AppliedDecision, *, approval: Decision | None = None, begun: bool = False
+) -> ToolResult:
     """The result of a denial, or of an answer instead of the tool's. `approval`: the one that the call had before a
     client ran it; `begun`: a client may have begun it."""
-    decision = taken.decision
+    decision = applied.decision
     if decision.verdict == "answer":
-        result = ToolResult(call_id=call.call_id, name=call.name, content=taken.content, is_error=taken.is_error)
-        return approved(result, approval) if approval else result.model_copy(update={"decision": decision})
-    who = f"the policy of {decision.by or 'the conversation'}" if decision.by_policy else decision.by
-    by = f" by {who}" if who else ""
+        result = ToolResult(call_id=call.call_id, name=call.name, content=applied.content, is_error=applied.is_error)
+        if approval:
+            return with_approval(result, approval)
+        return result.model_copy(update={"decision": decision})
+    denied = "This call was denied"
+    if decision.by_policy:
+        denied += f" by the policy of {decision.by or 'the conversation'}"
+    elif decision.by:
+        denied += f" by {decision.by}"
     ran = ". Its client had it already, and may have run it." if begun else " and did not run."
-    return answered(call, f"This call was denied{by}{ran}{_reason(decision)}", decision=decision)
+    return error_result(call, f"{denied}{ran}{_reason_text(decision)}", decision=decision)
 
 
-def approved(result: ToolResult, approval: Decision | None) -> ToolResult:
+def with_approval(result: ToolResult, approval: Decision | None) -> ToolResult:
     """The result of a call that somebody approved first. The model is told if it ran with other arguments."""
-    content = result.content if result.is_error else (*edit_notice(approval), *result.content)
+    content = result.content
+    if not result.is_error:
+        content = (*edit_notice(approval), *content)
     return result.model_copy(update={"content": content, "decision": approval})
 
 
-def outcome_unknown(call: ToolCall, taken: AppliedDecision) -> ToolResult:
+def outcome_unknown(call: ToolCall, applied: AppliedDecision) -> ToolResult:
     """The result that follows from a person's decision on a call whose run ended without a report."""
-    if taken.decision.verdict == "answer":
-        return of(call, taken)
+    if applied.decision.verdict == "answer":
+        return result_of_decision(call, applied)
     text = (
         "The outcome of this call is unknown: it was started, but no result came back. It may or may not have "
-        f"taken effect, and it will not be run again.{_reason(taken.decision)}"
+        f"taken effect, and it will not be run again.{_reason_text(applied.decision)}"
     )
-    return answered(call, text, decision=taken.decision)
+    return error_result(call, text, decision=applied.decision)
 
 
 def not_hosted(error: ActivityError) -> bool:
@@ -95,7 +104,7 @@ def again_after(error: ActivityError) -> timedelta | None:
 def not_checked(error: Unreadable, name: str) -> ActivityError:
     """The error for a call that could not be checked before its activity runs. To be raised from an ApplicationError
     that says so."""
-    return of_local(FailureError(error.why), name)
+    return of_local(FailureError(error.problem), name)
 
 
 def kind_of(error: ActivityError | Unreadable) -> str:
@@ -108,29 +117,29 @@ def kind_of(error: ActivityError | Unreadable) -> str:
 def could_not_run(call: ToolCall, error: ActivityError | Unreadable, *, begun: bool) -> ToolResult:
     """`begun`: an earlier try of it was lost while it ran."""
     if kind_of(error) in (names.OUTCOME_UNKNOWN, names.TIMED_OUT, names.CUT_SHORT):
-        return answered(call, f"The outcome of this call is unknown: {cause_of(error)}")
-    told = f"The tool could not be run: {cause_of(error)}"
+        return error_result(call, f"The outcome of this call is unknown: {cause_of(error)}")
+    text = f"The tool could not be run: {cause_of(error)}"
     if begun or isinstance(error.__cause__, exceptions.TimeoutError):
-        told = f"{told.removesuffix('.')}. It may or may not have taken effect."
-    return answered(call, told)
+        text = f"{text.removesuffix('.')}. It may or may not have taken effect."
+    return error_result(call, text)
 
 
 def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStartedError) -> ToolResult:
     """The result of a call if the sub-agent's conversation has no outcome."""
     if isinstance(error, WorkflowAlreadyStartedError):
-        why = f"a conversation {error.workflow_id!r} is already running"
+        reason = f"a conversation {error.workflow_id!r} is already running"
     else:
-        why = _ENDS.get(type(error.cause)) or str(getattr(error.cause, "message", error.cause))
-    return answered(call, f"{call.name} could not answer: {why}.")
+        reason = _ENDS.get(type(error.cause)) or str(getattr(error.cause, "message", error.cause))
+    return error_result(call, f"{call.name} could not answer: {reason}.")
 
 
-def _reason(decision: Decision) -> str:
+def _reason_text(decision: Decision) -> str:
     return f" Reason: {decision.note}" if decision.note else ""
 
 
 def cause_of(error: ActivityError | Unreadable) -> str:
     """One sentence on why an activity failed."""
-    return error.why if isinstance(error, Unreadable) else causes.cause_of(error).cause
+    return error.problem if isinstance(error, Unreadable) else causes.cause_of(error).cause
 
 
 def left_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | None:
@@ -143,6 +152,6 @@ def proposed_by(error: ActivityError | Unreadable) -> dict[str, JsonValue] | Non
     return None if isinstance(error, Unreadable) else causes.cause_of(error).proposed
 
 
-def detail(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:
+def detail_of(error: ActivityError, name: Literal["cure", "fallback", "too_long"]) -> str | None:
     """What the activity that failed said beside its message: a `cure`, or the `fallback` to go on with."""
     return getattr(causes.cause_of(error), name) or None

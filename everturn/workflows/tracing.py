@@ -50,57 +50,65 @@ class Tracing:
         self._state = state
         self._own_loop = OwnLoop()
         self._chain_id = chain_id
-        left = carry.trace
-        caller = left.trace.caller if left else (start.trace or _by_header())
-        self._caller: TraceContext | None = caller
-        self._answer = left.trace.answer if left else None
-        self._over = list(left.trace.over) if left else []
-        self._waits = list(left.trace.waits) if left else []
-        self._links = list(left.links) if left else []
+        carried = carry.trace or CarriedTrace.model_construct(
+            trace=Trace(chain_id=chain_id, caller=start.trace or _by_header()),
+            usage_before=state.usage,
+            cost_before=state.cost_usd,
+        )
+        self._caller: TraceContext | None = carried.trace.caller
+        self._answer = carried.trace.answer
+        self._over = list(carried.trace.over)
+        self._waits = list(carried.trace.waits)
+        self._links = list(carried.links)
         """Of messages that no model turn was asked with yet: the answer that takes them is linked to them."""
-        self._told: LastTurnTraced = left.told if left else "unknown"
-        self._usage_before = left.usage_before if left else state.usage
-        self._cost_before = left.cost_before if left else state.cost_usd
+        self._told: LastTurnTraced = carried.told
+        self._usage_before = carried.usage_before
+        self._cost_before = carried.cost_before
         """What the conversation had spent when the answer at hand began."""
 
     # ------------------------------------------------------------ what is noted
 
-    def begin(self) -> None:
+    def begin_answer(self) -> None:
         """An answer begins, unless the run before began it."""
         if self._answer:
             return
-        self._usage_before, self._cost_before = self._state.usage, self._state.cost_usd
+        self._usage_before = self._state.usage
+        self._cost_before = self._state.cost_usd
         self._answer = AnswerSpan(turn=self._state.turn + 1, since=workflow.time(), links=tuple(self._links))
         self._links.clear()
 
-    def said(self, context: TraceContext | None) -> None:
+    def note_message(self, context: TraceContext | None) -> None:
         """A message came from this place."""
         if context is None or (self._caller and context.trace_id == self._caller.trace_id):
             return
         # Not to the answer at hand: its last turn may be under way, and would not export it.
         self._links = [*self._links, context.model_copy(update={"tracestate": ""})][-MAX_LINKS:]
 
-    def waited(self, pending: PendingCall, decision: Decision | None) -> None:
+    def note_wait(self, pending: PendingCall, decision: Decision | None) -> None:
         """That call's wait is over: by a decision, or cut short."""
-        self._note(
+        decided = {"verdict": "", "by": ""}
+        if decision:
+            decided = {"verdict": decision.verdict, "by": shortened(decision.by, max_bytes=MAX_SPAN_NAME_BYTES)}
+        self._add_wait(
             call_id=pending.call.call_id,
             tool=pending.call.name,
             needs=pending.needs,
             reason=pending.asked.reason or "",
             since=pending.asked.since,
-            verdict=decision.verdict if decision else "",
-            by=shortened(decision.by, max_bytes=MAX_SPAN_NAME_BYTES) if decision else "",
+            **decided,
         )
 
-    def was_held(self, reason: Literal["stalled", "paused"], *, since: float, ended: str, by: str) -> None:
-        """The conversation waited for somebody, until the command `ended` of `by`; until it was cancelled, if empty."""
-        by = shortened(by, max_bytes=MAX_SPAN_NAME_BYTES)
-        self._note(needs="resume", reason=reason, since=since, verdict=ended, by=by)
+    def was_held(self, reason: Literal["stalled", "paused"], *, since: float, ended: str, resumed_by: str) -> None:
+        """The conversation waited for somebody, until the command `ended` of `resumed_by`; until it was cancelled, if
+        empty."""
+        resumed_by = shortened(resumed_by, max_bytes=MAX_SPAN_NAME_BYTES)
+        self._add_wait(needs="resume", reason=reason, since=since, verdict=ended, by=resumed_by)
 
-    async def elsewhere(self, call: ToolCall, result: Awaitable[ToolResult]) -> ToolResult:
+    async def note_activity(self, call: ToolCall, result: Awaitable[ToolResult]) -> ToolResult:
         """The result of a call that a user's own activity serves. Such an activity exports no span of ours, so its time
         is noted here."""
-        since, error = workflow.time(), "cancelled"
+        since = workflow.time()
+        error = "cancelled"
         try:
             given = await result
             error = TOOL_ERROR if given.is_error else ""
@@ -109,24 +117,25 @@ class Tracing:
             error = causes.cause_of(failure).kind or "timeout"
             raise
         finally:
-            self._note(call_id=call.call_id, tool=call.name, needs="activity", since=since, error=error)
+            self._add_wait(call_id=call.call_id, tool=call.name, needs="activity", since=since, error=error)
 
-    def _note(self, **facts: Any) -> None:
-        if self._told in ("dropped", "off") or not self._own_loop.runs:
+    def _add_wait(self, **facts: Any) -> None:
+        if self._told in ("dropped", "off") or not self._own_loop.is_running:
             return
         answer = self._answer.turn if self._answer else 0
         self._waits.append(WaitSpan(answer=answer, until=workflow.time(), **facts))
         while len(self._waits) > 1 and size_of(self._waits) > MAX_WAITS_BYTES:
             self._waits.pop(0)
 
-    def take(self, reply: ModelReply, *, ends: bool) -> None:
+    def take_reply(self, reply: ModelReply, *, ends: bool) -> None:
         """A model turn is recorded: it has exported what it was given. `ends`: its reply may be the answer's last."""
         self._told = reply.traced or "off"
-        self._over, self._waits = [], []
+        self._over = []
+        self._waits = []
         if ends and reply.ends_answer:
             self._answer = None
 
-    def end(self, status: str) -> None:
+    def end_answer(self, status: str) -> None:
         """The answer at hand is over, and no reply said so."""
         if (answer := self._so_far()) and self._told == "sampled":
             ended = answer.model_copy(update={"until": workflow.time(), "status": status})
@@ -143,23 +152,28 @@ class Tracing:
             return Trace(chain_id=self._chain_id, caller=self._caller)
         if self._answer and self._links:
             links = (*self._answer.links, *self._links)[-MAX_LINKS:]
-            self._answer, self._links = self._answer.model_copy(update={"links": links}), []
-        return self._trace()
+            self._answer = self._answer.model_copy(update={"links": links})
+            self._links = []
+        return self._current_trace()
 
     def of_call(self) -> TraceContext | None:
         """The parent of a tool's span; None if nothing is exported."""
-        return self._answer_context() if self._told == "sampled" else None
+        if self._told != "sampled":
+            return None
+        return self._answer_context()
 
     def of_child(self) -> TraceContext | None:
         """The caller of another agent's conversation."""
-        return self._caller if self._told in ("unknown", "off") else self._answer_context()
+        if self._told in ("unknown", "off"):
+            return self._caller
+        return self._answer_context()
 
     def carried(self) -> CarriedTrace | None:
         """None if there is nothing that the next run would not find by itself."""
         if self._told == "off" and not self._caller:
             return None
         return CarriedTrace(
-            trace=self._trace(),
+            trace=self._current_trace(),
             told=self._told,
             links=tuple(self._links),
             usage_before=self._usage_before,
@@ -169,10 +183,10 @@ class Tracing:
     async def say_the_rest(self, status: str) -> None:
         """Exports what no model turn will, since the conversation ends here: in this workflow task, so that nothing can
         come in meanwhile."""
-        self.end(status)
+        self.end_answer(status)
         if self._told != "sampled" or not (self._over or self._waits):
             return
-        rest = ExportSpans(agent=self._state.agent, model=self._state.asked_model, trace=self._trace())
+        rest = ExportSpans(agent=self._state.agent, model=self._state.asked_model, trace=self._current_trace())
         with suppress(FailureError):  # the worker is of another version, or its exporter hangs
             await workflow.execute_local_activity(
                 names.EXPORT_SPANS,
@@ -182,7 +196,7 @@ class Tracing:
                 summary="spans of the end",
             )
 
-    def _trace(self) -> Trace:
+    def _current_trace(self) -> Trace:
         return Trace(
             chain_id=self._chain_id,
             caller=self._caller,
@@ -195,13 +209,11 @@ class Tracing:
         """The answer at hand, with what it has spent."""
         if self._answer is None:
             return None
-        usage, cost, before = self._state.usage, self._state.cost_usd, self._cost_before
-        return self._answer.model_copy(
-            update={
-                "usage": usage.since(self._usage_before),
-                "cost_usd": None if cost is None or before is None else cost - before,
-            }
-        )
+        usage = self._state.usage.since(self._usage_before)
+        cost: float | None = None
+        if self._state.cost_usd is not None and self._cost_before is not None:
+            cost = self._state.cost_usd - self._cost_before
+        return self._answer.model_copy(update={"usage": usage, "cost_usd": cost})
 
     def _answer_context(self) -> TraceContext | None:
         if self._answer is None:
@@ -216,7 +228,9 @@ def _by_header() -> TraceContext | None:
     if header is None:
         return None
     try:
-        found = or_none(workflow.payload_converter().from_payload(header))
+        context = or_none(workflow.payload_converter().from_payload(header))
     except Exception:  # noqa: BLE001 - converters raise all kinds
         return None
-    return found if isinstance(found, TraceContext) else None
+    if not isinstance(context, TraceContext):
+        return None
+    return context

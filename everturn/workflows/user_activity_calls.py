@@ -54,7 +54,7 @@ class UserActivityCalls:
         space: HistorySpace,
         *,
         operations: NexusOperations,
-        hosted: Callable[..., Awaitable[Any]],
+        run_when_hosted: Callable[..., Awaitable[Any]],
         running: set[str],
     ) -> None:
         """`running` holds the calls that were started, as long as it is not known how they ended."""
@@ -63,59 +63,65 @@ class UserActivityCalls:
         self._state = state
         self._activity_results = activity_results
         self._space = space
-        self._hosted = hosted
+        self._run_when_hosted = run_when_hosted
         self._running = running
         self._operations = operations
 
-    async def settle(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, others: int) -> ToolResult:
+    async def settle_call(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, others: int) -> ToolResult:
         """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read."""
         edited = request.decision is not None and request.decision.arguments is not None
-        nexus = isinstance(plan, RunNexus)
-        look = request.model_copy(update={"endpoint": plan.endpoint}) if isinstance(plan, RunNexus) else request
-        checked = await self._checked(call, look) if edited or nexus or plan.effect == "once" else None
+        checked: CheckedCall | None = None
+        if isinstance(plan, RunNexus):
+            checked = await self._check_call(call, request.model_copy(update={"endpoint": plan.endpoint}))
+        elif edited or plan.effect == "once":
+            checked = await self._check_call(call, request)
         if checked and checked.result:
-            return tool_results.approved(checked.result, request.decision)
-        planned = call.arguments if plan.arguments is None else plan.arguments
-        request = request.model_copy(update={"arguments": checked.arguments if checked and edited else planned})
+            return tool_results.with_approval(checked.result, request.decision)
+        arguments = call.arguments if plan.arguments is None else plan.arguments
+        if checked and edited:
+            arguments = checked.arguments
+        request = request.model_copy(update={"arguments": arguments})
         size = size_of(request.arguments)
-        room = await self._space.whole(request=size, others=others)
+        room = await self._space.allot_whole(request=size, others=others)
         if not room:
-            return tool_results.answered(call, NO_ROOM)
+            return tool_results.error_result(call, NO_ROOM)
 
-        def start(hand_back_for: float | None) -> Awaitable[ToolResult]:
-            return self._run(call, handed_back_for(hand_back_for, request), plan)
+        def start_run(hand_back_for: float | None) -> Awaitable[ToolResult]:
+            return self._run_with_retries(call, handed_back_for(hand_back_for, request), plan)
 
         with self._space.promised(call.call_id, room):
-            await self._space.carry(size)
+            await self._space.wait_to_carry(size)
             elsewhere = not isinstance(plan, RunActivity) or plan.task_queue is not None
-            result: ToolResult = await self._hosted(call.call_id, start, patience=plan.patience, retried=elsewhere)
+            result: ToolResult = await self._run_when_hosted(
+                call.call_id, start_run, patience=plan.patience, retried=elsewhere
+            )
         return result
 
     async def checked_edit(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
         """The arguments that a person put in, for a call that no activity runs. Raises ActivityError if they do not
         fit."""
-        return await self._checked(call, request)
+        return await self._check_call(call, request)
 
-    async def _checked(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
+    async def _check_call(self, call: ToolCall, request: ToolRequest) -> CheckedCall:
         """The arguments as the activity takes them. Raises ActivityError if those that a person put in do not fit, or
         if a once call may have run before a reset."""
 
-        async def look(hand_back_for: float | None) -> CheckedCall:
-            asked = request.model_copy(update={"hand_back_for": hand_back_for, "tool": call.name})
-            await self._space.carry(size_of(asked))
-            summary = web_ui.summary(f"may {web_ui.one_line(call.name, 40)} run?")
+        async def run_check(hand_back_for: float | None) -> CheckedCall:
+            check_request = request.model_copy(update={"hand_back_for": hand_back_for, "tool": call.name})
+            await self._space.wait_to_carry(size_of(check_request))
+            summary = web_ui.summary_line(f"may {web_ui.one_line(call.name, 40)} run?")
             handle = workflow.start_activity(
-                names.CHECK_CALL, asked, result_type=RawValue, summary=summary, **check_options()
+                names.CHECK_CALL, check_request, result_type=RawValue, summary=summary, **check_options()
             )
-            return await self._activity_results.result(handle, CheckedCall, f"The check of {call.name}")
+            return await self._activity_results.wait_for(handle, CheckedCall, f"The check of {call.name}")
 
         looks = 0
         while True:
             try:
-                checked: CheckedCall = await self._hosted(f"check of {call.call_id}", look)
+                checked: CheckedCall = await self._run_when_hosted(f"check of {call.call_id}", run_check)
             except Unreadable as error:
                 raise tool_results.not_checked(error, call.name) from ApplicationError(
-                    error.why, type=names.NOT_CHECKED
+                    error.problem, type=names.NOT_CHECKED
                 )
             looks += 1
             # After a reset to this point, the check was made for the old run, and has to be made again. In a replay,
@@ -123,25 +129,26 @@ class UserActivityCalls:
             if checked.run_id == workflow.info().run_id or not workflow.patched(f"look {looks} again {call.call_id}"):
                 return checked
 
-    async def _run(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere) -> ToolResult:
+    async def _run_with_retries(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere) -> ToolResult:
         if isinstance(plan, RunNexus):
-            if self._operations.full:
-                return tool_results.answered(call, NO_MORE_OPERATIONS)
-            return await self._try(call, request, plan, again=False)  # Temporal retries it by itself
-        begun, tries = workflow.time(), 1
+            if self._operations.is_full:
+                return tool_results.error_result(call, NO_MORE_OPERATIONS)
+            return await self._try_once(call, request, plan, again=False)  # Temporal retries it by itself
+        begun = workflow.time()
+        tries = 1
         while True:
             # Temporal does not tell a worker that is lost from a failure, and retries both by one policy. So what is
             # lost is scheduled anew here, if the activity has none; a failure is for the model.
             time_left = workflow.time() - begun + plan.timeout < plan.patience
             again = plan.retry is None and plan.effect != "once" and tries < MOST_TRIES and time_left
             try:
-                return await self._try(call, request, plan, again=again)
+                return await self._try_once(call, request, plan, again=again)
             except ActivityError as error:
                 if not (_was_lost(error) and again):
                     raise
             tries += 1
 
-    async def _try(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, again: bool) -> ToolResult:
+    async def _try_once(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, again: bool) -> ToolResult:
         awaited = request.hand_back_for is not None
         served = ActivityCall(
             turn=request.turn,
@@ -151,12 +158,14 @@ class UserActivityCalls:
             own_queue=isinstance(plan, RunActivity) and plan.task_queue is None,
             again=again,
         )
-        handle = self._scheduled(call, request, plan, served)
+        handle = self._schedule_run(call, request, plan, served)
         self._running.add(call.call_id)
-        closing = asyncio.create_task(self._stop_if_closed(handle)) if awaited else None
+        closing: asyncio.Task[None] | None = None
+        if awaited:
+            closing = asyncio.create_task(self._stop_if_closed(handle))
         try:
             raw = await or_cancelled(handle)
-            value = self._activity_results.output(raw, activity_outputs.what_of(call.name))
+            value = self._activity_results.read_output(raw, activity_outputs.what_of(call.name))
         except Unreadable:
             self._running.discard(call.call_id)
             raise
@@ -173,29 +182,31 @@ class UserActivityCalls:
                 if isinstance(plan, RunActivity) or _is_cancelled():  # otherwise, its own side cancelled it
                     raise
             self._running.discard(call.call_id)
-            made = self._failed(call, plan, error, awaited=awaited)
-            return self._ended(made, request)
+            result = self._result_of_failure(call, plan, error, awaited=awaited)
+            return self._finish_call(result, request)
         finally:
             if closing:
                 closing.cancel()
-        made = activity_outputs.result_of(call.call_id, call.name, value, max_chars=plan.max_chars, room=_room(request))
-        return self._ended(made, request)
+        result = activity_outputs.result_of(
+            call.call_id, call.name, value, max_chars=plan.max_chars, room=_room_for_result(request)
+        )
+        return self._finish_call(result, request)
 
-    def _scheduled(
+    def _schedule_run(
         self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, served: ActivityCall
     ) -> asyncio.Task[RawValue]:
-        shown = self._state.start.visibility
+        visibility = self._state.start.visibility
         summary = web_ui.call_summary(
             call.name,
             request.arguments,
             request.decision,
             changed_by=plan.changed_by,
-            visibility=shown,
+            visibility=visibility,
             beside=plan.activity if isinstance(plan, RunActivity) else "",
         )
-        inputs = _inputs(plan, request.arguments)
+        inputs = _activity_inputs(plan, request.arguments)
         if isinstance(plan, RunNexus):
-            ran = self._operations.ran(plan, inputs, served, chain_id=request.chain_id, summary=summary)
+            ran = self._operations.run_operation(plan, inputs, served, chain_id=request.chain_id, summary=summary)
             return asyncio.create_task(ran)
         with serving(served):
             handle: asyncio.Task[RawValue] = workflow.start_activity(
@@ -208,17 +219,18 @@ class UserActivityCalls:
             )
         return handle
 
-    def _ended(self, made: ToolResult, request: ToolRequest) -> ToolResult:
-        self.from_outputs.add(made.call_id)
-        content = made.content if made.is_error else (*edit_notice(request.decision), *made.content)
-        return made.model_copy(update={"content": content, "decision": request.decision})
+    def _finish_call(self, result: ToolResult, request: ToolRequest) -> ToolResult:
+        self.from_outputs.add(result.call_id)
+        return tool_results.with_approval(result, request.decision)
 
     async def _stop_if_closed(self, handle: asyncio.Task[Any]) -> None:
         """Nobody waits for days for a worker of a conversation that was closed."""
         await workflow.wait_condition(lambda: self._state.closing)
         handle.cancel()
 
-    def _failed(self, call: ToolCall, plan: RunElsewhere, error: FailureError, *, awaited: bool) -> ToolResult:
+    def _result_of_failure(
+        self, call: ToolCall, plan: RunElsewhere, error: FailureError, *, awaited: bool
+    ) -> ToolResult:
         """What the model is told of a failure. Raises ActivityError if the activity did not say of itself that it
         failed."""
         cause = error.cause or error
@@ -229,22 +241,22 @@ class UserActivityCalls:
         if isinstance(cause, TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
             queue = plan.task_queue or workflow.info().task_queue
             within = user_activity_options(plan, awaited=awaited)["schedule_to_start_timeout"].total_seconds()
-            why, cure = activity_outputs.not_taken(plan.activity, queue, within)
-            taken = ApplicationError(why, {"cure": cure}, type=names.NOT_TAKEN)
-            raise tool_results.of_local(error, plan.activity) from taken
+            error_text, cure = activity_outputs.not_taken(plan.activity, queue, within)
+            not_taken = ApplicationError(error_text, {"cure": cure}, type=names.NOT_TAKEN)
+            raise tool_results.of_local(error, plan.activity) from not_taken
         handed_back = isinstance(cause, ApplicationError) and cause.type == names.NOT_HOSTED
         if isinstance(cause, TimeoutError) or (plan.task_queue is None and handed_back):
             raise error
         return activity_outputs.failure_of(call.call_id, call.name, cause, max_chars=plan.max_chars)
 
 
-def _inputs(plan: RunElsewhere, arguments: dict[str, JsonValue]) -> list[JsonValue]:
+def _activity_inputs(plan: RunElsewhere, arguments: dict[str, JsonValue]) -> list[JsonValue]:
     """As the activity takes them. What comes last and is missing has the activity's own defaults."""
     if plan.by_position is None:
         return [arguments]
-    given = [name for name in plan.by_position if name in arguments]
-    last = plan.by_position.index(given[-1]) + 1 if given else 0
-    return [arguments.get(name) for name in plan.by_position[:last]]
+    given = [index for index, name in enumerate(plan.by_position) if name in arguments]
+    count = given[-1] + 1 if given else 0
+    return [arguments.get(name) for name in plan.by_position[:count]]
 
 
 def _was_lost(error: ActivityError) -> bool:
@@ -252,7 +264,7 @@ def _was_lost(error: ActivityError) -> bool:
     return isinstance(cause, TimeoutError) and cause.type in (TimeoutType.HEARTBEAT, TimeoutType.START_TO_CLOSE)
 
 
-def _room(request: ToolRequest) -> int:
+def _room_for_result(request: ToolRequest) -> int:
     return MAX_RESULT_BYTES - size_of(request.decision) - size_of(edit_notice(request.decision))
 
 

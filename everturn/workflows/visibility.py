@@ -54,33 +54,38 @@ class Visibility:
     @property
     def turn_model(self) -> str:
         """The model that the next turn asks, if it is known and may be shown."""
-        return "" if self._minimal else self._state.model or self.model
+        if self._is_minimal:
+            return ""
+        return self._state.model or self.model
 
     @property
     def turn_agent(self) -> str:
         """The agent that the next turn asks, if the conversation was handed over to it and this may be shown."""
-        return self._state.agent if self._state.in_charge.handed_on and not self._minimal else ""
+        if self._is_minimal or not self._state.in_charge.handed_on:
+            return ""
+        return self._state.agent
 
     @property
-    def _minimal(self) -> bool:
+    def _is_minimal(self) -> bool:
         return self._state.start.visibility == "minimal"
 
     def show(self) -> None:
-        if not self._own_loop.runs:
+        if not self._own_loop.is_running:
             return
         name = self._state.name
-        agent = self._indexed_agent if self._minimal else keyword(self._state.agent)
+        agent = self._indexed_agent if self._is_minimal else keyword(self._state.agent)
         known = (self._indexed_state, names.unversioned(self._indexed_agent))
-        if self._indexed and (name, names.unversioned(agent)) != known:
+        if self._is_indexed and (name, names.unversioned(agent)) != known:
             # An upsert is a history event: one for each change of the state or the agent, none for a turn; a version is
             # written with the next of these.
-            self._indexed_state, self._indexed_agent = name, agent
-            status = STATUS.value_set(name)
-            workflow.upsert_search_attributes(
-                [status] if self._minimal else [status, *_attributes(self._state, self.model), *self._tenant()]
-            )
+            self._indexed_state = name
+            self._indexed_agent = agent
+            attributes: list[SearchAttributeUpdate[Any]] = [STATUS.value_set(name)]
+            if not self._is_minimal:
+                attributes += [*_state_attributes(self._state, self.model), *self._tenant_attribute()]
+            workflow.upsert_search_attributes(attributes)
 
-    def _tenant(self) -> list[SearchAttributeUpdate[Any]]:
+    def _tenant_attribute(self) -> list[SearchAttributeUpdate[Any]]:
         """For conversations that others than Python's client have started: agents that are asked, too."""
         state = self._state
         if self._indexed_tenant or not state.start.tenant or not (state.facts and state.facts.tenants_indexed):
@@ -89,14 +94,14 @@ class Visibility:
         return [METADATA.value_set(keywords([], tenant=state.start.tenant))]
 
     @property
-    def _indexed(self) -> bool:
+    def _is_indexed(self) -> bool:
         """The namespace has everturn's search attributes. Upserting one that it lacks would fail the workflow task."""
         return bool(self._indexed_state) or (self._state.facts is not None and self._state.facts.indexed)
 
     def current_details(self) -> str:
         """Markdown for the Web UI. No event of the history is spent on it."""
         this = workflow.info().workflow_id
-        if self._minimal:
+        if self._is_minimal:
             return web_ui.current_details(
                 web_ui.without_content(self._status()), conversation_id=this, agent="A conversation"
             )
@@ -105,7 +110,7 @@ class Visibility:
             conversation_id=this,
             agent=self._state.agent,
             model=self.model,
-            latest=self._recent.lines(self._state.unseen),
+            latest=self._recent.latest_lines(self._state.unseen),
         )
 
 
@@ -119,7 +124,7 @@ class CurrentDetails(WorkflowInboundInterceptor):
         return answer
 
 
-def _attributes(state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
+def _state_attributes(state: State, model: str) -> list[SearchAttributeUpdate[Any]]:
     attributes: list[SearchAttributeUpdate[Any]] = [
         # If the server rejects an attribute, the workflow task fails again and again.
         AGENT.value_set(keyword(state.agent)),

@@ -16,28 +16,29 @@ from everturn.workflows.eviction_guard import OwnLoop
 
 
 class WaitNotices:
-    """`told`: the calls that the run before has reported already."""
+    """`reported`: the calls that the run before has reported already."""
 
-    def __init__(self, state: State, *, told: Iterable[str]) -> None:
+    def __init__(self, state: State, *, reported: Iterable[str]) -> None:
         self._state = state
-        self._told = set(told)
+        self._reported = set(reported)
         self._due = False
         self._own_loop = OwnLoop()
         self._sending: set[asyncio.Task[None]] = set()
 
-    def look(self) -> None:
+    def send_if_new(self) -> None:
         """To be called whenever something has changed."""
-        if self._state.start.notify is None or self._due or not self._own_loop.runs:
+        if self._state.start.notify is None or self._due or not self._own_loop.is_running:
             return
         # After everything that is ready to run now: the calls of one reply come in one notice.
         self._due = True
-        asyncio.get_running_loop().call_soon(self._tell, self._state.start.notify)
+        asyncio.get_running_loop().call_soon(self._send_new, self._state.start.notify)
 
-    def _tell(self, notify: Notify) -> None:
-        self._due, pending = False, self._state.pending
-        self._told &= pending.keys()  # one that waits again is new again
-        new = [one.shown() for call_id, one in pending.items() if call_id not in self._told]
-        self._told.update(call.call_id for call in new)
+    def _send_new(self, notify: Notify) -> None:
+        self._due = False
+        pending = self._state.pending
+        self._reported &= pending.keys()  # one that waits again is new again
+        new = [waiting.shown() for call_id, waiting in pending.items() if call_id not in self._reported]
+        self._reported.update(call.call_id for call in new)
         if new:
             notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.agent)
             sending = asyncio.create_task(self._send(notify, notice))

@@ -46,10 +46,12 @@ MOST_BYTES_A_CHARACTER = 6
 def one_line(text: str, limit: int = SUMMARY_CHARS) -> str:
     """The text on one line, at most `limit` characters long."""
     line = " ".join(text[: 2 * limit].split())  # of a long text, what can be shown
-    return clipped(line if len(text) <= 2 * limit else f"{line}…", limit)
+    if len(text) > 2 * limit:
+        line += "…"
+    return clipped(line, limit)
 
 
-def summary(text: str) -> str:
+def summary_line(text: str) -> str:
     """One line that Temporal takes as a summary, whatever letters it is written in."""
     line = printable_line(text)
     if MOST_BYTES_A_CHARACTER * len(line) <= SUMMARY_BYTES or summary_bytes(line) <= SUMMARY_BYTES:
@@ -73,25 +75,31 @@ def call_summary(
     it is not said twice, and the summary may be empty."""
     named = beside != tool
     if visibility == "minimal":
-        return summary(one_line(tool)) if named else ""
-    written = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
-    call = one_line(f"{tool}({written})" if named else written)
-    words = [call, *([f"changed by {one_line(changed_by, 40)}"] if changed_by else [])]
-    return summary(" · ".join(filter(None, [*words, *([_decided(decision)] if decision else [])])))
+        return summary_line(one_line(tool)) if named else ""
+    written = ", ".join(f"{name}={_short_json(value)}" for name, value in arguments.items())
+    words = [one_line(f"{tool}({written})" if named else written)]
+    if changed_by:
+        words.append(f"changed by {one_line(changed_by, 40)}")
+    if decision:
+        words.append(_decision_words(decision))
+    return summary_line(" · ".join(filter(None, words)))
 
 
-def _shown(value: JsonValue) -> str:
+def _short_json(value: JsonValue) -> str:
     """As JSON; of a long text, more than is shown."""
-    return json.dumps(value[: 2 * SUMMARY_CHARS] if isinstance(value, str) else value, ensure_ascii=False)
+    if isinstance(value, str):
+        value = value[: 2 * SUMMARY_CHARS]
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _decided(decision: Decision) -> str:
-    edited = "edited and " if decision.arguments is not None else ""
-    who = one_line(decision.by, 40)
+def _decision_words(decision: Decision) -> str:
+    verdict = VERDICTS[decision.verdict]
+    decided_by = one_line(decision.by, 40)
     if decision.by_policy:
-        return f"{VERDICTS[decision.verdict]} by {f'the policy of {who}' if who else 'its policy'}"
-    by = f" by {who}" if who else ""
-    return f"{edited}{VERDICTS[decision.verdict]}{by}"
+        return f"{verdict} by the policy of {decided_by}" if decided_by else f"{verdict} by its policy"
+    if decision.arguments is not None:
+        verdict = f"edited and {verdict}"
+    return f"{verdict} by {decided_by}" if decided_by else verdict
 
 
 def turn_summary(
@@ -103,12 +111,13 @@ def turn_summary(
     failed`."""
     what = "a summary" if summarise else f"turn {turn}"
     name = model.partition(":")[2] or model
-    who = one_line(" · ".join(word for word in (what, one_line(agent, 40), name) if word))
-    failed = ", ".join(dict.fromkeys(_failed(delta)))
-    return summary(f"{who} · {one_line(failed, 40)} failed" if failed else who)
+    line = one_line(" · ".join(word for word in (what, one_line(agent, 40), name) if word))
+    if failed := ", ".join(dict.fromkeys(_failed_tools(delta))):
+        line += f" · {one_line(failed, 40)} failed"
+    return summary_line(line)
 
 
-def _failed(delta: Iterable[Message]) -> Iterator[str]:
+def _failed_tools(delta: Iterable[Message]) -> Iterator[str]:
     for result in (result for message in delta for result in message.tool_results):
         if result.is_error and not (result.decision and result.decision.verdict == "deny"):
             yield result.name or "a tool"
@@ -119,24 +128,24 @@ def current_details(
 ) -> str:
     """Markdown: what goes on, what waits for whom, the exact updates to send, and the `latest` lines of the
     transcript."""
-    blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_words(status.state)}", _facts(status, model)]
+    blocks = [f"## {MARKS[status.state]} {inline(agent)}: {_state_words(status.state)}", _facts_line(status, model)]
     if status.cause:
-        cause, cure = one_line(status.cause, CAUSE_CHARS), one_line(status.cure or "see the cause", CAUSE_CHARS)
+        cause = one_line(status.cause, CAUSE_CHARS)
+        cure = one_line(status.cure or "see the cause", CAUSE_CHARS)
         blocks += [f"**Cause:** {inline(cause)}", f"**Cure:** {inline(cure)}"]
     if status.state in ("stalled", "paused"):
-        blocks += _update("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
+        blocks += _update_text("To go on", names.RESUME, {}), *_in_a_terminal(conversation_id, names.RESUME, {})
     for call in status.waiting[:SHOWN_CALLS]:
-        blocks += _waiting(call)
+        blocks += _waiting_call(call)
     if status.waiting:
         first = status.waiting[0]
-        name, payload = next(_decisions(first))[1:]
+        name, payload = next(_possible_decisions(first))[1:]
         blocks += _in_a_terminal(conversation_id, name, payload)
     if len(status.waiting) > 1:
-        blocks += [
-            f"{len(status.waiting)} calls wait. {code(_json({'call_id': names.EVERY_CALL}))} decides on all of them."
-        ]
-    for asked in status.agents[:SHOWN_CALLS]:
-        blocks += [f"### {code(asked.agent)} is at work: see conversation {code(asked.conversation_id)}"]
+        every_call = code(_json_text({"call_id": names.EVERY_CALL}))
+        blocks += [f"{len(status.waiting)} calls wait. {every_call} decides on all of them."]
+    for child in status.agents[:SHOWN_CALLS]:
+        blocks += [f"### {code(child.agent)} is at work: see conversation {code(child.conversation_id)}"]
     if more := status.agents[SHOWN_CALLS:]:
         blocks += [f"{len(more)} more agents are at work."]
     if latest:
@@ -146,33 +155,36 @@ def current_details(
 
 def without_content(status: Status) -> Status:
     """What goes on, without what anybody said or wrote."""
-    waiting = tuple(one.model_copy(update={"arguments": {}, "why": ""}) for one in status.waiting)
+    waiting = tuple(call.model_copy(update={"arguments": {}, "why": ""}) for call in status.waiting)
     cause = "its status says what" if status.cause else None
     return status.model_copy(update={"waiting": waiting, "cause": cause, "cure": None})
 
 
-def _facts(status: Status, model: str) -> str:
+def _facts_line(status: Status, model: str) -> str:
     usage = status.usage
-    facts = [f"Turn {status.turn}"] + ([code(model)] if model else [])
+    facts = [f"Turn {status.turn}"]
+    if model:
+        facts.append(code(model))
     facts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if status.cost_usd:
         facts.append(f"{in_dollars(status.cost_usd)} USD")
     return " · ".join(facts)
 
 
-def _waiting(call: WaitingCall) -> Iterator[str]:
+def _waiting_call(call: WaitingCall) -> Iterator[str]:
     until = f", until {call.expires_at}" if call.expires_at else ""
-    why = call.why or f"for an {call.needs}"
-    yield f"### {code(one_line(call.tool))} waits{until}: {inline(one_line(why, CAUSE_CHARS))}"
+    reason = call.why or f"for an {call.needs}"
+    yield f"### {code(one_line(call.tool))} waits{until}: {inline(one_line(reason, CAUSE_CHARS))}"
     if call.arguments:
-        yield block("json", _beginning(call.arguments))
-    for why, name, payload in _decisions(call):
-        yield _update(why, name, payload)
+        yield block("json", _json_beginning(call.arguments))
+    for reason, name, payload in _possible_decisions(call):
+        yield _update_text(reason, name, payload)
 
 
-def _beginning(arguments: Mapping[str, JsonValue]) -> str:
+def _json_beginning(arguments: Mapping[str, JsonValue]) -> str:
     """As JSON, and no more of it than is shown: a reply can have 1.5 MB of them, and a workflow task 2 s."""
-    pieces, size = list[str](), 0
+    pieces: list[str] = []
+    size = 0
     for piece in _INDENTED.iterencode(arguments):
         pieces.append(piece[: ARGUMENTS_CHARS + 1])
         if (size := size + len(piece)) > ARGUMENTS_CHARS:
@@ -180,7 +192,7 @@ def _beginning(arguments: Mapping[str, JsonValue]) -> str:
     return "".join(pieces)
 
 
-def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _possible_decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
     """What a person can do about a call: in words, the signal's name, and its input."""
     this = {"call_id": call.call_id}
     if call.needs == "approval":
@@ -190,42 +202,44 @@ def _decisions(call: WaitingCall) -> Iterator[tuple[str, str, dict[str, str]]]:
     yield "To deny it", names.DENY, {**this, "reason": "why not"}
 
 
-def _update(why: str, name: str, payload: Mapping[str, str]) -> str:
+def _update_text(purpose: str, name: str, payload: Mapping[str, str]) -> str:
     # An update says if it was not taken, and why; a signal says nothing.
     # The input is alone, for it is copied; and it is short, for the Web UI cuts long lines off.
-    return f"{why}: *More Actions*, *Send an Update*, `{name}`, with this input:\n\n{block('json', _json(payload))}"
+    input_block = block("json", _json_text(payload))
+    return f"{purpose}: *More Actions*, *Send an Update*, `{name}`, with this input:\n\n{input_block}"
 
 
 def _in_a_terminal(conversation_id: str, name: str, payload: Mapping[str, str]) -> Iterator[str]:
     yield "Or in a terminal:"
-    options = {"workflow-id": conversation_id, "name": name, "input": _json(payload)}
+    options = {"workflow-id": conversation_id, "name": name, "input": _json_text(payload)}
     lines = (f"  --{option} {shlex.quote(value)}" for option, value in options.items())
     yield block("sh", " \\\n".join(["temporal workflow update execute", *lines]))
     yield f"A signal `{name}` does the same, but does not say whether it was accepted."
 
 
-def lines(messages: Iterable[Message]) -> Iterator[str]:
+def message_lines(messages: Iterable[Message]) -> Iterator[str]:
     """The messages in short: a line for each, and for each result."""
     for message in messages:
         if results := message.tool_results:
-            yield from (
-                _said(f"{result.name or 'tool'}{' failed' if result.is_error else ''}", result.text)
-                for result in results
-            )
+            for result in results:
+                tool = result.name or "tool"
+                yield _message_line(f"{tool} failed" if result.is_error else tool, result.text)
         else:
             calls = message.tool_calls
-            shown = [code(call_summary(call.name, call.arguments)) for call in calls[:SHOWN_CALLS]]
-            more = [f"and {len(calls) - SHOWN_CALLS} more"] if len(calls) > SHOWN_CALLS else []
-            yield " ".join([_said(message.author or message.role, message.text), *shown, *more])
+            words = [_message_line(message.author or message.role, message.text)]
+            words += [code(call_summary(call.name, call.arguments)) for call in calls[:SHOWN_CALLS]]
+            if len(calls) > SHOWN_CALLS:
+                words.append(f"and {len(calls) - SHOWN_CALLS} more")
+            yield " ".join(words)
 
 
-def _said(who: str, text: str) -> str:
+def _message_line(who: str, text: str) -> str:
     return f"**{inline(one_line(who))}:** {inline(one_line(text, MESSAGE_CHARS))}".rstrip()
 
 
-def _words(state: str) -> str:
+def _state_words(state: str) -> str:
     return state.replace("_", " ")
 
 
-def _json(payload: Mapping[str, str]) -> str:
+def _json_text(payload: Mapping[str, str]) -> str:
     return written(payload)

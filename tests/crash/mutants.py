@@ -54,12 +54,12 @@ def _twice(effect: str) -> None:
 
 def _edits_ignored() -> None:
     """The tool runs with the model's arguments, whatever a person put in their place."""
-    started = OpenCalls._started
+    started = OpenCalls._start_tool
 
     async def wrong(self: OpenCalls, call: Any, request: Any, plan: Any) -> ToolResult:
         return await started(self, call, request.model_copy(update={"arguments": call.arguments}), plan)
 
-    OpenCalls._started = wrong  # type: ignore[method-assign]
+    OpenCalls._start_tool = wrong  # type: ignore[method-assign]
 
 
 def _inbox_dropped() -> None:
@@ -74,23 +74,23 @@ def _inbox_dropped() -> None:
 
 def _result_dropped() -> None:
     """Of several results of one reply, the last is lost."""
-    close = OpenCalls.close
+    close = OpenCalls.close_reply
 
     def wrong(self: OpenCalls, why: str) -> tuple[ToolResult, ...]:
         results = close(self, why)
         return results[:-1] if len(results) > 1 else results
 
-    OpenCalls.close = wrong  # type: ignore[method-assign]
+    OpenCalls.close_reply = wrong  # type: ignore[method-assign]
 
 
 def _results_reversed() -> None:
     """The results of one reply stand in another order than its calls."""
-    close = OpenCalls.close
+    close = OpenCalls.close_reply
 
     def wrong(self: OpenCalls, why: str) -> tuple[ToolResult, ...]:
         return close(self, why)[::-1]
 
-    OpenCalls.close = wrong  # type: ignore[method-assign]
+    OpenCalls.close_reply = wrong  # type: ignore[method-assign]
 
 
 def _approval_lost() -> None:
@@ -110,7 +110,7 @@ def _denied_run() -> None:
     """A denial counts as an approval."""
 
     def wrong(self: Commands, denial: Any) -> dict[str, Any]:
-        return self._decide(denial.call_id, AppliedDecision(Decision(verdict="approve", by=denial.by)))
+        return self._apply_decision(denial.call_id, AppliedDecision(Decision(verdict="approve", by=denial.by)))
 
     Commands._take_denial = wrong  # type: ignore[method-assign]
 

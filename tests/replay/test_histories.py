@@ -76,13 +76,13 @@ async def test_an_activity_more_than_the_history_has_is_noticed(monkeypatch: pyt
 
 
 async def test_another_order_of_tool_calls_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = OpenCalls.open
+    opened = OpenCalls.begin_reply
 
     def backwards(self: OpenCalls, reply: Any) -> None:
         opened(self, reply)
         self._open = self._open[::-1]
 
-    monkeypatch.setattr(OpenCalls, "open", backwards)
+    monkeypatch.setattr(OpenCalls, "begin_reply", backwards)
     with pytest.raises(Diverged, match="diverges"):
         await replay_history(HISTORIES / "parallel_tools.json")
     await replay_history(HISTORIES / "plain_reply.json")

@@ -26,7 +26,7 @@ async def read(kind: str, summaries: dict[str, str]) -> list[Step]:
                 if written["data"] == _written(old):
                     written["data"] = _written(new)
     reader = HistoryReader(data_converter)
-    return [await reader.read(event) for event in WorkflowHistory.from_json("timers", content).events]
+    return [await reader.read_event(event) for event in WorkflowHistory.from_json("timers", content).events]
 
 
 def _written(summary: str) -> str:
@@ -46,5 +46,5 @@ async def test_another_timer_whose_summary_begins_alike_reminds_of_no_call(other
     steps = await read("approval_expired", {"reminder of a": other})
     assert of_calls(steps) == [(Expired, "a")]
     reader = EventReader()
-    events = [event for step in steps for event in reader.read(step, run_id="r")]
+    events = [event for step in steps for event in reader.read_step(step, run_id="r")]
     assert [event for event in events if isinstance(event, ApprovalReminder)] == []

@@ -84,8 +84,8 @@ async def test_what_is_excused_is_watched_by_its_true_name() -> None:
         await replay_history(HISTORIES / "turn_cancelled.json")
     assert {place for place in HARMLESS if any(place in one for one in seen)} >= {
         "everturn.workflows.activity_results:ActivityResults.read",
-        "everturn.workflows.message_dispatch:Handlers._lost",
-        "everturn.workflows.start_input:read",
+        "everturn.workflows.message_dispatch:Handlers._find_lost",
+        "everturn.workflows.start_input:read_start",
     }
 
 

@@ -14,7 +14,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from everturn.history.reader import HistoryReader
 from everturn.history.steps import Step
 
-_read_really = HistoryReader.read
+_read_really = HistoryReader.read_event
 
 
 @dataclass
@@ -38,7 +38,7 @@ _by_first_event: dict[int, _Read] = {}
 def each_event_once() -> Iterator[None]:
     _by_first_event.clear()
     try:
-        with patch.object(HistoryReader, "read", _read):
+        with patch.object(HistoryReader, "read_event", _read):
             yield
     finally:
         _by_first_event.clear()

@@ -34,9 +34,9 @@ SAID = ModelReply(message=Message(role="assistant", parts=(Text(text="Hi."),)))
 
 def by_history(*taken: steps.Step, keep_open: float | None = 60.0) -> StateByHistory:
     found = StateByHistory()
-    found.take(steps.RunStarted(1, AT, Start(agent="clerk", message="Hello", keep_open=keep_open)))
+    found.take_step(steps.RunStarted(1, AT, Start(agent="clerk", message="Hello", keep_open=keep_open)))
     for step in taken:
-        found.take(step)
+        found.take_step(step)
     return found
 
 
@@ -103,8 +103,8 @@ def test_a_resume_that_was_taken_together_with_a_failure_came_before_it() -> Non
     )
     assert not found.state.paused
     assert found.state.name == "stalled"
-    found.take(steps.WorkflowTaskCompleted(13, AT, 3.0))
-    found.take(steps.CommandSent(14, AT, "resume", {}, accepted=True))
+    found.take_step(steps.WorkflowTaskCompleted(13, AT, 3.0))
+    found.take_step(steps.CommandSent(14, AT, "resume", {}, accepted=True))
     assert found.state.name == "running"
 
 
@@ -131,7 +131,7 @@ def test_a_handoff_that_comes_together_with_a_cancellation_hands_nothing_over() 
             steps.WorkflowTaskCompleted(8, AT, 1.0),
         )
         assert found.state.agent == ("guard" if some == 1 else "clerk")
-        found.take(steps.CommandSent(9, AT, "cancel_turn", {"by": "me"}, accepted=True))
+        found.take_step(steps.CommandSent(9, AT, "cancel_turn", {"by": "me"}, accepted=True))
         assert (found.state.agent, found.state.in_charge.carried, found.state.view) == (
             "clerk",
             {"agent": "", "handoffs": 0, "views": {}},
@@ -157,8 +157,8 @@ def test_a_call_that_waits_for_a_worker_ends_when_the_conversation_is_closed() -
         )
         for number, step in enumerate(came):
             assert found.state.answering
-            found.take(step)
-            found.take(steps.WorkflowTaskCompleted(13 + number, AT, 2.0))
+            found.take_step(step)
+            found.take_step(steps.WorkflowTaskCompleted(13 + number, AT, 2.0))
         assert not found.state.answering
         assert unanswered(found) == ["a"]
 
@@ -201,8 +201,8 @@ def waiting_call(verdict: Literal["approve", "deny"], *, expires: bool = True) -
     )
     assert [*found.state.pending] == ["a"]
     if expires:
-        found.take(steps.Expired(11, AT, "a"))
-        found.take(steps.WorkflowTaskCompleted(13, AT, 61.0))
+        found.take_step(steps.Expired(11, AT, "a"))
+        found.take_step(steps.WorkflowTaskCompleted(13, AT, 61.0))
     return found
 
 
@@ -214,12 +214,13 @@ def test_who_decides_in_the_moment_of_the_expiry_comes_before_it() -> None:
     """By the history, the clock had denied the call, and the reply was over, while the tool ran."""
     found = waiting_call("deny")
     assert unanswered(found) == ["a"]
-    found.take(steps.CommandSent(14, AT, "approve", {"call_id": "a"}, accepted=True))
-    assert (unanswered(found), [*found.state.pending], found.calls.begun("a")) == ([], [], False)
+    found.take_step(steps.CommandSent(14, AT, "approve", {"call_id": "a"}, accepted=True))
+    assert (unanswered(found), [*found.state.pending], found.calls.has_begun("a")) == ([], [], False)
     ran = steps.ToolScheduled(17, AT, "refund", ToolRequest(agent="clerk", turn=1, call_id="a"))
-    found.take(ran)
-    found.take(steps.ToolCompleted(20, AT, "refund", ran.request, ToolResult(call_id="a", name="refund", content=())))
-    found.take(steps.WorkflowTaskCompleted(22, AT, 62.0))
+    found.take_step(ran)
+    finished = ToolResult(call_id="a", name="refund", content=())
+    found.take_step(steps.ToolCompleted(20, AT, "refund", ran.request, finished))
+    found.take_step(steps.WorkflowTaskCompleted(22, AT, 62.0))
     assert unanswered(found) == ["a"]
     assert found.state.recorded == {"a"}
 
@@ -228,33 +229,33 @@ def test_who_decides_in_the_moment_of_the_expiry_comes_before_it() -> None:
 def test_who_denies_in_the_moment_in_which_the_clock_approves_comes_before_it(name: str) -> None:
     found = waiting_call("approve")
     assert (unanswered(found), [*found.state.pending]) == ([], [])
-    found.take(steps.CommandSent(14, AT, name, {"call_id": "a"} if name == "deny" else {}, accepted=True))
+    found.take_step(steps.CommandSent(14, AT, name, {"call_id": "a"} if name == "deny" else {}, accepted=True))
     assert unanswered(found) == ["a"]
 
 
 def test_of_two_who_speak_in_the_moment_of_the_expiry_both_come_before_it() -> None:
     found = waiting_call("deny")
-    found.take(steps.MessageSent(14, AT, MessageIn(text="And?"), accepted=True))
+    found.take_step(steps.MessageSent(14, AT, MessageIn(text="And?"), accepted=True))
     assert unanswered(found) == ["a"]
-    found.take(steps.CommandSent(16, AT, "approve", {"call_id": "a"}, accepted=True))
+    found.take_step(steps.CommandSent(16, AT, "approve", {"call_id": "a"}, accepted=True))
     assert unanswered(found) == []
     assert [message.text for message in found.state.inbox] == ["And?"]
 
 
 def test_who_decides_after_the_expiry_comes_too_late() -> None:
     found = waiting_call("deny")
-    found.take(steps.WorkflowTaskCompleted(17, AT, 62.0))
-    found.take(steps.CommandSent(18, AT, "approve", {"call_id": "a"}, accepted=True))
+    found.take_step(steps.WorkflowTaskCompleted(17, AT, 62.0))
+    found.take_step(steps.CommandSent(18, AT, "approve", {"call_id": "a"}, accepted=True))
     assert unanswered(found) == ["a"]
 
 
 def test_a_rule_that_decides_in_the_moment_of_the_expiry_is_told_once() -> None:
     found = waiting_call("deny")
-    found.take(
+    found.take_step(
         steps.CommandSent(14, AT, "set_policy", {"rules": [{"tool": "refund", "then": "approve"}]}, accepted=True)
     )
     assert [call_id for call_id, _ in found.decisions.take_ruled()] == ["a"]
-    found.take(steps.MessageSent(16, AT, MessageIn(text="And?"), accepted=True))
+    found.take_step(steps.MessageSent(16, AT, MessageIn(text="And?"), accepted=True))
     assert found.decisions.take_ruled() == []
     assert unanswered(found) == []
 
@@ -289,8 +290,8 @@ def test_who_decides_while_another_decision_is_checked_is_asked_about_next() -> 
         steps.WorkflowTaskCompleted(14, AT, 2.0),
     )
     assert not found.state.pending
-    found.take(steps.DecisionChecked(17, AT, check, "ben may not either"))
-    found.take(steps.WorkflowTaskCompleted(18, AT, 3.0))
+    found.take_step(steps.DecisionChecked(17, AT, check, "ben may not either"))
+    found.take_step(steps.WorkflowTaskCompleted(18, AT, 3.0))
     assert [*found.state.pending] == ["a"]
 
 

@@ -173,8 +173,8 @@ def _written(result: Result) -> list[bytes]:
 
 
 def _loses_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    close = tool_calls.OpenCalls.close
-    monkeypatch.setattr(tool_calls.OpenCalls, "close", lambda self, why: close(self, why)[:3])
+    close = tool_calls.OpenCalls.close_reply
+    monkeypatch.setattr(tool_calls.OpenCalls, "close_reply", lambda self, why: close(self, why)[:3])
 
 
 def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,8 +156,8 @@ async def check(history: WorkflowHistory, converter: DataConverter) -> None:
     reader, by_history, told = HistoryReader(converter), StateByHistory(), Told()
     begun_by_end = {end: begun for begun, end in tasks.items()}
     for event in history.events[: max(begun_by_end)]:
-        step = await reader.read(event)
-        by_history.take(step)
+        step = await reader.read_event(event)
+        by_history.take_step(step)
         told.take(step)
         held = runner.facts.get(begun_by_end.get(event.event_id, 0))
         failed = isinstance(step, steps.RunClosed) and not (step.outcome or step.next_run_id)  # nothing was come to
@@ -229,7 +229,7 @@ class Told:
 
     def take(self, step: steps.Step) -> None:
         self._take_untold(step)
-        for event in self._reader.read(step, run_id="0" * 36):
+        for event in self._reader.read_step(step, run_id="0" * 36):
             self._take(event)
         if isinstance(step, steps.ToolRunFailed) and step.stalled and self.stall:
             self._stalled_call = step.request.call_id

@@ -31,7 +31,7 @@ HARMLESS = {
     "everturn.records:Record._without_defaults": "looks at the record's own fields only",
     "everturn.workflows.activity_results:ActivityResults.read": "patched() records the answer, and a replay goes by it",
     "everturn.workflows.cancellation:what_came_together": "sleep(0) waits for no clock: the loop's next round",
-    "everturn.workflows.message_dispatch:Handlers._lost": "patched() records the answer, and a replay goes by it",
-    "everturn.workflows.start_input:read": "patched() records the answer, and a replay goes by it",
+    "everturn.workflows.message_dispatch:Handlers._find_lost": "patched() records the answer, and a replay goes by it",
+    "everturn.workflows.start_input:read_start": "patched() records the answer, and a replay goes by it",
 }
 """Functions that workflows do call, and why what they name changes no command."""

@@ -111,7 +111,7 @@ def test_an_activity_takes_its_arguments_by_position_up_to_the_last_that_is_give
     given: dict[str, JsonValue], handed: list[JsonValue]
 ) -> None:
     plan = RunActivity(call_id="a", activity="Pay", by_position=("a", "b", "c"))
-    assert user_activity_calls._inputs(plan, given) == handed
+    assert user_activity_calls._activity_inputs(plan, given) == handed
 
 
 def test_temporal_ends_a_call_of_a_tool_only_after_it_should_have_ended_by_itself() -> None:
@@ -182,10 +182,10 @@ def test_a_decision_that_is_final_makes_only_those_on_its_call_too_late(monkeypa
     early, told = early_decisions.EarlyDecisions(), dict[str, str]()
     for call_id in ("a", "b"):
         early.keep(call_id, lambda why, call_id=call_id: told.__setitem__(call_id, why), waits=True)  # type: ignore[misc]
-    early.settled("".join("a"))
+    early.discard_late("".join("a"))
     assert told == {"a": "Call 'a' was not waiting for it."}
     assert early.any_to_take
-    early.settled()
+    early.discard_late()
     assert list(told) == ["a", "b"]
 
 
@@ -197,7 +197,7 @@ async def test_of_many_ignored_signals_the_rest_is_counted(
     monkeypatch.setattr(message_dispatch, "workflow_log", lambda *_, **told: logged.append(told))
     signals = message_dispatch.Handlers()
     for _ in range(ignored):
-        signals._ignore("approve", "why")
+        signals._ignore_signal("approve", "why")
     await asyncio.sleep(0)
     assert [told["more"] for told in logged if "more" in told] == more
     assert len(logged) == min(ignored, message_dispatch.MOST_LOGGED) + len(more)
@@ -210,8 +210,8 @@ def test_of_a_long_argument_more_is_read_than_is_shown() -> None:
 
 def test_of_many_calls_the_rest_is_counted() -> None:
     calls = tuple(ToolCall(call_id=str(number), name="look", arguments={}) for number in range(web_ui.SHOWN_CALLS + 3))
-    assert next(web_ui.lines([Message(role="assistant", parts=calls)])).endswith(" and 3 more")
-    assert "more" not in next(web_ui.lines([Message(role="assistant", parts=calls[: web_ui.SHOWN_CALLS])]))
+    assert next(web_ui.message_lines([Message(role="assistant", parts=calls)])).endswith(" and 3 more")
+    assert "more" not in next(web_ui.message_lines([Message(role="assistant", parts=calls[: web_ui.SHOWN_CALLS])]))
     assert web_ui.SHOWN_CALLS == 5  # as docs and pictures show
 
 
@@ -231,16 +231,16 @@ async def test_results_that_have_just_come_count_until_the_next_workflow_task(mo
     space = history_space.HistorySpace()
     free = 1_500_000  # more than that is left for the second result than one payload
     run.size = history_space.RUN_BYTES - history_space.TEMPORAL_PAYLOAD_BYTES - free
-    assert await space.whole(request=0, others=0)
+    assert await space.allot_whole(request=0, others=0)
     with space.promised("a", 1_000_000):
         pass
-    assert await space.whole(request=0, others=0)
+    assert await space.allot_whole(request=0, others=0)
     with space.promised("b", 1_000_000):
         pass
     with pytest.raises(_Slept):
-        await space.whole(request=0, others=0)
+        await space.allot_whole(request=0, others=0)
     run.length += 1  # they are in the history now
-    assert await space.whole(request=0, others=0)
+    assert await space.allot_whole(request=0, others=0)
 
 
 def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +250,9 @@ def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(continue_as_new, "whole_prefix", lambda *_: held)
     state, recent = State(Start(agent="clerk"), run_began=0.0), RecentMessages("")
     held.append(Message.user(words))
-    assert isinstance(continue_as_new._earlier(state, recent), Packed)
+    assert isinstance(continue_as_new._earlier_messages(state, recent), Packed)
     held.append(Message.user(words))
-    assert isinstance(continue_as_new._earlier(state, recent), StoredInRun)
+    assert isinstance(continue_as_new._earlier_messages(state, recent), StoredInRun)
 
 
 # ---------------------------------------------------------------- those of `SEED=1 make mutants DRAWN=60`
@@ -270,7 +270,7 @@ async def test_local_results_leave_room_for_as_many_as_run_at_once(
     run = SimpleNamespace(get_current_history_length=lambda: 10, get_current_history_size=lambda: 0)
     monkeypatch.setattr(history_space.workflow, "info", lambda: run)
     space = history_space.HistorySpace()
-    assert await space.share(request=1_000, others=others, most=TASK_BYTES, local=True) == (
+    assert await space.allot_share(request=1_000, others=others, most=TASK_BYTES, local=True) == (
         TASK_BYTES - 1_000 - others * each
     )
 
@@ -292,9 +292,9 @@ async def test_a_lost_activity_is_tried_again_if_another_try_fits_into_its_patie
         return "done"
 
     monkeypatch.setattr(user_activity_calls.workflow, "time", lambda: now[0])
-    calls: Any = SimpleNamespace(_try=one_try)
+    calls: Any = SimpleNamespace(_try_once=one_try)
     call: Any = None
-    assert await user_activity_calls.UserActivityCalls._run(calls, call, call, plan) == "done"  # type: ignore[comparison-overlap]
+    assert await user_activity_calls.UserActivityCalls._run_with_retries(calls, call, call, plan) == "done"  # type: ignore[comparison-overlap]
     assert tried == [True, again]
 
 
@@ -328,7 +328,7 @@ async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkey
         return "done"
 
     waits = awaited_worker.AwaitedWorker(lambda: None)
-    assert await waits.find("call a", start, patience=1e6, retried=False) == "done"
+    assert await waits.run_when_hosted("call a", start, patience=1e6, retried=False) == "done"
     assert len(slept) == 4
     assert waits.cause is None
 
@@ -338,7 +338,7 @@ async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkey
 )
 def test_a_turn_of_a_trace_that_is_dropped_is_told_whose_it_is(told: str, given: Trace | None) -> None:
     one: Any = SimpleNamespace(
-        _told=told, _chain_id="c", _caller=None, _answer=None, _links=[], _trace=lambda: Trace(chain_id="whole")
+        _told=told, _chain_id="c", _caller=None, _answer=None, _links=[], _current_trace=lambda: Trace(chain_id="whole")
     )
     assert tracing.Tracing.of_turn(one) == given
 
@@ -366,7 +366,7 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
             stopped.append("before it began")
             raise
 
-    asking = asyncio.create_task(subagents._begun(start()))
+    asking = asyncio.create_task(subagents._wait_for_start(start()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     run.length += later
@@ -383,7 +383,7 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
 
 
 def test_arguments_that_are_shown_end_at_their_limit_though_no_piece_ends_there() -> None:
-    shown = web_ui._beginning({"text": "x" * (web_ui.ARGUMENTS_CHARS + 1_000), "more": 1})
+    shown = web_ui._json_beginning({"text": "x" * (web_ui.ARGUMENTS_CHARS + 1_000), "more": 1})
     beginning, _, notice = shown.rpartition("\n")
     assert beginning.endswith("x")
     assert len(beginning) == web_ui.ARGUMENTS_CHARS
@@ -423,20 +423,20 @@ async def test_a_call_waits_if_the_running_ones_were_promised_what_is_left(monke
     monkeypatch.setattr(history_space.workflow, "wait_condition", wait)
     space = history_space.HistorySpace()
     with space.promised("a", history_space.RUN_BYTES - history_space.FAIR_BYTES - 1_000):
-        assert await space.share(request=1_000, others=0) == history_space.FAIR_BYTES
+        assert await space.allot_share(request=1_000, others=0) == history_space.FAIR_BYTES
         with pytest.raises(_Slept):
-            await space.share(request=1_001, others=0)
+            await space.allot_share(request=1_001, others=0)
     run.get_current_history_size = lambda: history_space.RUN_BYTES  # nothing runs that could leave any of it
-    assert await space.share(request=1_000, others=0) == history_space.LEAST_RESULT_BYTES
+    assert await space.allot_share(request=1_000, others=0) == history_space.LEAST_RESULT_BYTES
 
 
 def refusal(approval: Approve, monkeypatch: pytest.MonkeyPatch, *, waiting: int = 1, left: int = 10**9) -> str | None:
     """Why the approval is refused, if so many calls wait and the run has so many bytes left."""
     monkeypatch.setattr(commands.workflow, "time", lambda: 7.0)
     monkeypatch.setattr(commands, "too_full_for", lambda size: f"no room for {size}" if size > left else "")
-    approvals = SimpleNamespace(refused_edits=0, objection=lambda *_, **__: None)
+    approvals = SimpleNamespace(refused_edits=0, objection_to=lambda *_, **__: None)
     one: Any = SimpleNamespace(
-        approvals=approvals, state=SimpleNamespace(policy=(), agent="clerk"), _addressed=lambda _: range(waiting)
+        approvals=approvals, state=SimpleNamespace(policy=(), agent="clerk"), _addressed_calls=lambda _: range(waiting)
     )
     return commands.Commands._decision_objection(one, approval)
 
@@ -486,4 +486,4 @@ def test_after_the_block_activities_are_for_their_own_worker_again() -> None:
 
 
 def test_arguments_are_indented_by_two() -> None:
-    assert web_ui._beginning({"a": {"b": "é"}}) == '{\n  "a": {\n    "b": "é"\n  }\n}'
+    assert web_ui._json_beginning({"a": {"b": "é"}}) == '{\n  "a": {\n    "b": "é"\n  }\n}'

@@ -27,7 +27,7 @@ def test_a_turn_that_is_asked_once_more_does_not_count_as_one_before(turn: int, 
 def test_an_answer_is_linked_to_the_last_of_many_traces() -> None:
     one: Any = SimpleNamespace(_caller=None, _links=[])
     for number in range(1, MAX_LINKS + 3):
-        tracing.Tracing.said(one, TraceContext(traceparent=f"00-{number:032x}-{number:016x}-01"))
+        tracing.Tracing.note_message(one, TraceContext(traceparent=f"00-{number:032x}-{number:016x}-01"))
     assert [int(link.trace_id, 16) for link in one._links] == [*range(3, MAX_LINKS + 3)]
 
 
@@ -49,5 +49,5 @@ def test_messages_go_along_with_an_unreadable_start_as_far_as_a_payload_has_room
 def test_a_turns_summary_names_the_model_only_if_it_may_be_shown(shown: Any, model: str) -> None:
     state = State(Start(agent="clerk", visibility=shown), run_began=0.0)
     state.model = "openai:m"
-    one: Any = SimpleNamespace(_state=state, _minimal=shown == "minimal", model="openai:other")
+    one: Any = SimpleNamespace(_state=state, _is_minimal=shown == "minimal", model="openai:other")
     assert visibility.Visibility.turn_model.fget(one) == model  # type: ignore[attr-defined]

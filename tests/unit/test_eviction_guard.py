@@ -18,7 +18,7 @@ CALLER = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
 
 async def own_loop() -> OwnLoop:
     made = OwnLoop()
-    assert made.runs
+    assert made.is_running
     return made
 
 
@@ -29,10 +29,10 @@ async def tracing() -> Tracing:
 
 def test_a_conversation_does_not_run_where_no_loop_or_another_ones_does() -> None:
     left = asyncio.run(own_loop())
-    assert not left.runs
+    assert not left.is_running
 
     async def elsewhere() -> None:
-        assert not left.runs
+        assert not left.is_running
 
     asyncio.run(elsewhere())
 
@@ -40,7 +40,7 @@ def test_a_conversation_does_not_run_where_no_loop_or_another_ones_does() -> Non
 @pytest.mark.parametrize("reason", ["stalled", "paused"])
 def test_a_wait_that_is_cleared_away_notes_nothing(reason: str) -> None:
     left = asyncio.run(tracing())
-    left.was_held(reason, since=1.0, ended="", by="")  # type: ignore[arg-type]
+    left.was_held(reason, since=1.0, ended="", resumed_by="")  # type: ignore[arg-type]
     carried = left.carried()
     assert carried
     assert carried.trace.waits == ()

@@ -148,7 +148,7 @@ def test_long_arguments_that_an_mcp_client_shows() -> None:
 
 
 def test_long_arguments_in_the_web_ui() -> None:
-    assert web_ui._beginning({"x": "y" * 5_000}).endswith("\n[Cut: the first 2,000 characters are shown.]")
+    assert web_ui._json_beginning({"x": "y" * 5_000}).endswith("\n[Cut: the first 2,000 characters are shown.]")
 
 
 @LETTERS

@@ -207,7 +207,7 @@ DELTAS: dict[str, list[Message]] = {
 
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
 def test_a_model_request_fits(unseen: list[Message]) -> None:
-    delta, named = sent_messages.delta(unanswered(unseen))
+    delta, named = sent_messages.next_delta(unanswered(unseen))
     written = size_of(request(delta, named)), size_of(delta)
     assert written[0] < MAX_PAYLOAD_BYTES
     assert written[1] <= MAX_DELTA_BYTES
@@ -218,7 +218,7 @@ def test_a_model_request_that_names_all_its_results_fits() -> None:
     ids = frozenset(call_id(number) for number in range(MAX_CALLS))
     state = unanswered([results(MAX_CALLS, 2_100), message(MAX_INBOX_BYTES)])
     state.recorded = ids
-    delta, named = sent_messages.delta(state)
+    delta, named = sent_messages.next_delta(state)
     assert len(named) == MAX_CALLS
     assert size_of(request(delta, named)) < MAX_PAYLOAD_BYTES
     assert delta[1].text == message(MAX_INBOX_BYTES).text
@@ -243,12 +243,12 @@ async def _traced() -> Trace:
     answer = AnswerSpan(turn=10**9, since=1.23456789e9, links=LINKS, usage=USAGE, cost_usd=1.2345678e300)
     with patch("everturn.workflows.tracing.workflow.time", lambda: 1.23456789e9):
         for _ in range(MAX_CALLS):
-            tracing.waited(PendingCall(call, RefuseCall(call_id=call_id(0), text=""), asked), DECISION)
+            tracing.note_wait(PendingCall(call, RefuseCall(call_id=call_id(0), text=""), asked), DECISION)
         for _ in range(MAX_OVER + 1):
             tracing._answer, tracing._told = answer, "sampled"
-            tracing.end("limit_reached")
+            tracing.end_answer("limit_reached")
     tracing._answer = answer
-    noted = tracing._trace()
+    noted = tracing._current_trace()
     assert len(noted.over) == MAX_OVER
     assert len(noted.waits) > 30
     return noted
@@ -445,9 +445,9 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     by_history = StateByHistory(run_id=RUN_ID)
     carry = handed(earlier=StoredInRun(run_id=RUN_ID), length=0, message_ids=())
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    by_history.take(RunStarted(1, at, start(carry), previous_run_id=""))
+    by_history.take_step(RunStarted(1, at, start(carry), previous_run_id=""))
     for number in range(9):
-        by_history.take(MessageSent(2 + number, at, said(number)))
+        by_history.take_step(MessageSent(2 + number, at, said(number)))
     by_history.take_in()
     state = by_history.state
     state.last_text = full(MAX_REPLY_BYTES)
@@ -487,8 +487,8 @@ def test_an_outcome_fits(unseen: list[Message], room: int, *, with_output: bool)
     state = unanswered(unseen)
     state.last_text, state.inbox = full(MAX_REPLY_BYTES), [message(MAX_INPUT_BYTES)] * 20
     state.output = full(MAX_BESIDE_REPLY_BYTES) if with_output else None
-    text, output = sent_messages.said(state, room)
-    tail = sent_messages.tail(state, room=room - size_of(text) - size_of(output))
+    text, output = sent_messages.last_reply(state, room)
+    tail = sent_messages.outcome_tail(state, room=room - size_of(text) - size_of(output))
     outcome = Outcome(
         status="cancelled",
         text=text,
@@ -544,7 +544,7 @@ def test_what_another_workflow_is_told_of_calls_that_wait_fits() -> None:
 
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
 def test_a_page_fits(unseen: list[Message]) -> None:
-    page = RecentMessages("").page(unseen, 0, TranscriptPage().limit)
+    page = RecentMessages("").read_page(unseen, 0, TranscriptPage().limit)
     assert page
     assert size_of({"from": 10**9, "total": 10**9, "messages": page}) < MAX_PAYLOAD_BYTES
 

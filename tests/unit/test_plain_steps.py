@@ -49,7 +49,7 @@ async def test_what_only_temporal_needs_is_heard_and_not_told() -> None:
 def test_events_are_the_same_without_them() -> None:
     def events(*taken: steps.Step) -> list[Any]:
         reader = EventReader()
-        return [event for step in taken for event in reader.read(step, run_id="run")]
+        return [event for step in taken for event in reader.read_step(step, run_id="run")]
 
     whole = events(*sorted((*TOLD, *PLAIN), key=lambda step: step.id))
     assert [event.kind for event in whole] == ["message_received", "turn_started", "message_received", "replied"]

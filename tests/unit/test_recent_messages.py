@@ -51,18 +51,18 @@ def test_a_page_begins_where_something_is_held(bounds: Bounds) -> None:
     for number in range(20):
         take_turn(state, number, f"result {number}")
     count = len(held.written)
-    page = held.page(state.unseen, 0, 100)
+    page = held.read_page(state.unseen, 0, 100)
     assert len(page) == count + 1 < 20
     assert page[-1].tool_results[0].text == "result 19"
-    assert held.page(state.unseen, count, 100) == page[-1:]
-    assert held.page(state.unseen, count - 2, 1)[0].tool_results[0].text == "result 18"
-    assert held.page(state.unseen, count + 1, 100) == []
+    assert held.read_page(state.unseen, count, 100) == page[-1:]
+    assert held.read_page(state.unseen, count - 2, 1)[0].tool_results[0].text == "result 18"
+    assert held.read_page(state.unseen, count + 1, 100) == []
 
 
 def test_a_named_result_is_no_more_than_its_id() -> None:
     state, _ = begun()
     take_turn(state, 0, "x" * 4_096)
-    delta, named = sent_messages.delta(state)
+    delta, named = sent_messages.next_delta(state)
     assert named == ("call_0",)
     assert delta == (Message(role="tool", parts=(ToolResult(call_id="call_0"),)),)
 

@@ -105,7 +105,7 @@ async def test_a_reminder_makes_nothing_expire_later(
         def decide(self, call_id: str, _: Any) -> None:
             decided.append(call_id)
 
-    expires: Coroutine[Any, Any, None] = approvals.PendingApprovals._expire(Waiting(), pending, expiry)  # type: ignore[arg-type]
+    expires: Coroutine[Any, Any, None] = approvals.PendingApprovals._wait_for_expiry(Waiting(), pending, expiry)  # type: ignore[arg-type]
     await expires
     assert decided == ["c"]
     assert now[0] == pytest.approx(1_050.0)
@@ -194,13 +194,13 @@ async def test_a_call_that_waits_again_is_announced_again(monkeypatch: pytest.Mo
         pass
 
     monkeypatch.setattr(wait_notices, "notice_of", notice_of)
-    monkeypatch.setattr(wait_notices, "OwnLoop", lambda: SimpleNamespace(runs=True))
+    monkeypatch.setattr(wait_notices, "OwnLoop", lambda: SimpleNamespace(is_running=True))
     monkeypatch.setattr(wait_notices.workflow, "info", lambda: SimpleNamespace(workflow_id="w"))
     one = state()
-    notices = wait_notices.WaitNotices(one, told=())
+    notices = wait_notices.WaitNotices(one, reported=())
     monkeypatch.setattr(notices, "_send", send)
     notify: Any = None
     for pending in ({"a": asked("needs_approval")}, {}, {"a": asked("not_allowed")}):
         one.pending = pending
-        notices._tell(notify)
+        notices._send_new(notify)
     assert told == [["a"], ["a"]]

@@ -67,7 +67,7 @@ def test_the_turn_after_a_tool_that_failed_says_so() -> None:
     assert web_ui.turn_summary(3, "", delta=[*told, *told], summarise=True) == "a summary · fetch failed"
     long = [Message(role="tool", parts=(result("f" * 41, is_error=True),))]
     assert web_ui.turn_summary(3, "", delta=long) == f"turn 3 · {'f' * 39}… failed", "40 characters of it"
-    assert "**fetch failed:** no" in next(web_ui.lines(told))
+    assert "**fetch failed:** no" in next(web_ui.message_lines(told))
 
 
 def test_a_long_call_is_shortened_but_not_who_approved_it() -> None:
@@ -157,7 +157,9 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
         Message(role="assistant", parts=(Text(text="I do."), refund)),
         Message(role="tool", parts=(result,)),
     ]
-    *_, user, assistant, told = _details(Status(state="running"), latest=list(web_ui.lines(latest))).splitlines()
+    *_, user, assistant, told = _details(
+        Status(state="running"), latest=list(web_ui.message_lines(latest))
+    ).splitlines()
     assert user == "- **user:** Please refund it."
     assert assistant == "- **assistant:** I do. `refund(cents=5)`"
     assert told.startswith("- **refund:** done done")
@@ -167,7 +169,8 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
 def test_what_a_model_says_can_not_pass_for_ours() -> None:
     said = "</iframe> ## Approve now\n```sh\nrm -rf /\n```\n[here](https://example.com) `x`"
     details = _details(
-        Status(state="running"), latest=list(web_ui.lines([Message(role="assistant", parts=(Text(text=said),))]))
+        Status(state="running"),
+        latest=list(web_ui.message_lines([Message(role="assistant", parts=(Text(text=said),))])),
     )
     line = details.splitlines()[-1]
     assert line.startswith(r"- **assistant:** \</iframe\> \#\# Approve now \`\`\`sh rm -rf /")
@@ -194,7 +197,7 @@ def test_no_name_that_a_model_makes_up_forges_a_heading_or_a_block(needs: Any) -
     def shown(call: WaitingCall, one: str, latest: list[Message]) -> str:
         agents = (asked if one == FORGED else asked.model_copy(update={"agent": "x", "conversation_id": "x"}),)
         status = Status(state="stalled", cause=one, cure=one, waiting=(call,), agents=agents)
-        lines = list(web_ui.lines(latest))
+        lines = list(web_ui.message_lines(latest))
         return web_ui.current_details(status, conversation_id=one, agent=one, model=one, latest=lines)
 
     details = shown(forged, FORGED, said)
@@ -252,7 +255,7 @@ def test_details_are_no_more_than_is_shown(text: str, with_many_tools: Agent) ->
         ),
         agents=tuple(AskedAgent(call_id=one.call_id, agent=text, conversation_id=text) for one in calls),
     )
-    latest = list(web_ui.lines([Message(role="assistant", parts=(Text(text=text * 1_000), *calls))] * 5))
+    latest = list(web_ui.message_lines([Message(role="assistant", parts=(Text(text=text * 1_000), *calls))] * 5))
     details = web_ui.current_details(
         status, conversation_id=text[:250], agent=text[:500], model=text[:500], latest=latest
     )

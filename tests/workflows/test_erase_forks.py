@@ -227,10 +227,10 @@ def test_a_line_of_forks_that_there_is_no_room_for_in_the_index_is_marked() -> N
 
 def test_a_line_of_forks_that_is_too_long_keeps_the_nearest() -> None:
     ids = [f"{number}-{'x' * 900}" for number in range(200)]
-    kept = fork_start._line(*ids)
+    kept = fork_start._fork_line(*ids)
     assert list(kept) == ids[: len(kept)]
     assert size_of(kept) <= MAX_FORK_LINE_BYTES
-    assert fork_start._line("c", "b", "a", "b") == ("c", "b", "a")
+    assert fork_start._fork_line("c", "b", "a", "b") == ("c", "b", "a")
 
 
 async def _forked(conversation: Conversation) -> Conversation:

@@ -102,7 +102,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
 async def test_a_command_that_comes_while_the_conversation_ends_is_told_so(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending = busy_in(monkeypatch, ConversationWorkflow, "_outcome")
+    ending = busy_in(monkeypatch, ConversationWorkflow, "_end_with")
     agent = agent_on(scripted(["1"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")

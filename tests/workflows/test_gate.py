@@ -263,7 +263,7 @@ async def result(conversation: Conversation) -> ToolResult:
 
 async def events_of(conversation: Conversation) -> list[Event]:
     reader, steps = EventReader(), read_steps(conversation._temporal, conversation.id)
-    return [event async for step in steps for event in reader.read(step, run_id="")]
+    return [event async for step in steps for event in reader.read_step(step, run_id="")]
 
 
 async def started(conversation: Conversation) -> bool:

@@ -47,7 +47,7 @@ async def turn_of(client: Client, conversation_id: str) -> tuple[TurnKey, LiveAt
     [turn] = described.raw_description.pending_activities
     key = TurnKey(client.temporal.namespace, described.run_id or "", turn.activity_id)
     reader = Reading(client.temporal).reader
-    told = [await reader.read(event) for event in (await handle.fetch_history()).events]
+    told = [await reader.read_event(event) for event in (await handle.fetch_history()).events]
     [live_at] = [
         one.request.live_at for one in told if isinstance(one, TurnScheduled) and one.activity_id == key.activity_id
     ]

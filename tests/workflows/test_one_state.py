@@ -122,7 +122,7 @@ async def _told_a_result(conversation: Conversation) -> bool:
             return True
         if isinstance(event, events.ApprovalRequested):
             break
-    return bool(cursor) and bool((await conversation.by_history()).transcript.results(["c1"]))
+    return bool(cursor) and bool((await conversation.by_history()).transcript.results_of(["c1"]))
 
 
 # ---------------------------------------------------------------- asked again

@@ -32,7 +32,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fetched = self.read = 0
-        read, fetch = HistoryReader.read, WorkflowHistoryEventAsyncIterator.fetch_next_page
+        read, fetch = HistoryReader.read_event, WorkflowHistoryEventAsyncIterator.fetch_next_page
 
         async def reading(reader: HistoryReader, event: object) -> object:
             self.read += 1
@@ -42,7 +42,7 @@ class Reads:
             await fetch(pages, **options)  # type: ignore[arg-type]
             self.fetched += len(pages.current_page or ())
 
-        monkeypatch.setattr(HistoryReader, "read", reading)
+        monkeypatch.setattr(HistoryReader, "read_event", reading)
         monkeypatch.setattr(WorkflowHistoryEventAsyncIterator, "fetch_next_page", fetching)
 
     def take(self) -> tuple[int, int]:

@@ -95,7 +95,7 @@ async def test_a_workflow_task_that_fails_again_and_again_is_known_by_its_detail
         await conversation.reply()
         handle = client.temporal.get_workflow_handle(conversation.id)
         with monkeypatch.context() as patch:
-            patch.setattr(ConversationWorkflow, "_show", broken)
+            patch.setattr(ConversationWorkflow, "_show_state", broken)
             await handle.signal("message", {"text": "And?"})
 
             async def fails() -> RPCError | None:

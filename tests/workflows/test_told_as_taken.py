@@ -205,7 +205,7 @@ async def test_what_comes_with_a_failure_is_told_in_the_order_of_what_it_does(
         turn = client.temporal.get_async_activity_handle(
             workflow_id=conversation.id, run_id=None, activity_id=await running(client, conversation, "call_model")
         )
-        busy = busy_in(monkeypatch, Handlers, "signalled", when=lambda name, *_: name == "withdraw", seconds=2.0)
+        busy = busy_in(monkeypatch, Handlers, "take_signal", when=lambda name, *_: name == "withdraw", seconds=2.0)
         await signal(conversation, "withdraw", {})
         await eventually(busy.is_set)  # all of this comes in one workflow task
         for one in sent:
@@ -232,7 +232,7 @@ async def test_a_resume_is_early_or_not_as_things_are_when_it_comes(
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=OPEN)
         await (waiting(conversation) if asks else conversation.reply())
-        busy = busy_in(monkeypatch, Handlers, "signalled", when=lambda name, *_: name == "withdraw", seconds=2.0)
+        busy = busy_in(monkeypatch, Handlers, "take_signal", when=lambda name, *_: name == "withdraw", seconds=2.0)
         await signal(conversation, "withdraw", {})
         await eventually(busy.is_set)
         await signal(conversation, "resume", {})

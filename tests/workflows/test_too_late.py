@@ -280,7 +280,7 @@ async def check_folds(client: Client, conversation: Conversation) -> int:
             request = step.request
             assert not request.position or request.digest == digest_of(transcript.messages[: request.position])
         cut += isinstance(step, steps.CommandSent) and step.name == "cancel_turn"
-        transcript.take(step)
+        transcript.take_step(step)
     events, results = await told(conversation), results_of(await conversation.transcript())
     assert results_told(events) == {result.call_id: result.text for result in results}
     called = [event.call.call_id for event in events if isinstance(event, ToolCalled)]

@@ -184,7 +184,7 @@ async def has_limits(client: Client, conversation: Conversation, limits: Limits)
     async def knows() -> bool:
         found = StateByHistory()
         async for step in read_steps(client.temporal, conversation.id):
-            found.take(step)
+            found.take_step(step)
         return found.state.limits == limits
 
     await eventually(knows)

@@ -253,7 +253,7 @@ async def test_what_is_sent_before_the_next_run_has_begun_is_taken_by_it(
         conversation = await client.start(agent, "Refund 81", keep_open=timedelta(minutes=1))
         followed(conversation)
         await waiting(conversation)
-        busy = busy_in(monkeypatch, ConversationWorkflow, "_handed")
+        busy = busy_in(monkeypatch, ConversationWorkflow, "_next_input")
         moving = asyncio.create_task(move_on(conversation))
         await eventually(busy.is_set)
     await moving  # the worker left with that, and none has begun with the next run

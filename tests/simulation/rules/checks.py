@@ -106,10 +106,10 @@ class ReadRun:
     def read(self) -> None:
         events = self.run.history.events
         while self.seen < len(events):
-            step = at_once(self._reader.read(events[self.seen]))
+            step = at_once(self._reader.read_event(events[self.seen]))
             self.seen += 1
             self.steps.append(step)
-            self.by_history.take(step)
+            self.by_history.take_step(step)
             self._told.take(step)
 
     def differences(self, held: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from everturn.activities.turn_request import with_notes
 from everturn.events import Event
 from everturn.heartbeat_details import SeenReply, longer
 from everturn.history import steps
-from everturn.history.transcript import filled
+from everturn.history.transcript import filled_delta
 from everturn.limits import Limits
 from everturn.payloads import Control, ModelRequest, Start
 from everturn.records import Message, Outcome, Text, ToolCall, ToolResult, Usage, results_in
@@ -275,7 +275,7 @@ def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
     for step in one.steps:
         if isinstance(step, steps.TurnScheduled) and not step.request.summarise:
             # Not what the transcript has there by its end: a summary may have come between the two.
-            whole = [*one.transcript[: step.request.position], *filled(step.request, results)]
+            whole = [*one.transcript[: step.request.position], *filled_delta(step.request, results)]
             view = with_notes(shown(whole, step.request.view))
             possible.add(_written([*view, *_note(step.request, view)]))
     for asked in one.asked:

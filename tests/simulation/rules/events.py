@@ -102,17 +102,19 @@ class Returning:
         runs = self._life[self._life.index(reader.run_id) :]
         if reader.run_id in self._events:
             known = iter(self._events[reader.run_id])
-            reader._events = lambda _: next(known)  # type: ignore[method-assign]
+            reader._events_of_step = lambda _: next(known)  # type: ignore[method-assign]
         else:
             said = self._events[reader.run_id] = []
-            work_out = reader._events
+            work_out = reader._events_of_step
 
             def kept(step: steps.Step) -> list[Event]:
                 said.append(work_out(step))
                 return said[-1]
 
-            reader._events = kept  # type: ignore[method-assign]
-        return [event for run_id in runs for step in self._steps[run_id] for event in reader.read(step, run_id=run_id)]
+            reader._events_of_step = kept  # type: ignore[method-assign]
+        return [
+            event for run_id in runs for step in self._steps[run_id] for event in reader.read_step(step, run_id=run_id)
+        ]
 
 
 def who_comes_back_is_told_the_rest(one: Evidence) -> Iterator[str]:
