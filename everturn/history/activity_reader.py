@@ -90,16 +90,16 @@ class ActivityReader:
         served = running.served
         request = running.request
         raw: RawValue | None = None
-        value: Any = None
+        returned: Any = None
         problem = ""
         if output.payloads:
             raw, problem = await self._decoder.try_to_read(output, RawValue)
         if not problem:
-            value, problem = activity_outputs.value_in(raw, self._converter.payload_converter)
+            returned, problem = activity_outputs.value_in(raw, self._converter.payload_converter)
         if problem:
             cause = activity_outputs.unreadable(served.tool, problem)
             return ToolRunFailed(event_id, time, served.tool, request, cause, names.UNREADABLE_RESULT)
-        result = activity_outputs.result_of(served.call_id, served.tool, value, max_chars=MAX_RESULT_CHARS)
+        result = activity_outputs.result_of(served.call_id, served.tool, returned, max_chars=MAX_RESULT_CHARS)
         return ActivityEnded(event_id, time, served.tool, request, result)
 
     async def take_failed(self, event_id: int, time: datetime, scheduled_id: int, failure: Failure) -> Step | None:

@@ -187,14 +187,14 @@ def read_input(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
     """The one input as its record; raises ValueError with a sentence that says what is wrong with it."""
     if len(inputs) > 1:
         raise ValueError(f"it takes one input, got {len(inputs)}")
-    value: Any = {}
+    payload: Any = {}
     if inputs and inputs[0] is not None:
-        value = inputs[0]
-    if isinstance(value, NoValue):
-        raise ValueError(value.why)
-    if not isinstance(value, dict):
-        raise ValueError(f"its input is a JSON object, got {value!r:.100}")
-    return payload_type.model_validate(value)
+        payload = inputs[0]
+    if isinstance(payload, NoValue):
+        raise ValueError(payload.why)
+    if not isinstance(payload, dict):
+        raise ValueError(f"its input is a JSON object, got {payload!r:.100}")
+    return payload_type.model_validate(payload)
 
 
 def _check_input(
