@@ -72,7 +72,7 @@ class ConversationWorkflow:
         self.held = HeldMessages(self._state, self._recent)
         self.visibility = Visibility(self._state, self._recent, status=self._full_status)
         open_reply = carry_over.open or OpenReply()
-        self._notices = WaitNotices(self._state, reported=(question.call_id for question in open_reply.waits))
+        self._notices = WaitNotices(self._state, announced=(question.call_id for question in open_reply.waits))
         self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show_state)
         chain = Chain(carry_over.chain_id, reset_run=carry_over.reset_run)
         self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain.id)

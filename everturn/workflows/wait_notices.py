@@ -16,11 +16,11 @@ from everturn.workflows.eviction_guard import OwnLoop
 
 
 class WaitNotices:
-    """`reported`: the calls that the run before has reported already."""
+    """`announced`: the calls that the run before has announced already."""
 
-    def __init__(self, state: State, *, reported: Iterable[str]) -> None:
+    def __init__(self, state: State, *, announced: Iterable[str]) -> None:
         self._state = state
-        self._reported = set(reported)
+        self._announced = set(announced)
         self._due = False
         self._own_loop = OwnLoop()
         self._sending: set[asyncio.Task[None]] = set()
@@ -36,9 +36,9 @@ class WaitNotices:
     def _send_new(self, notify: Notify) -> None:
         self._due = False
         pending = self._state.pending
-        self._reported &= pending.keys()  # one that waits again is new again
-        new = [waiting.shown() for call_id, waiting in pending.items() if call_id not in self._reported]
-        self._reported.update(call.call_id for call in new)
+        self._announced &= pending.keys()  # one that waits again is new again
+        new = [waiting.shown() for call_id, waiting in pending.items() if call_id not in self._announced]
+        self._announced.update(call.call_id for call in new)
         if new:
             notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.agent)
             sending = asyncio.create_task(self._send(notify, notice))

@@ -197,7 +197,7 @@ async def test_a_call_that_waits_again_is_announced_again(monkeypatch: pytest.Mo
     monkeypatch.setattr(wait_notices, "OwnLoop", lambda: SimpleNamespace(is_running=True))
     monkeypatch.setattr(wait_notices.workflow, "info", lambda: SimpleNamespace(workflow_id="w"))
     one = state()
-    notices = wait_notices.WaitNotices(one, reported=())
+    notices = wait_notices.WaitNotices(one, announced=())
     monkeypatch.setattr(notices, "_send", send)
     notify: Any = None
     for pending in ({"a": asked("needs_approval")}, {}, {"a": asked("not_allowed")}):
