@@ -26,7 +26,52 @@ REGION = re.compile(r"(<!-- reference: (.+?) -->\n).*?(<!-- end -->)", re.S)
 HEADING = re.compile(r"^#(#+ (\S+))$", re.M)
 WIDTH = 100
 LONGEST_LINE = 120
-INNER = {"Agent.read_output", "Client.indexed", "Client.unreachable", "Conversation.standing"}
+INNER = {
+    "Agent.activity_prefix",
+    "Agent.for_turn",
+    "Agent.handoff",
+    "Agent.named",
+    "Agent.read_output",
+    "Agent.typed_output",
+    "Agent.with_activity_prefix",
+    "Agent.with_hooks",
+    "Agent.with_tools",
+    "Client.indexed",
+    "Client.unreachable",
+    "Condition.holds",
+    "Conversation.by_history",
+    "Conversation.standing",
+    "Decision.is_told",
+    "Encryption.decode",
+    "Encryption.of_settings",
+    "EverturnPlugin.name",
+    "HandOff.as_tool",
+    "Limits.calls_left",
+    "Limits.merged",
+    "Limits.used_up",
+    "McpServer.all_auth",
+    "McpServer.all_headers",
+    "McpServer.environment",
+    "McpServer.label",
+    "McpServer.place",
+    "Message.bound_to",
+    "Rule.applies",
+    "Tool.attaches",
+    "Tool.bounded",
+    "Tool.checked",
+    "Tool.context_parameters",
+    "Tool.inputs",
+    "Tool.is_function",
+    "Tool.module",
+    "Tool.needs_decision",
+    "Tool.provider_tool",
+    "Tool.run",
+    "ToolOptions.known_to",
+    "ToolOptions.of",
+    "ToolResult.cut_short",
+    "Usage.since",
+    "WaitingCall.as_json",
+}
 """Public for other modules of everturn, and of no use to anybody else."""
 
 _source = griffe.load("everturn", search_paths=[DOCS.parent])

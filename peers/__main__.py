@@ -70,13 +70,21 @@ def main() -> int:
 
 
 def section(name: str, title: str, rows: Sequence[Row], when: datetime) -> str:
-    """A part's rows as a table."""
+    """A part's rows as a table. What was right with a peer is one row."""
     lines = [f"<!-- part: {name} -->", f"## {title}", "", f"`make peers ONLY={name}`, {when:%Y-%m-%d}.", ""]
     lines += ["| peer | version | what was run | result |", "|---|---|---|---|"]
+    for (peer, version, result), ran in _together(rows).items():
+        lines.append(f"| {' | '.join(map(_cell, (peer, version, '; '.join(ran), result)))} |")
+    return "\n".join([*lines, "<!-- end -->", ""])
+
+
+def _together(rows: Sequence[Row]) -> dict[tuple[str, str, str], list[str]]:
+    """What was run, by peer, version and result."""
+    ran: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         result = f"**{row.result}**: {row.note}" if row.note else row.result
-        lines.append(f"| {' | '.join(map(_cell, (row.peer, row.version, row.ran, result)))} |")
-    return "\n".join([*lines, "<!-- end -->", ""])
+        ran.setdefault((row.peer, row.version, result), []).append(row.ran)
+    return ran
 
 
 def page_with(page: str, name: str, text: str, known: Sequence[str]) -> str:

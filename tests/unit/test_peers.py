@@ -30,3 +30,9 @@ def test_a_part_that_runs_again_replaces_its_rows_and_no_other_part_s() -> None:
     assert "| openai | 3.52.0 | all \\| items | **differs**: it lacks them |" in page
     assert "old" not in page
     assert page == page_with(page, "vendors", new, ["mcp", "vendors"])
+
+
+def test_what_was_right_with_a_peer_is_one_row() -> None:
+    rows = [Row("mcp", "2.3", "a call"), Row("mcp", "2.3", "a stream", "differs", "no"), Row("mcp", "2.3", "a list")]
+    lines = section("mcp", "MCP", rows, NOON).splitlines()[-3:-1]
+    assert lines == ["| mcp | 2.3 | a call; a list | right |", "| mcp | 2.3 | a stream | **differs**: no |"]
