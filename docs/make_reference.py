@@ -251,9 +251,12 @@ def _value(value: object, place: griffe.Object) -> str:
 
 
 def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> Iterator[str]:
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    if lines:
-        yield "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])
+    """A table without the columns that no row fills."""
+    table = [head, *rows]
+    filled = [index for index, column in enumerate(zip(*table, strict=True)) if any(column[1:])]
+    lines = [f"| {' | '.join(row[index] for index in filled)} |" for row in table]
+    if len(lines) > 1:
+        yield "\n".join([lines[0], "|---" * len(filled) + "|", *lines[1:]])
 
 
 if __name__ == "__main__":
