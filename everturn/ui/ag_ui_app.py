@@ -100,7 +100,14 @@ class _AgUi:
 
         narrates = Narrator(run_asked.seen, decides=chat.visitor.decides)
         show_causes = self._chats.show_causes
-        stream = AgUiRun(run.threadId, run.runId, narrates, version=run.version, show_causes=show_causes)
+        stream = AgUiRun(
+            run.threadId,
+            run.runId,
+            narrates,
+            shown_call_ids=run_asked.shown_call_ids,
+            version=run.version,
+            show_causes=show_causes,
+        )
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(answer)
             # If the client's decisions were taken before, it is reconnecting, and any part may be missing there.

@@ -86,6 +86,9 @@ class RunAsked:
     choices: list[PageDecision] = field(default_factory=list)
     outputs: list[PageResult] = field(default_factory=list)
     seen: SeenByPage = field(default_factory=SeenByPage)
+    """It has seen the calls that it decides on, also those that are not in its messages: see `shown_call_ids`."""
+    shown_call_ids: frozenset[str] = frozenset()
+    """The calls in the client's messages."""
 
     @property
     def decides(self) -> bool:
@@ -97,6 +100,10 @@ def read_run(run: RunInput) -> RunAsked:
     and can't take one back: what was refused before is left out, so that it does not block the thread for good."""
     messages = _readable_messages(run.messages)
     calls = {str(call.get("id")): call for message in messages for call in message.toolCalls or ()}
+    choices = [_read_choice(entry, calls) for entry in run.resume or ()]
+    decided_call_ids = {choice.call_id for choice in choices}
+    # CopilotKit 1.75 writes an approval down as the call's result, too (findings/copilotkit-runs-the-tool-...).
+    messages = [message for message in messages if message.role != "tool" or message.toolCallId not in decided_call_ids]
     results = {message.toolCallId for message in messages if message.role == "tool"}
     new_messages: list[NewMessage] = []
     outputs: list[PageResult] = []
@@ -113,9 +120,9 @@ def read_run(run: RunInput) -> RunAsked:
             break
     if new_messages:
         new_messages[-1] = _with_front_end(new_messages[-1], run)
-    choices = [_read_choice(entry, calls) for entry in run.resume or ()]
     question_ids = frozenset(choice.question_id for choice in choices)
-    return RunAsked(new_messages, choices, outputs, SeenByPage(frozenset(calls), frozenset(results), question_ids))
+    seen = SeenByPage(frozenset(calls) | decided_call_ids, frozenset(results), question_ids)
+    return RunAsked(new_messages, choices, outputs, seen, frozenset(calls))
 
 
 def _readable_messages(messages: Sequence[Any]) -> list[_AgUiMessage]:

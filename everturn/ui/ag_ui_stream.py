@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Final
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
@@ -11,7 +11,7 @@ from everturn.records import CUT_OFF, ToolCall
 from everturn.ui import narrator
 from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
 from everturn.ui.ag_ui_request import ProtocolVersion
-from everturn.ui.answer_ids import reply_id, thinking_id
+from everturn.ui.answer_ids import released_id, reply_id, thinking_id
 from everturn.ui.narrator import ApprovalAsked, Kind, Narrator
 from everturn.ui.results import descriptor_of
 from everturn.ui.usage import AnswerUsage
@@ -40,9 +40,11 @@ class AgUiRun:
         run_id: str,
         narrates: Narrator,
         *,
+        shown_call_ids: Collection[str] = (),
         version: ProtocolVersion = "1",
         show_causes: bool = False,
     ) -> None:
+        """`shown_call_ids`: the calls that the client's messages have."""
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._version: ProtocolVersion = version
         self._narrates = narrates
@@ -51,6 +53,10 @@ class AgUiRun:
         """The ids of the messages that have begun and not ended."""
         self._thought: set[int] = set()
         """The turns whose thoughts the client has."""
+        self._shown_call_ids = {*shown_call_ids}
+        self._held: dict[str, ToolCall] = {}
+        """Calls for the front end that nobody has approved yet, by their ids. The client does not get them before:
+        CopilotKit runs a call's tool as soon as it has the call, whatever the run's interrupts say."""
         self._usage = AnswerUsage()
 
     async def stream_events(
@@ -63,6 +69,7 @@ class AgUiRun:
         for happened in answer.events:
             self._usage.count(happened)
         self._narrates.look_ahead(answer.events)
+        self._held = narrator.held_calls(answer.events)
         steps = [step for happened in answer.events for step in self._narrates.steps_for(happened)]
         if comes_back:
             yield await self._snapshot_event(answer)
@@ -99,9 +106,16 @@ class AgUiRun:
                 yield from self._write_thinking(turn, text)
             case narrator.Withdrawn() | narrator.TurnEnded():
                 yield from self._close_messages()
+            case narrator.Called(call=call, held=True):
+                self._held[call.call_id] = call
             case narrator.Called(turn=turn, call=call):
-                yield from _call_events(reply_id(self._narrates.position_of(turn)), call)
+                yield from self._show_call(call, reply_id(self._narrates.position_of(turn)))
+            case narrator.Released(call=call):
+                self._held.pop(call.call_id, None)
+                yield from self._show_late(call)
             case narrator.Finished(result=result):
+                if call_held := self._held.pop(result.call_id, None):  # it was denied
+                    yield from self._show_late(call_held)
                 about = {"messageId": result_id(result), "toolCallId": result.call_id, "role": "tool"}
                 yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result, self._version)}
             case narrator.Progressed(call_id=call_id, progress=progress):
@@ -111,6 +125,15 @@ class AgUiRun:
                 yield {"type": "CUSTOM", "name": "status", "value": {"state": state}}
             case _:
                 pass
+
+    def _show_call(self, call: ToolCall, message_id: str) -> Iterator[AgUiEvent]:
+        self._shown_call_ids.add(call.call_id)
+        yield from _call_events(message_id, call)
+
+    def _show_late(self, call: ToolCall) -> Iterator[AgUiEvent]:
+        """A call that was held back. It has a message of its own: a front end looks for calls in new ones."""
+        if call.call_id not in self._shown_call_ids:
+            yield from self._show_call(call, released_id(call.call_id))
 
     def _write_text(self, turn: int, text: str) -> Iterator[AgUiEvent]:
         message_id = reply_id(self._narrates.position_of(turn))
@@ -136,7 +159,7 @@ class AgUiRun:
 
     def _end_run(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
         interrupts = [
-            _interrupt_for(question, self._version)
+            _interrupt_for(question, self._version, held=question.waiting.call_id in self._held)
             for question in self._narrates.ask_approvals(rest.waiting, again=True)
         ]
         if refused and not interrupts:
@@ -181,6 +204,7 @@ class AgUiRun:
         `withdrawn`: the turn whose words are taken back."""
         transcript = await answer.transcript()
         messages = ag_ui_messages(transcript[:-1] if replied else transcript, answer, self._version)
+        self._shown_call_ids.update(call["id"] for message in messages for call in message.get("toolCalls", ()))
         if withdrawn in self._thought:
             # A client keeps its thoughts if a snapshot has none. So they are there, without words.
             thinking = thinking_id(self._narrates.position_of(withdrawn or 0))
@@ -201,17 +225,19 @@ def _call_events(message_id: str, call: ToolCall) -> Iterator[AgUiEvent]:
     yield {"type": "TOOL_CALL_END", **about}
 
 
-def _interrupt_for(question: ApprovalAsked, version: ProtocolVersion) -> dict[str, Any]:
+def _interrupt_for(question: ApprovalAsked, version: ProtocolVersion, *, held: bool) -> dict[str, Any]:
+    """`held`: the client does not have the call yet, so the interrupt does not point to it."""
     waiting = question.waiting
     about = {"tool": waiting.tool, "arguments": waiting.arguments, **descriptor_of(waiting)}
     # A client of 0.0.59 runs nothing more on a thread with an interrupt that is past its `expiresAt`, whatever the run
     # brings. One of 1.0 does, if the run cancels it.
     expires = {"expiresAt": waiting.expires_at} if waiting.expires_at and version == "1" else {}
+    pointer = {} if held else {"toolCallId": waiting.call_id}
     return {
         "id": question.question_id,
         "reason": "tool_call",
         "message": waiting.why,
-        "toolCallId": waiting.call_id,
+        **pointer,
         "responseSchema": RESPONSE_SCHEMA,
         **expires,
         "metadata": {"everturn": about},

@@ -23,6 +23,11 @@ def reply_id(position: int) -> str:
     return f"reply-{position}"
 
 
+def released_id(call_id: str) -> str:
+    """Of a message with nothing but a call that was held back until it was approved."""
+    return f"call-{call_id}"
+
+
 def thinking_id(position: int) -> str:
     return f"thinking-{position}"
 

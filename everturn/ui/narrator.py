@@ -146,6 +146,24 @@ def calls_below(so_far: Iterable[Event]) -> dict[str, list[Called]]:
     return {call_id: [*of_agent.values()] for call_id, of_agent in calls.items()}
 
 
+def held_calls(so_far: Iterable[Event]) -> dict[str, ToolCall]:
+    """The calls that run outside of workers and that nobody has approved yet, by their ids."""
+    held: dict[str, ToolCall] = {}
+    for event in so_far:
+        match event:
+            case events.ToolCalled(call=call, refused=None, awaits_answer=True):
+                held[call.call_id] = call
+            case events.ApprovalRequested(call=call, awaits_answer=True):
+                held[call.call_id] = call
+            case events.AnswerRequested(call=call):
+                held.pop(call.call_id, None)
+            case events.ToolFinished(result=result):
+                held.pop(result.call_id, None)
+            case _:
+                pass
+    return held
+
+
 @dataclass
 class Narrator:
     """`steps_for` takes the events of one answer from its beginning; `ask_approvals` takes the calls that wait once it

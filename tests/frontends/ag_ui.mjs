@@ -34,7 +34,10 @@ const can = {
     agent.addMessage({ role: "user", ...message });
     return run(brings);
   },
-  resume: ({ resume }) => run({ resume }),
+  resume: ({ resume, tool }) => {
+    if (tool) agent.addMessage({ role: "tool", ...tool });
+    return run({ resume });
+  },
   output: ({ id, toolCallId, content }) => {
     agent.addMessage({ role: "tool", id, toolCallId, content });
     return run();

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from everturn import Client, Conversation, ui
+from everturn import Client, Conversation, tool, ui
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.pages import Page, State, needs_node, page, serving
@@ -141,6 +141,72 @@ async def test_a_tool_of_the_front_end_gives_its_result(client: Client, scripted
         state = await shown.shows(ended(2), what="it goes on")
         assert words(state)[-1] == ("assistant", "A cat.")
         assert [role for role, _ in words(state)] == ["user", "assistant", "tool", "assistant"]
+
+
+def shown_calls(state: State) -> list[str]:
+    return [one["id"] for message in state["messages"] for one in message.get("toolCalls", ())]
+
+
+@pytest.mark.parametrize("comes_back", [False, True], ids=["stays", "comes back"])
+@pytest.mark.parametrize(("approved", "given"), [(True, '{"animal": "cat"}'), (False, "not that screen")])
+async def test_a_tool_of_the_front_end_is_shown_once_it_is_approved(
+    client: Client, scripted: Scripted, thread: str, comes_back: bool, approved: bool, given: str
+) -> None:
+    """CopilotKit runs a call's tool as soon as it has the call, whatever the interrupts say, and writes down the answer to
+    an interrupt with a toolCallId as the call's result."""
+
+    @tool(runs_on="client", needs_approval=True, effect="once")
+    def look(screen: int) -> str:  # type: ignore[empty-body]
+        """Look at the screen."""
+
+    model = scripted([[say("Let me see."), call("look", {"screen": 1}, id="l")], "A cat."])
+    async with (
+        hosting(client, agent_on(model, tools=[look])),
+        serving(ui.ag_ui(client, agent="clerk", authorize=by_header)) as address,
+        AsyncExitStack() as pages,
+    ):
+        shown = await pages.enter_async_context(anns_page(address, thread))
+        shown.do("send", message={"id": "m1", "content": "What is there?"})
+        state = await shown.shows(ended(1), what="it asks")
+        runs = 1
+        if comes_back:
+            shown = await pages.enter_async_context(anns_page(address, thread))
+            shown.do("back")
+            state = await shown.shows(ended(1), what="it asks again")
+        [interrupt] = state["interrupts"]
+        assert (shown_calls(state), "toolCallId" in interrupt) == ([], False)
+        assert interrupt["metadata"]["everturn"]["arguments"] == {"screen": 1}
+        payload = {"approved": approved, "reason": "not that screen"}
+        shown.do("resume", resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}])
+        state = await shown.shows(ended(runs + 1), what="it goes on")
+        assert shown_calls(state) == ["l"]
+        if approved:
+            assert state["events"][-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["l"]}
+            shown.do("output", id="o1", toolCallId="l", content=given)
+            state = await shown.shows(ended(runs + 2), what="it has the answer")
+        assert words(state)[:2] == [("user", "What is there?"), ("assistant", "Let me see.")]
+        assert words(state)[-1] == ("assistant", "A cat.")
+        [result] = [one for one in state["messages"] if one["role"] == "tool"]
+        assert given in result["content"]
+    [recorded] = [one for message in await conversation_of(client, thread).transcript() for one in message.tool_results]
+    assert given in recorded.text
+
+
+async def test_an_approval_that_is_written_down_as_a_result_is_none(
+    client: Client, scripted: Scripted, thread: str
+) -> None:
+    """As CopilotKit does: the answer to the interrupt stands in the thread as a tool's message, too."""
+    agent = agent_on(scripted([REFUND, "Done."]), tools=[refund])
+    async with hosting(client, agent), talking(client, thread) as shown:
+        shown.do("send", message={"id": "m1", "content": "Refund order 81"})
+        state = await shown.shows(ended(1), what="it asks")
+        [interrupt] = state["interrupts"]
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+        shown.do("resume", resume=resume, tool={"id": "t1", "toolCallId": "r", "content": '{"approved":true}'})
+        state = await shown.shows(ended(2), what="it goes on")
+        assert words(state)[-1] == ("assistant", "Done.")
+        results = [event["content"] for event in state["events"] if event["type"] == "TOOL_CALL_RESULT"]
+        assert results == ["500 back for 81"]
 
 
 BRINGS: dict[str, Any] = {
