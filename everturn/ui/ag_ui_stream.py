@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator
 from typing import Any, Final
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
-from everturn.events import Replied
+from everturn.events import ApprovalRequested, Replied, ToolCalled
 from everturn.records import CUT_OFF, ToolCall
 from everturn.ui import narrator
 from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
@@ -55,7 +55,7 @@ class AgUiRun:
         """The turns whose thoughts the client has."""
         self._shown_call_ids = {*shown_call_ids}
         self._held: dict[str, ToolCall] = {}
-        """Calls for the front end that nobody has approved yet, by their ids. The client does not get them before:
+        """Calls for the front end that had to be approved first, by their ids. The client does not get them before:
         CopilotKit runs a call's tool as soon as it has the call, whatever the run's interrupts say."""
         self._usage = AnswerUsage()
 
@@ -69,7 +69,9 @@ class AgUiRun:
         for happened in answer.events:
             self._usage.count(happened)
         self._narrates.look_ahead(answer.events)
-        self._held = narrator.held_calls(answer.events)
+        for happened in answer.events:
+            if isinstance(happened, ToolCalled | ApprovalRequested) and happened.awaits_answer:
+                self._held[happened.call.call_id] = happened.call
         steps = [step for happened in answer.events for step in self._narrates.steps_for(happened)]
         if comes_back:
             yield await self._snapshot_event(answer)
@@ -111,11 +113,10 @@ class AgUiRun:
             case narrator.Called(turn=turn, call=call):
                 yield from self._show_call(call, reply_id(self._narrates.position_of(turn)))
             case narrator.Released(call=call):
-                self._held.pop(call.call_id, None)
                 yield from self._show_late(call)
             case narrator.Finished(result=result):
-                if call_held := self._held.pop(result.call_id, None):  # it was denied
-                    yield from self._show_late(call_held)
+                if held := self._held.get(result.call_id):  # it was denied
+                    yield from self._show_late(held)
                 about = {"messageId": result_id(result), "toolCallId": result.call_id, "role": "tool"}
                 yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result, self._version)}
             case narrator.Progressed(call_id=call_id, progress=progress):
@@ -159,7 +160,7 @@ class AgUiRun:
 
     def _end_run(self, rest: WhyAtRest, refused: list[str]) -> Iterator[AgUiEvent]:
         interrupts = [
-            _interrupt_for(question, self._version, held=question.waiting.call_id in self._held)
+            _interrupt_for(question, self._version, is_shown=question.waiting.call_id in self._shown_call_ids)
             for question in self._narrates.ask_approvals(rest.waiting, again=True)
         ]
         if refused and not interrupts:
@@ -225,14 +226,14 @@ def _call_events(message_id: str, call: ToolCall) -> Iterator[AgUiEvent]:
     yield {"type": "TOOL_CALL_END", **about}
 
 
-def _interrupt_for(question: ApprovalAsked, version: ProtocolVersion, *, held: bool) -> dict[str, Any]:
-    """`held`: the client does not have the call yet, so the interrupt does not point to it."""
+def _interrupt_for(question: ApprovalAsked, version: ProtocolVersion, *, is_shown: bool) -> dict[str, Any]:
+    """`is_shown`: the client has the call, so the interrupt points to it."""
     waiting = question.waiting
     about = {"tool": waiting.tool, "arguments": waiting.arguments, **descriptor_of(waiting)}
     # A client of 0.0.59 runs nothing more on a thread with an interrupt that is past its `expiresAt`, whatever the run
     # brings. One of 1.0 does, if the run cancels it.
     expires = {"expiresAt": waiting.expires_at} if waiting.expires_at and version == "1" else {}
-    pointer = {} if held else {"toolCallId": waiting.call_id}
+    pointer = {"toolCallId": waiting.call_id} if is_shown else {}
     return {
         "id": question.question_id,
         "reason": "tool_call",

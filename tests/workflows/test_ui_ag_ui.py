@@ -152,8 +152,8 @@ def shown_calls(state: State) -> list[str]:
 async def test_a_tool_of_the_front_end_is_shown_once_it_is_approved(
     client: Client, scripted: Scripted, thread: str, comes_back: bool, approved: bool, given: str
 ) -> None:
-    """CopilotKit runs a call's tool as soon as it has the call, whatever the interrupts say, and writes down the answer to
-    an interrupt with a toolCallId as the call's result."""
+    """CopilotKit runs a call's tool as soon as it has the call, whatever the interrupts say. What an interrupt with a
+    toolCallId is answered it writes down as the call's result."""
 
     @tool(runs_on="client", needs_approval=True, effect="once")
     def look(screen: int) -> str:  # type: ignore[empty-body]
