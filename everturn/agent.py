@@ -186,20 +186,20 @@ class Agent(Generic[OutputT_co]):
                 f"Agent {name!r} has local={local!r}.", cure="Write local='auto' or local=False, or leave it out."
             )
         handoffs = handoffs_of(name, handoff_to, loop=loop)
-        made, served, raw = _sort_tools(name, tools, handlers, handoffs)
-        agents = tuple(item for item in (*tools, *(one.agent for one in handoffs)) if isinstance(item, Agent))
-        with_sub_agents(agents, of=versioned(name, version))
+        own_tools, served, raw = _sort_tools(name, tools, handlers, handoffs)
+        agents = tuple(item for item in (*tools, *(handoff.agent for handoff in handoffs)) if isinstance(item, Agent))
+        with_sub_agents(agents, parent=versioned(name, version))
         wanted = output_of(name, output)
         line = models_of(name, model, fallback_models)
         mcp_servers = tuple(item for item in tools if isinstance(item, McpServer))
-        check_taken_tools(line, made, served, mcp_servers)
-        made = (*made, *own_searches(line, served, made))
+        check_taken_tools(line, own_tools, served, mcp_servers)
+        own_tools = (*own_tools, *own_searches(line, served, own_tools))
         vars(self).update(
             name=name,
             version=version,
             model=line[0],
             instructions=instructions,
-            tools=made,
+            tools=own_tools,
             prepare_tools=prepare_tools,
             server_tools=served,
             raw_tools=raw,
@@ -211,7 +211,7 @@ class Agent(Generic[OutputT_co]):
             compaction=compaction,
             approvals=approvals,
             approvers=approvers,
-            hooks=hook_points.checked(f"Agent {name!r}", hooks),
+            hooks=hook_points.check_hooks(f"Agent {name!r}", hooks),
             limits=limits,
             patience=patience,
             fallback_models=tuple(line[1:]),
@@ -223,7 +223,7 @@ class Agent(Generic[OutputT_co]):
             output_adapter=wanted and wanted.adapter,
             output_schema=wanted and wanted.schema,
             _output=wanted,
-            _by_name={item.name: item for item in made},
+            _by_name={item.name: item for item in own_tools},
         )
 
     def __repr__(self) -> str:
@@ -237,7 +237,7 @@ class Agent(Generic[OutputT_co]):
 
     def handoff(self, tool: str) -> HandOff | None:
         """The handoff that a call of this tool makes; None if it makes none."""
-        return next((one for one in self.handoffs if one.name == tool), None)
+        return next((handoff for handoff in self.handoffs if handoff.name == tool), None)
 
     def with_tools(self, *more: Tool) -> Self:
         """The same agent with more tools. Raises InvalidAgent if a name is taken."""
@@ -247,10 +247,10 @@ class Agent(Generic[OutputT_co]):
                     f"Agent {self.name!r} has a tool {item.name!r}, and so has its worker.",
                     cure="Give the agent's tool another name: tool(name='...').",
                 )
-        made = copy(self)
+        agent = copy(self)
         tools = (*self.tools, *more)
-        vars(made).update(tools=tools, _by_name={item.name: item for item in tools})
-        return made
+        vars(agent).update(tools=tools, _by_name={item.name: item for item in tools})
+        return agent
 
     @property
     def full_name(self) -> str:
@@ -259,45 +259,47 @@ class Agent(Generic[OutputT_co]):
 
     def named(self, name: str) -> Self:
         """The same agent under another name, such as one with its version."""
-        made = copy(self)
-        vars(made).update(name=name, version=None)
-        return made
+        agent = copy(self)
+        vars(agent).update(name=name, version=None)
+        return agent
 
     def for_turn(self, *, instructions: str | None = None, tools: Sequence[ToolItem] | None = None) -> Self:
         """The same agent with other instructions, or with these tools in place of its own, in an order that does not
         depend on theirs: providers cache what stands before the messages, and Claude binds its thoughts to it. Tools
         that the provider runs are added to those that it has. Raises InvalidTool."""
-        made = copy(self)
+        agent = copy(self)
         if instructions is not None:
-            vars(made).update(instructions=instructions)
+            vars(agent).update(instructions=instructions)
         if tools is not None:
             given, served, raw = _sort_tools(self.name, tools, {})
             given = (*given, *own_searches((self.model, *self.fallback_models), (*self.server_tools, *served), given))
             places = {item.name: place for place, item in enumerate(self.tools)}
             own = tuple(sorted(given, key=lambda item: (places.get(item.name, len(places)), item.name)))
             served = tuple(sorted(served, key=lambda item: type(item).__name__))
-            others = {type(one): one for one in (*self.server_tools, *served)}
+            others = {type(server_tool): server_tool for server_tool in (*self.server_tools, *served)}
             raw = tuple(sorted(raw, key=lambda item: json.dumps(item, sort_keys=True, default=str)))
             more = {"server_tools": tuple(others.values()), "raw_tools": (*self.raw_tools, *raw)}
-            vars(made).update(tools=own, _by_name={item.name: item for item in own}, **more)
-        return made
+            vars(agent).update(tools=own, _by_name={item.name: item for item in own}, **more)
+        return agent
 
     def with_activity_prefix(self, prefix: str) -> Self:
         """The same agent. The names of its tools' activities begin with this prefix."""
-        made = copy(self)
-        vars(made).update(activity_prefix=prefix)
-        return made
+        agent = copy(self)
+        vars(agent).update(activity_prefix=prefix)
+        return agent
 
     def with_hooks(self, hooks: Sequence[Hooks]) -> Self:
         """The same agent with more hooks, before its own."""
-        made = copy(self)
-        vars(made).update(hooks=(*hooks, *self.hooks))
-        return made
+        agent = copy(self)
+        vars(agent).update(hooks=(*hooks, *self.hooks))
+        return agent
 
     def read_output(self, text: str, context: TurnContext[Any] | None = None) -> JsonValue:
         """A final reply's text as the `output` type, in JSON; None for an agent without one. Raises InvalidOutput."""
         wanted: OutputType | None = vars(self)["_output"]
-        return wanted.parse_reply(text, context) if wanted else None
+        if wanted is None:
+            return None
+        return wanted.parse_reply(text, context)
 
     def typed_output(self, output: JsonValue, text: str) -> OutputT_co:
         """A final reply as a value of the `output` type, for whoever has waited for it. `output`: what `read_output`
@@ -307,18 +309,19 @@ class Agent(Generic[OutputT_co]):
         return value
 
 
-def with_sub_agents(agents: Iterable[Agent], *, of: str = "") -> dict[str, Agent]:
+def with_sub_agents(agents: Iterable[Agent], *, parent: str = "") -> dict[str, Agent]:
     """The agents and all that are their tools, by full name; the first version of each also by its plain name, if no
     other agent has that. Raises InvalidAgent if two share a name, since conversations find their agent by its name.
-    `of`: the full name of the agent that has them as tools."""
+    `parent`: the full name of the agent that has them as tools."""
     by_name: dict[str, Agent] = {}
     first: dict[str, Agent] = {}
     todo = list(agents)
     while todo:
         agent = todo.pop(0)
-        if agent.full_name == of:
+        if agent.full_name == parent:
             raise InvalidAgent(
-                f"Agent {of!r} has an agent of its own name among its tools or handoffs.", cure="Rename one of them."
+                f"Agent {parent!r} has an agent of its own name among its tools or handoffs.",
+                cure="Rename one of them.",
             )
         if by_name.setdefault(agent.full_name, agent) is not agent:
             raise InvalidAgent(
@@ -336,7 +339,7 @@ def _sort_tools(
     if isinstance(items, str | Mapping | Tool | ServerTool | McpServer | Agent) or not isinstance(items, Iterable):
         raise InvalidTool(f"Agent {agent!r} has tools={items!r}, which is not a list.", cure="Write tools=[...].")
     items = list(items)
-    made: dict[str, Tool] = {}
+    tools_by_name: dict[str, Tool] = {}
     served: dict[type[ServerTool], ServerTool] = {}
     raw = [item for item in items if isinstance(item, Mapping) and is_raw(item)]
     own = [str(item.get("name")) for item in items if isinstance(item, Mapping) and not is_raw(item)]
@@ -351,24 +354,24 @@ def _sort_tools(
                     f"{place} is a second {type(item).__name__}.", cure="Put all settings into the first."
                 )
             served[type(item)] = item
+        elif isinstance(item, Mapping):
+            _add_tool(tools_by_name, client_tool(item, handlers, place=place), place=place)
         else:
-            own_tool = isinstance(item, Mapping)
-            one = client_tool(item, handlers, place=place) if own_tool else _function_tool(item, place=place)
-            _add(made, one, place=place)
-    for one in tools_of(raw, handlers, own=tuple(made)):
-        _add(made, one, place=f"One of the provider's own tools of Agent {agent!r}")
+            _add_tool(tools_by_name, _function_tool(item, place=place), place=place)
+    for own_tool in tools_of(raw, handlers, own=tuple(tools_by_name)):
+        _add_tool(tools_by_name, own_tool, place=f"One of the provider's own tools of Agent {agent!r}")
     for handoff in handoffs:
-        _add(made, handoff.as_tool(), place=f"The handoff of Agent {agent!r} to {handoff.to!r}")
-    return tuple(made.values()), tuple(served.values()), tuple(raw)
+        _add_tool(tools_by_name, handoff.as_tool(), place=f"The handoff of Agent {agent!r} to {handoff.to!r}")
+    return tuple(tools_by_name.values()), tuple(served.values()), tuple(raw)
 
 
-def _add(made: dict[str, Tool], one: Tool, *, place: str) -> None:
-    if one.name in made:
+def _add_tool(tools_by_name: dict[str, Tool], named_tool: Tool, *, place: str) -> None:
+    if named_tool.name in tools_by_name:
         raise InvalidTool(
-            f"{place} is called {one.name!r}, like an earlier one.",
+            f"{place} is called {named_tool.name!r}, like an earlier one.",
             cure="Give one of them another name: tool(name='...').",
         )
-    made[one.name] = one
+    tools_by_name[named_tool.name] = named_tool
 
 
 def _function_tool(item: Any, *, place: str) -> Tool:

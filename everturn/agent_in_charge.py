@@ -36,21 +36,27 @@ class InCharge:
     @property
     def author(self) -> str:
         """The `author` of its messages."""
-        return self.agent if self.handed_on else ""
+        if not self.handed_on:
+            return ""
+        return self.agent
 
     @property
     def model(self) -> str:
         """The model to ask in place of the agent's own; empty if nobody chose one."""
-        return "" if self.handed_on else self._first_model
+        if self.handed_on:
+            return ""
+        return self._first_model
 
     @property
     def carried(self) -> dict[str, Any]:
         """What the next run is told of this."""
         return {"agent": self.author, "handoffs": self.handoffs, "views": self.views}
 
-    def left(self, most: int | None) -> int | None:
+    def handoffs_left(self, most: int | None) -> int | None:
         """How often it may still be handed over before a user says something; None if nothing limits that."""
-        return None if most is None else max(0, most - self.handoffs)
+        if most is None:
+            return None
+        return max(0, most - self.handoffs)
 
     def pin(self, agent: str) -> None:
         """The conversation stays with this version of the agent in charge. `agent`: its full name."""
@@ -70,20 +76,25 @@ class InCharge:
         known = (name for name in (self.first, *self.views) if names.unversioned(name) == to.agent)
         agent = next(known, to.agent)  # who was in charge before is so in the version that it was in
         begins = self.views.pop(agent, None) or view or View()
-        self.agent, self.handoffs = agent, self.handoffs + 1
+        self.agent = agent
+        self.handoffs += 1
         while len(self.views) > MAX_VIEWS:
             self.views.pop(next(iter(self.views)))
         changes: dict[str, int | None] = {"tools_from": max(begins.tools_from, to.tools_from)}
         if to.keep_from > begins.keep_from:  # a summary stands for what comes before
             changes |= {"keep_from": to.keep_from, "summary_at": None}
         narrowed = begins.model_copy(update=changes)
-        return None if narrowed == View() else narrowed
+        if narrowed == View():
+            return None
+        return narrowed
 
 
-def result_of(call: ToolCall, plan: RunHandoff, *, left: int | None, decision: Decision | None = None) -> ToolResult:
-    """What both agents find in the transcript; the one that takes over reads it next. `left`: how often the
+def result_of(
+    call: ToolCall, plan: RunHandoff, *, handoffs_left: int | None, decision: Decision | None = None
+) -> ToolResult:
+    """What both agents find in the transcript; the one that takes over reads it next. `handoffs_left`: how often the
     conversation may yet be handed on before a user says something; None: without a limit."""
-    if left is not None and left <= 0:
+    if handoffs_left is not None and handoffs_left <= 0:
         text = "Not handed over: there were too many handoffs since the user's last message. Answer the user yourself."
         return ToolResult(
             call_id=call.call_id, name=call.name, content=(Text(text=text),), is_error=True, decision=decision
@@ -93,7 +104,8 @@ def result_of(call: ToolCall, plan: RunHandoff, *, left: int | None, decision: D
     words = [f"The conversation was handed over. You are {agent!r} now: continue with what the user asked for last."]
     if message.strip():
         words.append(f"The agent before you says: {shortened(message, max_bytes=MAX_HANDOFF_BYTES)}")
-    words += [plan.note] if plan.note else []
+    if plan.note:
+        words.append(plan.note)
     return ToolResult(
         call_id=call.call_id,
         name=call.name,

@@ -53,7 +53,9 @@ class WorkerFacts(Record):
 
 def mark_of(limits: Mapping[str, JsonValue]) -> str:
     """Eight characters that differ for different limits; empty for the defaults."""
-    return blake2b(to_json(dict(sorted(limits.items()))), digest_size=4).hexdigest() if limits else ""
+    if not limits:
+        return ""
+    return blake2b(to_json(dict(sorted(limits.items()))), digest_size=4).hexdigest()
 
 
 class Packed(Record):
@@ -146,13 +148,15 @@ class OpenReply(Record):
     @property
     def planned(self) -> dict[str, tuple[ToolCall, PlannedCall]]:
         """The calls that wait, and their plans."""
-        return planned(self.calls, self.plan)
+        return planned_calls(self.calls, self.plan)
 
 
-def planned(calls: Iterable[ToolCall], plan: Iterable[PlannedCall]) -> dict[str, tuple[ToolCall, PlannedCall]]:
+def planned_calls(calls: Iterable[ToolCall], plan: Iterable[PlannedCall]) -> dict[str, tuple[ToolCall, PlannedCall]]:
     """The calls that have a plan, by their ids."""
     by_id = {call.call_id: call for call in calls}
-    return {one.call_id: (by_id[one.call_id], one) for one in plan if one.call_id in by_id}
+    return {
+        call_plan.call_id: (by_id[call_plan.call_id], call_plan) for call_plan in plan if call_plan.call_id in by_id
+    }
 
 
 class Beginning(Record):
@@ -168,7 +172,7 @@ class Beginning(Record):
     """The conversation that it is a fork of: that makes it work of its own."""
 
     @classmethod
-    def of(cls, agent: str, message: Message) -> Beginning:
+    def from_message(cls, agent: str, message: Message) -> Beginning:
         written = to_json({"parts": message.model_dump(mode="json")["parts"], "provider": message.provider})
         digest = blake2b(written, digest_size=16).hexdigest()
         return cls(agent=names.unversioned(agent), text=clipped(message.text, MAX_BEGINNING_CHARS), digest=digest)
@@ -258,7 +262,7 @@ class TakenIds:
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
 
-    def take(self, message_id: str | None) -> bool:
+    def take_id(self, message_id: str | None) -> bool:
         """False if a message with this id came before. One without an id is always new."""
         if message_id is None:
             return True
@@ -271,4 +275,4 @@ class TakenIds:
 
     def have_all(self, message_ids: Iterable[str]) -> bool:
         """Whether all messages with these ids were taken, as far as is remembered."""
-        return self.forgotten or all(known_id(one) in self._ids for one in message_ids)
+        return self.forgotten or all(known_id(message_id) in self._ids for message_id in message_ids)

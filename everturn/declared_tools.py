@@ -34,27 +34,29 @@ def check_declared(tools: Sequence[Mapping[str, Any]]) -> None:
         raise InvalidTool(f"The front end declares {len(tools)} tools.", cure=f"Declare at most {MAX_DECLARED_TOOLS}.")
     seen = set[str]()
     for tool in tools:
-        made = client_tool(tool, {}, place=f"The front end's tool {tool.get('name')!r:.80}")
-        if made.name in seen:
-            raise InvalidTool(f"The front end declares {made.name!r} twice.", cure="Declare each tool once.")
-        seen.add(made.name)
-        if not all(isinstance(name, str) for name in made.parameters.get("required", ())):
-            raise InvalidTool(f"The front end's tool {made.name!r} has no names in `required`.", cure="List names.")
+        declared = client_tool(tool, {}, place=f"The front end's tool {tool.get('name')!r:.80}")
+        if declared.name in seen:
+            raise InvalidTool(f"The front end declares {declared.name!r} twice.", cure="Declare each tool once.")
+        seen.add(declared.name)
+        if not all(isinstance(name, str) for name in declared.parameters.get("required", ())):
+            raise InvalidTool(f"The front end's tool {declared.name!r} has no names in `required`.", cure="List names.")
 
 
 def with_front_end(
-    parts: Sequence[Part], *, tools: Sequence[Mapping[str, JsonValue]], shown: Sequence[tuple[str, JsonValue]]
+    parts: Sequence[Part], *, tools: Sequence[Mapping[str, JsonValue]], on_screen: Sequence[tuple[str, JsonValue]]
 ) -> Message:
     """A user's message that declares these tools, and says what the front end shows: pairs of what it is, and its
     value."""
-    made = list(parts)
-    if shown:
-        lines = "\n".join(f"- {what}: {written(value)}" for what, value in shown)
-        made.append(Text(text=f"\n\nWhat the user's screen shows beside this message:\n{lines}", extra={_SHOWN: True}))
-    if tools and made:
-        first = made[0]
-        made[0] = first.model_copy(update={"extra": {**first.extra, _TOOLS: [dict(tool) for tool in tools]}})
-    return Message(role="user", parts=tuple(made), provider=READER if tools or shown else "")
+    message_parts = list(parts)
+    if on_screen:
+        lines = "\n".join(f"- {what}: {written(value)}" for what, value in on_screen)
+        message_parts.append(
+            Text(text=f"\n\nWhat the user's screen shows beside this message:\n{lines}", extra={_SHOWN: True})
+        )
+    if tools and message_parts:
+        first = message_parts[0]
+        message_parts[0] = first.model_copy(update={"extra": {**first.extra, _TOOLS: [dict(tool) for tool in tools]}})
+    return Message(role="user", parts=tuple(message_parts), provider=READER if tools or on_screen else "")
 
 
 def said_by_person(message: Message) -> tuple[Part, ...]:
@@ -67,14 +69,19 @@ def with_declared_tools(agent: Agent, message: Message | None) -> Agent:
     agent has itself stays as it is. Raises InvalidTool."""
     if message is None or message.provider != READER:
         return agent
-    declared = [one for part in message.parts for one in _listed(part.extra.get(_TOOLS))]
-    new = [one for one in declared if agent.tool(str(one.get("name"))) is None]
+    declared = [declared_tool for part in message.parts for declared_tool in _tools_in(part.extra.get(_TOOLS))]
+    new = [declared_tool for declared_tool in declared if agent.tool(str(declared_tool.get("name"))) is None]
     if not new:
         return agent
     check_declared(new)
     return agent.for_turn(tools=[*agent.tools, *new])
 
 
-def _listed(value: Any) -> list[Mapping[str, Any]]:
-    listed = [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-    return [{key: one[key] for key in ("name", "description", "parameters") if key in one} for one in listed]
+def _tools_in(value: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list):
+        return []
+    listed = [declared_tool for declared_tool in value if isinstance(declared_tool, Mapping)]
+    return [
+        {key: declared_tool[key] for key in ("name", "description", "parameters") if key in declared_tool}
+        for declared_tool in listed
+    ]

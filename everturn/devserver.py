@@ -110,7 +110,9 @@ class DevServer:
     @property
     def exit_status(self) -> int | None:
         """Of a server that has ended by itself; -9 if SIGKILL ended it. None if it runs, or was stopped."""
-        return self._process.poll() if self._process else None
+        if self._process is None:
+            return None
+        return self._process.poll()
 
     async def start(self) -> Self:
         """Start the server and wait until it answers. Raises Unreachable or InvalidSetting, with the next step."""
@@ -119,16 +121,18 @@ class DevServer:
         self.kill()  # what is left of one that ended by itself
         binary = await find_binary()
         wanted = (self.port, self.ui_port, self.metrics_port)
-        for left in reversed(range(_DRAWS + len(_OPTIONAL_FLAGS))):
+        for draws_left in reversed(range(_DRAWS + len(_OPTIONAL_FLAGS))):
             self._settle_ports()
             self._log = self._open_log()
             try:
-                self._spawn(binary)
+                self._start_process(binary)
                 await self._until_ready()
                 break
             except BaseException as error:
                 ended = isinstance(error, Unreachable) and not self.running
-                flag = self._unknown_flag() if ended else ""
+                flag = ""
+                if ended:
+                    flag = self._unknown_flag()
                 self.kill()
                 if flag in _OPTIONAL_FLAGS - self._left_out:
                     self._left_out |= {flag}
@@ -139,7 +143,7 @@ class DevServer:
                         cure=f"Run {extras.install('server')}, which brings one that fits, or set TEMPORAL_ADDRESS to "
                         "use a running server.",
                     ) from None
-                if not (left and ended and 0 in wanted):
+                if not (draws_left and ended and 0 in wanted):
                     raise
                 self.port, self.ui_port, self.metrics_port = wanted  # somebody may have taken one that was free
         return self
@@ -194,7 +198,7 @@ class DevServer:
         if self.metrics_port == 0:
             self.metrics_port = _free_port(but=(self.port, self.ui_port))
 
-    def _spawn(self, binary: Path) -> None:
+    def _start_process(self, binary: Path) -> None:
         # A group of its own: Ctrl-C in the terminal is for us, who still need the server to drain the worker.
         self._guard = subprocess.Popen(
             GUARD, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
@@ -256,7 +260,7 @@ class DevServer:
     async def _until_ready(self) -> None:
         try:
             async with asyncio.timeout(self._ready_seconds):
-                while not await self._answers():
+                while not await self._is_ready():
                     if not self.running:
                         raise Unreachable(f"The Temporal server ended while it started. {self._last_lines()}")
                     await asyncio.sleep(0.05)
@@ -265,7 +269,7 @@ class DevServer:
                 f"The Temporal server did not answer within {self._ready_seconds:.0f} s. {self._last_lines()}"
             ) from None
 
-    async def _answers(self) -> bool:
+    async def _is_ready(self) -> bool:
         """Whether the namespace is there with our search attributes, which the server adds last."""
         from temporalio.client import Client
         from temporalio.service import RPCError
@@ -281,14 +285,18 @@ class DevServer:
 
     def _unknown_flag(self) -> str:
         """The flag that the program has ended over; empty if it was something else. It says so in words only."""
-        found = _UNKNOWN_FLAG.search(self._last_lines())
-        return found.group(1) if found else ""
+        match = _UNKNOWN_FLAG.search(self._last_lines())
+        if match is None:
+            return ""
+        return match.group(1)
 
     def _last_lines(self) -> str:
         assert self._log is not None
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").splitlines()
-        return "\n".join(["Its last lines were:", *lines[-12:]]) if lines else "It wrote nothing."
+        if not lines:
+            return "It wrote nothing."
+        return "\n".join(["Its last lines were:", *lines[-12:]])
 
 
 @dataclass(frozen=True)
@@ -314,7 +322,9 @@ class Endpoint:
     @property
     def ui_url(self) -> str | None:
         """Where the Web UI is; None if we did not start it."""
-        return self.server.ui_url if self.server else None
+        if self.server is None:
+            return None
+        return self.server.ui_url
 
 
 @asynccontextmanager
@@ -338,8 +348,10 @@ async def find_binary() -> Path:
     """The `temporal` program: beside the running Python, on the PATH, or downloaded by the SDK, in this order."""
     # Beside Python first: it is the version that the lock file pins, and a venv need not be activated.
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    found = shutil.which("temporal", path=os.pathsep.join(folders))
-    return Path(found) if found else await _download()
+    path = shutil.which("temporal", path=os.pathsep.join(folders))
+    if path is None:
+        return await _download()
+    return Path(path)
 
 
 async def _download() -> Path:

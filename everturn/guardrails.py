@@ -67,10 +67,12 @@ class _Guardrail(Hooks):
         if "input" not in self.on:
             return None
         new = [message for message in given.new if message.role == "user" and not message.author]
-        if given.purpose == "turn" and new and await self.refuses(_said(new), context):
+        if given.purpose == "turn" and new and await self.refuses(_text_of(new), context):
             return StopWith(self.refuse)
         messages = tuple(map(self.changed, self._without_refused(given.messages)))
-        return None if messages == given.messages else replace(given, messages=messages)
+        if messages == given.messages:
+            return None
+        return replace(given, messages=messages)
 
     async def after_model(self, reply: Reply, context: TurnContext) -> AfterModel:
         if "output" not in self.on:
@@ -89,7 +91,8 @@ class _Guardrail(Hooks):
 
     def _without_refused(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, with a note in the place of those that were refused: no later turn shows them to the model."""
-        kept, held = list(messages), Text(text=WITHHELD.format(name=self.name))
+        kept = list(messages)
+        held = Text(text=WITHHELD.format(name=self.name))
         for place, message in enumerate(messages):
             if not (self.refuse and self._is_refusal(message)):
                 continue
@@ -162,24 +165,28 @@ class Pattern(_Guardrail):
             return message
         if message.role not in ("user", "assistant"):
             return message
-        parts = tuple(self._redacted(part) if isinstance(part, Text) else part for part in message.parts)
-        return message if parts == message.parts else message.model_copy(update={"parts": parts})
+        parts = tuple(self._redact_part(part) if isinstance(part, Text) else part for part in message.parts)
+        if parts == message.parts:
+            return message
+        return message.model_copy(update={"parts": parts})
 
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> AfterTool:  # noqa: ARG002 - the result says all
         if "results" not in self.on:
             return None
-        said = result.text
+        text = result.text
         if self.redact is None:
-            if self.pattern.search(said) is None:
+            if self.pattern.search(text) is None:
                 return None
             return result.model_copy(update={"content": (Text(text=self.refuse),), "is_error": True})
-        content = tuple(self._redacted(part) if isinstance(part, Text) else part for part in result.content)
+        content = tuple(self._redact_part(part) if isinstance(part, Text) else part for part in result.content)
         return result.model_copy(update={"content": content})
 
-    def _redacted(self, part: Text) -> Text:
+    def _redact_part(self, part: Text) -> Text:
         text = self.pattern.sub(self.redact or "", part.text)
         # What the provider put beside it may hold the text once more.
-        return part if text == part.text else Text(text=text)
+        if text == part.text:
+            return part
+        return Text(text=text)
 
 
 class Verdict(BaseModel):
@@ -219,16 +226,20 @@ class Judge(_Guardrail):
     async def refuses(self, text: str, context: TurnContext) -> bool:
         if len(text) > MAX_JUDGED_CHARS:
             return True
-        verdict = await self._verdict(text, context)
+        verdict = await self._ask_judge(text, context)
         context.log.info("guardrail.judged", guardrail=self.name, allowed=verdict.allowed)
         return not verdict.allowed
 
-    async def _verdict(self, text: str, context: TurnContext) -> Verdict:
+    async def _ask_judge(self, text: str, context: TurnContext) -> Verdict:
         # It asks again by itself: a turn that is tried again would ask for the model's reply once more, and pay for it.
         for tried in range(1_000):
             try:
                 reply = await generate(
-                    self.model, _case(text), instructions=self._instructions(), settings=self.settings, output=Verdict
+                    self.model,
+                    _case_text(text),
+                    instructions=self._instructions(),
+                    settings=self.settings,
+                    output=Verdict,
                 )
                 context.spend(reply.usage, cost_usd=cost_of_reply(self.model, reply))
                 return Verdict.model_validate(self._output.parse_reply(reply.text))
@@ -254,11 +265,11 @@ class Judge(_Guardrail):
         )
 
 
-def _case(text: str) -> str:
+def _case_text(text: str) -> str:
     return f"The text, between the lines:\n-----\n{text}\n-----"
 
 
-def _said(messages: list[Message]) -> str:
+def _text_of(messages: list[Message]) -> str:
     """What is to be judged: the texts, and a word for each part that is no text."""
     parts = (part for message in messages for part in message.parts)
     return "\n".join(

@@ -50,64 +50,68 @@ class Streamed(Record):
     def after(self, position: int) -> list[Piece]:
         """What comes after so many characters; nothing if a part of that is not here any more."""
         skip = position - self.at
+        if skip < 0:
+            return []
         rest = []
-        for kind, text in self.pieces if skip >= 0 else ():
+        for kind, text in self.pieces:
             if len(text) > skip:
                 rest.append((kind, text[skip:]))
             skip = max(0, skip - len(text))
         return rest
 
 
-def whole(said: Sequence[Streamed]) -> Streamed | None:
+def whole_reply(beats: Sequence[Streamed]) -> Streamed | None:
     """What the last try has said, put together from pieces that follow each other; None if that is nothing, or if some
     of it is missing."""
-    attempt = max((one.attempt for one in said), default=0)
-    found: Streamed | None = None
-    for one in said:
-        if one.attempt != attempt:
+    attempt = max((beat.attempt for beat in beats), default=0)
+    merged: Streamed | None = None
+    for beat in beats:
+        if beat.attempt != attempt:
             continue
-        if found is None:
-            found = one
+        if merged is None:
+            merged = beat
             continue
-        position = found.at + chars_of(found.pieces)
-        if one.at > position:
+        position = merged.at + chars_of(merged.pieces)
+        if beat.at > position:
             return None
-        found = found.model_copy(update={"pieces": (*found.pieces, *one.after(position))})
-    return found
+        merged = merged.model_copy(update={"pieces": (*merged.pieces, *beat.after(position))})
+    return merged
 
 
 def chars_of(pieces: Iterable[Piece]) -> int:
     return sum(len(text) for _, text in pieces)
 
 
-def last_chars(pieces: Sequence[Piece], chars: int, at: int) -> tuple[int, list[Piece]]:
-    """The pieces' last `chars` characters, and how many come before them. `at`: how many come before all pieces."""
+def last_chars(pieces: Sequence[Piece], chars: int, position: int) -> tuple[int, list[Piece]]:
+    """The pieces' last `chars` characters, and how many come before them. `position`: how many before all pieces."""
     kept: list[Piece] = []
     for kind, text in reversed(pieces):
         if chars <= 0:
-            at += len(text)
+            position += len(text)
             continue
         kept.append((kind, text[-chars:]))
-        at += max(0, len(text) - chars)
+        position += max(0, len(text) - chars)
         chars -= len(text)
-    return at, kept[::-1]
+    return position, kept[::-1]
 
 
-def last_bytes(pieces: Sequence[Piece], room: int, at: int) -> tuple[int, list[Piece]]:
-    """The end of the pieces, in so many bytes as written, and how many characters come before it. `at`: as in
+def last_bytes(pieces: Sequence[Piece], room: int, position: int) -> tuple[int, list[Piece]]:
+    """The end of the pieces, in so many bytes as written, and how many characters come before it. `position`: as in
     `last_chars`."""
     kept: list[Piece] = []
     room -= len("]")
     for kind, text in reversed(pieces):
-        end = _end(text, room - size_of((kind, "")) - len(","))
-        at += len(text) - len(end)
+        end = _text_end(text, room - size_of((kind, "")) - len(","))
+        position += len(text) - len(end)
         if end:
             kept.append((kind, end))
-        room = room - size_of((kind, end)) - len(",") if len(end) == len(text) else 0
-    return at, kept[::-1]
+        room -= size_of((kind, end)) + len(",")
+        if len(end) < len(text):
+            room = 0
+    return position, kept[::-1]
 
 
-def _end(text: str, room: int) -> str:
+def _text_end(text: str, room: int) -> str:
     end = text[-room:] if room > 0 else ""
     while end and 6 * len(end) > room and (size := size_of(end) - len('""')) > room:
         end = end[len(end) - len(end) * room // size :]
@@ -141,17 +145,20 @@ class SeenReply(Record):
         return self
 
     @classmethod
-    def of(cls, streamed: Streamed | None) -> Self | None:
+    def from_streamed(cls, streamed: Streamed | None) -> Self | None:
         """None if no text was said yet."""
         if streamed is None or not streamed.turn:
             return None
         kinds = ("text", "thinking")
-        text, thinking = ("".join(said for kind, said in streamed.pieces if kind == one) for one in kinds)
+        text, thinking = (
+            "".join(piece for kind, piece in streamed.pieces if kind == wanted_kind) for wanted_kind in kinds
+        )
         if not text.strip():
             return None
         if streamed.at:
             text = f"[Cut: what came before these {len(text):,} characters is left out.]\n{text}"
-        usage, cost_usd = streamed.usage, streamed.cost_usd
+        usage = streamed.usage
+        cost_usd = streamed.cost_usd
         return cls(turn=streamed.turn, text=text, thinking=thinking, usage=usage, cost_usd=cost_usd)
 
     def as_message(self, author: str) -> Message:
@@ -163,10 +170,11 @@ class SeenReply(Record):
 def beaten_out(details: Sequence[Any]) -> SeenReply | None:
     """What the heartbeat details of a turn have of its text; None if nothing, or nothing that can be read."""
     with suppress(ValueError):
-        return SeenReply.of(Streamed.model_validate(details[1])) if len(details) > 1 else None
+        if len(details) > 1:
+            return SeenReply.from_streamed(Streamed.model_validate(details[1]))
     return None
 
 
-def longer(one: SeenReply | None, other: SeenReply | None) -> SeenReply | None:
+def longer_reply(first: SeenReply | None, other: SeenReply | None) -> SeenReply | None:
     """The one of two accounts of the same reply that says more; the first if both say as much."""
-    return other if other and (one is None or len(other.text) > len(one.text)) else one
+    return other if other and (first is None or len(other.text) > len(first.text)) else first

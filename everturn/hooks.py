@@ -68,7 +68,9 @@ class ModelInput:
     def new(self) -> tuple[Message, ...]:
         """The messages since the model's last reply."""
         replies = [place for place, message in enumerate(self.messages) if message.role == "assistant"]
-        return self.messages[replies[-1] + 1 :] if replies else self.messages
+        if not replies:
+            return self.messages
+        return self.messages[replies[-1] + 1 :]
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,10 @@ class _Decorator(Generic[F]):
                 f"{self._point} has no option {min(unknown)!r}.",
                 cure="The options are name, timeout, tools and streams.",
             )
-        made = partial(_FunctionHook, self._point, **given)
-        return cast("Callable[[F], Hooks]", made) if function is None else made(function)
+        make_hook = partial(_FunctionHook, self._point, **given)
+        if function is None:
+            return cast("Callable[[F], Hooks]", make_hook)
+        return make_hook(function)
 
 
 before_model: Final = _Decorator[Callable[[ModelInput, TurnContext], Given[BeforeModel]]]("before_model")
@@ -207,12 +211,12 @@ def name_of(hook: Hooks) -> str:
     return (hook.name or type(hook).__name__)[:MAX_HOOK_NAME_CHARS]
 
 
-def has(hook: Hooks, point: HookPoint) -> bool:
+def has_point(hook: Hooks, point: HookPoint) -> bool:
     """Whether it does anything at that point."""
     return point in vars(hook) or getattr(type(hook), point) is not getattr(Hooks, point)
 
 
-def checked(place: str, hooks: Any) -> tuple[Hooks, ...]:
+def check_hooks(place: str, hooks: Any) -> tuple[Hooks, ...]:
     """Raises InvalidAgent for what is no list of hooks."""
     if isinstance(hooks, Hooks | str) or not isinstance(hooks, Sequence):
         raise InvalidAgent(f"{place} has hooks={hooks!r}, which is not a list.", cure="Write hooks=[...].")
@@ -226,14 +230,14 @@ def checked(place: str, hooks: Any) -> tuple[Hooks, ...]:
                 f"{where} is {hook!r}, {kind}.",
                 cure="Decorate it with @before_tool or another hook decorator, or subclass Hooks.",
             )
-        if not any(has(hook, point) for point in get_args(HookPoint)):
+        if not any(has_point(hook, point) for point in get_args(HookPoint)):
             raise InvalidAgent(
                 f"{where}, {name_of(hook)!r}, does nothing.", cure="Override one of its methods, such as before_tool."
             )
-        why = durations.problem_of(hook.timeout)
-        if why or hook.timeout > LONGEST_TIMEOUT:
+        problem = durations.problem_of(hook.timeout)
+        if problem or hook.timeout > LONGEST_TIMEOUT:
             raise InvalidAgent(
                 f"{where}, {name_of(hook)!r}, has timeout={hook.timeout!r}.",
-                cure=why or f"The longest timeout is {LONGEST_TIMEOUT}.",
+                cure=problem or f"The longest timeout is {LONGEST_TIMEOUT}.",
             )
     return tuple(hooks)

@@ -44,11 +44,15 @@ class Limits(Setting):
     def merged(cls, agents: Mapping[str, Any], own: Limits | None) -> Limits:
         """The agent's limits, as a worker reported them; the conversation's own win."""
         known = {name: value for name, value in agents.items() if name in cls.model_fields}
-        return cls(**{**known, **(own.model_dump(exclude_unset=True) if own else {})})
+        if own:
+            known |= own.model_dump(exclude_unset=True)
+        return cls(**known)
 
     def calls_left(self, tool_calls: int) -> int | None:
         """How many tool calls the next reply may make; None if nothing limits them."""
-        return None if self.max_tool_calls is None else max(0, self.max_tool_calls - tool_calls)
+        if self.max_tool_calls is None:
+            return None
+        return max(0, self.max_tool_calls - tool_calls)
 
     def used_up(self, turns: int, tool_calls: int, usage: Usage, cost_usd: float | None, seconds: float) -> str | None:
         """The first limit that is used up, in words; None while there is room for another turn."""

@@ -22,12 +22,14 @@ def load_tools(path: str | Path) -> list[Tool]:
     """
     module = load_file(Path(path))
     # By identity: a second name for the same function is not a second tool.
-    found = {id(value): value for name, value in vars(module).items() if _is_tool(value, name=name, module=module)}
-    if not found:
+    values_by_id = {
+        id(value): value for name, value in vars(module).items() if _is_tool(value, name=name, module=module)
+    }
+    if not values_by_id:
         raise InvalidFile(
             f"{path} has no public function.", cure="Define one with `def`, its name without a leading _."
         )
-    return [value if isinstance(value, Tool) else _make_tool(value, path=path) for value in found.values()]
+    return [value if isinstance(value, Tool) else _make_tool(value, path=path) for value in values_by_id.values()]
 
 
 def load_agents(spec: str) -> list[Agent]:
@@ -35,13 +37,13 @@ def load_agents(spec: str) -> list[Agent]:
 
     A file alone means every Agent in it. Modules are looked for in the working directory too. Raises InvalidFile.
     """
-    specs = [one.strip() for one in spec.split(",") if one.strip()]
+    specs = [single_spec.strip() for single_spec in spec.split(",") if single_spec.strip()]
     if not specs:
         raise InvalidFile("No agents are given.", cure="Write module:agent or the path of a Python file.")
-    found: dict[str, tuple[Agent, str]] = {}
-    agents = [(agent, one) for one in specs for agent in _load_agents(one)]
+    first_places: dict[str, tuple[Agent, str]] = {}
+    agents = [(agent, single_spec) for single_spec in specs for agent in _load_agents(single_spec)]
     for agent, place in agents:
-        first, elsewhere = found.setdefault(agent.full_name, (agent, place))
+        first, elsewhere = first_places.setdefault(agent.full_name, (agent, place))
         if first is not agent:
             where = f"both in {place}" if place == elsewhere else f"in {elsewhere} and in {place}"
             raise InvalidFile(
@@ -81,8 +83,10 @@ def _named_agent(module: ModuleType, name: str, *, place: str) -> Agent:
     close = difflib.get_close_matches(name, agents, n=1)
     if close:
         cure = f"Did you mean {close[0]!r}?"
+    elif agents:
+        cure = f"It has {', '.join(agents)}."
     else:
-        cure = f"It has {', '.join(agents)}." if agents else f"Write {name} = Agent({name!r}, model=...) there."
+        cure = f"Write {name} = Agent({name!r}, model=...) there."
     if hasattr(module, name):
         raise InvalidFile(f"{name!r} in {place} is of type {type(value).__name__}, not an Agent.", cure=cure)
     raise InvalidFile(f"{place} has no {name!r}.", cure=cure)

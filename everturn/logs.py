@@ -27,7 +27,9 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 def get_logger(name: str, **facts: Any) -> structlog.stdlib.BoundLogger:
     """A structlog logger that writes to `logging.getLogger(name)`: `log.info("turn.finished", turn=3)`."""
-    return _plain_logger(name).bind(**facts) if facts else cast("structlog.stdlib.BoundLogger", _AtFirstUse(name))
+    if facts:
+        return _plain_logger(name).bind(**facts)
+    return cast("structlog.stdlib.BoundLogger", _AtFirstUse(name))
 
 
 class _AtFirstUse:
@@ -62,7 +64,9 @@ def workflow_log(event: str, *, level: LogLevel = "info", **facts: Any) -> None:
     with workflow.unsafe.sandbox_unrestricted(), workflow.unsafe.imports_passed_through():
         log = get_logger("everturn.workflow", conversation=workflow.info().workflow_id)
         turn = getattr(workflow.instance(), "turn", None)
-        getattr(log, level)(event, **({} if turn is None else {"turn": turn}), **facts)
+        if turn is not None:
+            facts = {"turn": turn, **facts}
+        getattr(log, level)(event, **facts)
 
 
 @contextmanager

@@ -101,7 +101,9 @@ class Start(Labelled):
     @field_serializer("limits")
     def _only_what_was_set(self, limits: Limits | None) -> dict[str, Any] | None:
         """For a limit that is left out, the agent's own holds."""
-        return limits.model_dump(mode="json", exclude_unset=True) if limits else None
+        if limits is None:
+            return None
+        return limits.model_dump(mode="json", exclude_unset=True)
 
     def as_message(self) -> Message:
         return Message.user(self.message).model_copy(update={"provider": self.provider})
@@ -111,7 +113,7 @@ class Start(Labelled):
         """What the conversation was begun with, in this run or in an earlier one."""
         if self.carry and self.carry.began:
             return self.carry.began
-        return Beginning.of(self.agent, self.as_message())
+        return Beginning.from_message(self.agent, self.as_message())
 
 
 class JoinRequest(Record):
@@ -177,12 +179,14 @@ class WaitingCall(Record):
     def as_json(self) -> dict[str, Any]:
         """All fields but an empty path."""
         written = {name: getattr(self, name) for name in type(self).model_fields if name != "path"}
-        return {**written, "path": [asked.model_dump() for asked in self.path]} if self.path else written
+        if self.path:
+            written["path"] = [asked_agent.model_dump() for asked_agent in self.path]
+        return written
 
 
 def address_of(path: Sequence[AskedAgent], call_id: str) -> str:
     """`WaitingCall.address` of a call at the end of this path."""
-    return "".join(f"/{name}" for name in (*(asked.call_id for asked in path), call_id))
+    return "".join(f"/{name}" for name in (*(asked_agent.call_id for asked_agent in path), call_id))
 
 
 class WaitNotice(Record):
@@ -231,10 +235,11 @@ class Status(Record):
         facts = {
             name: getattr(self, name) for name in ("state", "agent", "turn", "cost_usd", "cause", "cure", "chain_id")
         }
-        facts |= {"limited_by": self.limited_by} if self.limited_by else {}
+        if self.limited_by:
+            facts["limited_by"] = self.limited_by
         if self.inherited:
             facts["inherited"] = [rule.model_dump(mode="json") for rule in self.inherited]
-        agents = [one.model_dump() for one in self.agents]
+        agents = [asked_agent.model_dump() for asked_agent in self.agents]
         policy = [rule.model_dump(mode="json") for rule in self.policy]
         return {**facts, "waiting": waiting, "agents": agents, "usage": usage, "policy": policy}
 
@@ -266,8 +271,8 @@ class MessageIn(Record):
     _or_none = field_validator("trace", mode="before")(or_none)
 
     def as_message(self) -> Message:
-        said = Message.user(self.text if self.text is not None else self.parts)
-        return said.model_copy(update={"provider": self.provider})
+        message = Message.user(self.text if self.text is not None else self.parts)
+        return message.model_copy(update={"provider": self.provider})
 
     def problem(self, size: int, *, after: Sequence[Message] | None) -> str | None:
         """Why a message of `size` bytes of JSON can't be accepted; None if it can. `after`: what came before it since
@@ -381,7 +386,9 @@ class ModelReply(Record):
     @property
     def stopped(self) -> Stop:
         """Why the model stopped. `tool_calls` is not written into `stop`: the message has the calls."""
-        return "tool_calls" if self.stop == "end" and self.message.tool_calls else self.stop
+        if self.stop == "end" and self.message.tool_calls:
+            return "tool_calls"
+        return self.stop
 
     @property
     def final(self) -> bool:

@@ -178,8 +178,8 @@ class TypedInput(Record):
     """With defaults; None: as the model wrote them."""
 
     def as_text(self, given: Mapping[str, JsonValue], *, edited: bool = False) -> str:
-        told = given if edited or self.arguments is None else self.arguments
-        return json.dumps(told, ensure_ascii=False)
+        arguments = given if edited or self.arguments is None else self.arguments
+        return json.dumps(arguments, ensure_ascii=False)
 
 
 class RunAgent(GatedPlan):
@@ -194,7 +194,9 @@ class RunAgent(GatedPlan):
         """The message that the other agent's conversation begins with. `edited`: the arguments that a person put
         in."""
         given = call.arguments if edited is None else edited
-        return self.input.as_text(given, edited=edited is not None) if self.input else str(given.get(MESSAGE, ""))
+        if self.input:
+            return self.input.as_text(given, edited=edited is not None)
+        return str(given.get(MESSAGE, ""))
 
 
 class RunHandoff(RunPlan):
@@ -212,7 +214,9 @@ class RunHandoff(RunPlan):
         if self.input:
             return self.input.as_text(given, edited=edited is not None)
         message = given.get(MESSAGE)
-        return message if isinstance(message, str) else ""
+        if not isinstance(message, str):
+            return ""
+        return message
 
 
 PlannedCall = Annotated[

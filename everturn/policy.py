@@ -55,8 +55,8 @@ class Condition(Record):
 
     def holds(self, value: JsonValue) -> bool | None:
         """Whether all hold; None if it can't be said: the value is missing, or of another kind than is compared."""
-        said = [_compared(name, getattr(self, name), value) for name in self.model_fields_set]
-        return _all(said)
+        verdicts = [_compare_with(name, getattr(self, name), value) for name in self.model_fields_set]
+        return _all_hold(verdicts)
 
 
 class Rule(Record):
@@ -86,7 +86,7 @@ class Rule(Record):
             return False
         if self.agent and unversioned(self.agent) != unversioned(agent):
             return False
-        return _all([condition.holds(_argument(arguments, name)) for name, condition in self.where.items()])
+        return _all_hold([condition.holds(_argument_at(arguments, name)) for name, condition in self.where.items()])
 
 
 Policy = tuple[Rule, ...]
@@ -129,14 +129,16 @@ def with_rules(policy: Policy, more: Iterable[Rule]) -> Policy:
 
 def same_json(first: JsonValue, second: JsonValue) -> bool:
     """Whether they are the same as JSON: 1 is 1.0, and not true."""
-    return _same(first, second) is True
+    return _same_as_json(first, second) is True
 
 
-def _all(said: list[bool | None]) -> bool | None:
-    return False if False in said else None if None in said else True
+def _all_hold(verdicts: list[bool | None]) -> bool | None:
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
 
 
-def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
+def _argument_at(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
     """None for an argument that is missing or null. `customer.tier` is the field of `customer`: a model may make up an
     argument with that whole name, so such a one counts only if there is no `customer`, of whatever kind. Nor does
     anything count if there is a `customer.tier` beside `customer`: which of them is meant, nobody can say."""
@@ -147,18 +149,20 @@ def _argument(arguments: Mapping[str, JsonValue], name: str) -> JsonValue:
             return arguments[name]
         case [only] if only == fields[0]:
             inside = arguments[only]
-            return _argument(inside, name.removeprefix(f"{only}.")) if isinstance(inside, dict) else None
+            return _argument_at(inside, name.removeprefix(f"{only}.")) if isinstance(inside, dict) else None
         case _:
             return None
 
 
-def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:
+def _compare_with(name: str, wanted: Any, value: JsonValue) -> bool | None:
     match name:
         case "equals":
-            return _same(wanted, value)
+            return _same_as_json(wanted, value)
         case "one_of":
-            said = [_same(one, value) for one in wanted]
-            return True if True in said else None if None in said else False
+            verdicts = [_same_as_json(option, value) for option in wanted]
+            if True in verdicts:
+                return True
+            return None if None in verdicts else False
         case "starts_with":
             return value.startswith(wanted) if isinstance(value, str) else None
         case _:
@@ -170,13 +174,17 @@ def _compared(name: str, wanted: Any, value: JsonValue) -> bool | None:
             return bool({**bounds, "below": value < wanted, "above": value > wanted}[name])
 
 
-def _same(wanted: JsonValue, value: JsonValue) -> bool | None:
+def _same_as_json(wanted: JsonValue, value: JsonValue) -> bool | None:
     """As JSON has it: true is not 1. None if they are of different kinds."""
     number = (int, float)
     if not (type(wanted) is type(value) or (type(wanted) in number and type(value) in number)):
         return None
     if isinstance(wanted, list) and isinstance(value, list):
-        return len(wanted) == len(value) and all(_same(*both) is True for both in zip(wanted, value, strict=True))
+        return len(wanted) == len(value) and all(
+            _same_as_json(*both) is True for both in zip(wanted, value, strict=True)
+        )
     if isinstance(wanted, dict) and isinstance(value, dict):
-        return wanted.keys() == value.keys() and all(_same(wanted[name], value[name]) is True for name in wanted)
+        return wanted.keys() == value.keys() and all(
+            _same_as_json(wanted[name], value[name]) is True for name in wanted
+        )
     return bool(wanted == value)

@@ -52,7 +52,8 @@ _EXTRAS = {
 def cost_usd(model: Model, usage: Usage, *, details: Mapping[str, Any] | None = None) -> float | None:
     """What `usage` cost, in US dollars at today's prices; None if the price is not known. `details`: a reply's, which
     say in which tier it was served."""
-    listed, name = _listed_as(model.provider), model.model
+    listed = _listed_as(model.provider)
+    name = model.model
     if listed is None or (model.base_url and model.provider in _ANYBODYS):
         return None
     if model.provider == "huggingface":  # its router serves others' models: MODEL:SERVER
@@ -60,11 +61,11 @@ def cost_usd(model: Model, usage: Usage, *, details: Mapping[str, Any] | None = 
         if not colon:
             return None
         listed = f"huggingface_{server}"
-    price = _price()
+    price = _price_function()
     if price is None:
         return None
     details = details or {}
-    context = _context(details)
+    context = _price_context(details)
     cost = price(name, listed, usage, context)
     tier = context.get("service_tier", "")
     if cost is not None and (listed, tier) in _TIERS and cost == price(name, listed, usage, {}):
@@ -101,12 +102,14 @@ def asked_tier(settings: ModelSettings) -> dict[str, Any]:
     return {name: settings.extra[name] for name in names if isinstance(settings.extra.get(name), str)}
 
 
-def _context(details: Mapping[str, Any]) -> dict[str, str]:
+def _price_context(details: Mapping[str, Any]) -> dict[str, str]:
     """The tier in the list's words."""
     tier = str(details.get("service_tier") or "").lower()
     # Gemini: ON_DEMAND_FLEX and the like.
     tier = next((name for name in ("flex", "priority", "batch") if name in tier.replace("_", " ").split()), tier)
-    context = {"service_tier": tier} if tier else {}
+    context: dict[str, str] = {}
+    if tier:
+        context["service_tier"] = tier
     if tier == "batch":
         context["processing"] = "batch"
     if details.get("speed") == "fast":
@@ -121,7 +124,7 @@ def unpriced(models: Iterable[Model]) -> list[str]:
 
 
 @cache
-def _price() -> Callable[[str, str, Usage, Mapping[str, str]], float | None] | None:
+def _price_function() -> Callable[[str, str, Usage, Mapping[str, str]], float | None] | None:
     try:
         import genai_prices
     except ImportError:
@@ -131,19 +134,21 @@ def _price() -> Callable[[str, str, Usage, Mapping[str, str]], float | None] | N
         counted: dict[str, Any] = {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
-            # Left out if there are none, for the list does not price every kind for every model.
-            **({"cache_read_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
-            **({"cache_write_tokens": usage.cache_write_tokens} if usage.cache_write_tokens else {}),
         }
+        # Left out if there are none, for the list does not price every kind for every model.
+        if usage.cached_tokens:
+            counted["cache_read_tokens"] = usage.cached_tokens
+        if usage.cache_write_tokens:
+            counted["cache_write_tokens"] = usage.cache_write_tokens
         extras = {theirs: count for ours, theirs in _EXTRAS.items() if (count := getattr(usage, ours))}
         for tried in (counted | extras, counted) if extras else (counted,):
             try:
-                found = genai_prices.calc_price(
+                calculated = genai_prices.calc_price(
                     genai_prices.Usage(**tried), name, provider_id=listed, price_context=context or None
                 )
             except Exception:  # noqa: BLE001 - unknown models, and counts that contradict each other: no price fails a turn
                 continue
-            return float(found.total_price)
+            return float(calculated.total_price)
         return None
 
     return price

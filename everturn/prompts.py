@@ -44,7 +44,7 @@ class RecordedPrompt(Record):
     """Empty if an earlier turn of the run holds it, or if the run has no room for it."""
 
     @classmethod
-    def of(cls, prompt: Prompt, *, known: tuple[str, ...], room: int | None) -> RecordedPrompt:
+    def from_prompt(cls, prompt: Prompt, *, known: tuple[str, ...], room: int | None) -> RecordedPrompt:
         """`known`: the digests of those that the run's history holds; `room`: the bytes left for them in it."""
         written = json.dumps(prompt.model_dump(mode="json"), ensure_ascii=False, sort_keys=True).encode(
             "utf-8", "replace"
@@ -56,10 +56,12 @@ class RecordedPrompt(Record):
         fits = len(packed) <= min(MAX_PROMPT_BYTES, MAX_PROMPTS_BYTES if room is None else room)
         return cls(digest=digest, packed=packed if fits else "")
 
-    def read(self) -> Prompt | None:
+    def unpack_prompt(self) -> Prompt | None:
         """None if the text is not here, or can't be read."""
+        if not self.packed:
+            return None
         try:
-            return Prompt.model_validate_json(decompress(b64decode(self.packed))) if self.packed else None
+            return Prompt.model_validate_json(decompress(b64decode(self.packed)))
         except (ValueError, error):
             return None
 
@@ -71,13 +73,15 @@ class KnownPrompts:
         self._digests: tuple[str, ...] = ()
         self._bytes = 0
 
-    def take(self, prompt: RecordedPrompt | None) -> None:
+    def take_prompt(self, prompt: RecordedPrompt | None) -> None:
         if prompt and prompt.packed:
             self._digests = (*self._digests, prompt.digest)[-KNOWN:]
             self._bytes += len(prompt.packed)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """As the next turn's request says them."""
         room = max(0, MAX_PROMPTS_BYTES - self._bytes)
-        return {"prompts": self._digests, "prompt_room": room} if self._digests else {}
+        if not self._digests:
+            return {}
+        return {"prompts": self._digests, "prompt_room": room}

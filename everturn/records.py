@@ -151,7 +151,9 @@ class ToolCall(PartRecord):
     @property
     def arguments_json(self) -> str:
         """The arguments as JSON text, as most vendors write them; the text as received if it is no JSON object."""
-        return compact_json(self.arguments) if self.unparsed is None else self.unparsed
+        if self.unparsed is not None:
+            return self.unparsed
+        return compact_json(self.arguments)
 
     @classmethod
     def parse(cls, given: object) -> ToolCall:
@@ -302,14 +304,18 @@ class Message(Record):
     @classmethod
     def user(cls, content: str | Iterable[Part]) -> Message:
         """A user's message from a text or from parts."""
-        return cls(role="user", parts=(Text(text=content),) if isinstance(content, str) else tuple(content))
+        if isinstance(content, str):
+            content = (Text(text=content),)
+        return cls(role="user", parts=tuple(content))
 
     @property
     def text(self) -> str:
         """The text parts: of an assistant's message joined, since its provider may have cut them anywhere; of any
         other message each on a line of its own."""
         texts = [part.text for part in self.parts if part.kind == "text"]
-        return "".join(texts) if self.role == "assistant" else on_lines(texts)
+        if self.role == "assistant":
+            return "".join(texts)
+        return on_lines(texts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -379,7 +385,9 @@ class Usage(Record):
 
 def cost_with(spent: float | None, more: float | None) -> float | None:
     """The sum in US dollars; None as soon as one of the prices is not known."""
-    return None if spent is None or more is None else spent + more
+    if spent is None or more is None:
+        return None
+    return spent + more
 
 
 def in_dollars(usd: float) -> str:

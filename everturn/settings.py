@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     def load(cls) -> Self:
         # Each client and worker asks several times, and reading costs some milliseconds each time.
         variables = frozenset((name, value) for name, value in os.environ.items() if _is_ours(name))
-        settings: Self = _read(cls, variables)
+        settings: Self = _read_settings(cls, variables)
         return settings
 
     @field_validator("agents", "mcp_hosts", mode="before")
@@ -139,7 +139,7 @@ def _is_ours(variable: str) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _read(kind: type[S], _variables: frozenset[tuple[str, str]]) -> S:
+def _read_settings(kind: type[S], _variables: frozenset[tuple[str, str]]) -> S:
     """What these variables of the environment, which are all that say something, come to."""
     _refuse_unknown_variables(known=[PREFIX + name.upper() for name in kind.model_fields])
     refuse_garbled_variables()

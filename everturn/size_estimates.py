@@ -18,15 +18,15 @@ def how_many_fit(messages: Sequence[Message], room: int) -> int:
     """How many messages, from the first on, have no more than so many bytes together."""
     if fits(messages, room):
         return len(messages)
-    left = room - len("[")
+    remaining = room - len("[")
     for count, message in enumerate(messages):
-        left -= size_of(message) + len(",")
-        if left < 0:
+        remaining -= size_of(message) + len(",")
+        if remaining < 0:
             return count
     return len(messages)
 
 
-def larger(part: Part, size: int) -> bool:
+def is_larger(part: Part, size: int) -> bool:
     """Whether the part has more than so many bytes; as quickly as `fits`."""
     return _part_at_most(part) > size and (_part_at_least(part) > size or size_of(part) > size)
 

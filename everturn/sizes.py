@@ -217,7 +217,8 @@ FAIR_BYTES = MAX_PAYLOAD_BYTES // 8
 LEAST_RESULT_BYTES = 2 * THOUSANDTH_BYTES
 """Each call gets at least this, so that its result can say something."""
 
-MOST_LOCAL, LOCAL_BYTES = 16, 16 * THOUSANDTH_BYTES
+MOST_LOCAL = 16
+LOCAL_BYTES = 16 * THOUSANDTH_BYTES
 """Of what a workflow task brings, this is kept for each of so many calls that run within it: such a result is whole."""
 
 TASK_BYTES = MAX_PAYLOAD_BYTES * 4 // 5
@@ -345,7 +346,7 @@ def too_deep(value: Any) -> bool:
         inside = [item for item in level if isinstance(item, dict | list | tuple)]
         if not inside:
             return False
-        level = [one for item in inside for one in (item.values() if isinstance(item, dict) else item)]
+        level = [inner for item in inside for inner in (item.values() if isinstance(item, dict) else item)]
     return True
 
 
@@ -371,12 +372,15 @@ def shortened(
 ) -> str:
     """The text's beginning with a notice, in `max_bytes` of JSON without the quotes around it; if there is no room for
     more, only the notice. `before`: so many characters of `total` are shown already."""
-    if (max_chars is None or len(text) <= max_chars) and _within(text, max_bytes):
+    if (max_chars is None or len(text) <= max_chars) and _fits_within(text, max_bytes):
         return text
-    total = len(text) if total is None else total
+    if total is None:
+        total = len(text)
     room = max_bytes - size_of(_cut_notice(total, total, notice))
-    beginning = text if max_chars is None else text[: max(0, max_chars)]
-    while beginning and not _within(beginning, room):
+    beginning = text
+    if max_chars is not None:
+        beginning = text[: max(0, max_chars)]
+    while beginning and not _fits_within(beginning, room):
         beginning = beginning[: len(beginning) * max(0, room) // size_of(beginning)]
     return beginning + _cut_notice(before + len(beginning), total, notice)
 
@@ -390,13 +394,15 @@ def shortened_line(line: str, max_chars: int) -> str:
 
 def clipped(line: str, max_chars: int) -> str:
     """The line; if it is longer than `max_chars`, its beginning, with "…" for the rest: `max_chars` together."""
-    return line if len(line) <= max_chars else f"{line[: max(max_chars - 1, 0)]}…"
+    if len(line) <= max_chars:
+        return line
+    return f"{line[: max(max_chars - 1, 0)]}…"
 
 
-def _within(text: str, max_bytes: int) -> bool:
+def _fits_within(text: str, max_bytes: int) -> bool:
     return 6 * len(text) <= max_bytes or (len(text) <= max_bytes and size_of(text) - 2 <= max_bytes)
 
 
-def _cut_notice(shown: int, total: int, more: str) -> str:
-    more = more.replace("{shown}", str(shown))
-    return f"\n[Cut: {shown:,} of {total:,} characters are shown.{more and f' {more}'}]"
+def _cut_notice(chars_shown: int, total: int, more: str) -> str:
+    more = more.replace("{shown}", str(chars_shown))
+    return f"\n[Cut: {chars_shown:,} of {total:,} characters are shown.{more and f' {more}'}]"

@@ -14,7 +14,7 @@ from everturn.agent_in_charge import InCharge
 from everturn.calls.causes import Stall
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun, TakenIds, WorkerFacts
-from everturn.heartbeat_details import SeenReply, longer
+from everturn.heartbeat_details import SeenReply, longer_reply
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy
@@ -77,7 +77,8 @@ class State:
         self.reply_awaited = False
         """The last turn has no reply yet."""
         self.tool_calls = carry.tool_calls
-        self.usage, self.cost_usd = carry.usage, carry.cost_usd
+        self.usage = carry.usage
+        self.cost_usd = carry.cost_usd
         self.budget = carry.budget
         """What the last turn hands on about its tenant's budget."""
         self.last_text = carry.last_text
@@ -100,17 +101,23 @@ class State:
         """True from a message until its final reply. A run may begin in the middle of an answer."""
         self.final = carry.origin is not None and not carry.owed
         """The model's last reply has no calls."""
-        left = carry.open or OpenReply()
-        self.limit = left.limit
+        open_reply = carry.open or OpenReply()
+        self.limit = open_reply.limit
         """The limit for which the current turn concludes, in words; None while there is room for another turn."""
-        self.pending = {one.call_id: PendingCall.from_question(*left.planned[one.call_id], one) for one in left.waits}
+        self.pending = {
+            question.call_id: PendingCall.from_question(*open_reply.planned[question.call_id], question)
+            for question in open_reply.waits
+        }
         """What people are asked about calls, by call_id."""
         self.stall: Stall | None = None
         self.paused = carry.paused
-        self.policy: Policy = start.policy if start.carry is None else carry.policy
+        self.policy: Policy = carry.policy
         """Its own rules that decide on calls."""
-        self.inherited: Policy = start.inherited if start.carry is None else carry.inherited
+        self.inherited: Policy = carry.inherited
         """Those of the conversation that asked for this one."""
+        if start.carry is None:
+            self.policy = start.policy
+            self.inherited = start.inherited
         self.cancelled = ""
         """Why the last answer was cut short, in words; empty if it was not."""
         self._seen: SeenReply | None = None
@@ -123,7 +130,7 @@ class State:
         if carry.facts:
             self.take_facts(carry.facts)
         if start.message:
-            self.receive(start.as_message(), start.message_id)
+            self.receive_message(start.as_message(), start.message_id)
 
     # ------------------------------------------------------------ messages
 
@@ -136,16 +143,19 @@ class State:
         """Whether all messages with these ids were accepted, as far as is remembered."""
         return self._taken.have_all(message_ids)
 
-    def message_problem(self, said: MessageIn, size: int) -> str | None:
+    def message_problem(self, message: MessageIn, size: int) -> str | None:
         """Why a message of `size` bytes of JSON can't be accepted; None if it can."""
-        return said.problem(size, after=[*self.inbox, *self.late] if self.closing else None)
+        return message.problem(size, after=[*self.inbox, *self.late] if self.closing else None)
 
-    def receive(self, message: Message, message_id: str | None = None) -> bool:
+    def receive_message(self, message: Message, message_id: str | None = None) -> bool:
         """Puts a message into the inbox; False if one with this id came before. While the conversation closes, the
         message is for the run that continues it."""
-        if not self._taken.take(message_id):
+        if not self._taken.take_id(message_id):
             return False
-        (self.late if self.closing else self.inbox).append(message)
+        if self.closing:
+            self.late.append(message)
+        else:
+            self.inbox.append(message)
         return True
 
     # ------------------------------------------------------------ turns
@@ -153,14 +163,18 @@ class State:
     def begin_answer(self) -> None:
         if not self.answering:  # otherwise, the earlier run began this answer
             self.in_charge.handoffs = 0
-        self.answering, self.final, self.cancelled = True, False, ""
+        self.answering = True
+        self.final = False
+        self.cancelled = ""
 
     def end_answer(self) -> None:
         if self.reply_awaited and (seen := self._seen):
             self.unseen.append(seen.as_message(self.in_charge.author))
-            self.spend(seen.usage, seen.cost_usd)
+            self.add_usage(seen.usage, seen.cost_usd)
         self._seen = None
-        self.answering, self.reply_awaited, self.repairs = False, False, 0
+        self.answering = False
+        self.reply_awaited = False
+        self.repairs = 0
         self.pending.clear()
 
     def begin_turn(self, *, limit: str | None = None, messages: int = 0) -> None:
@@ -170,38 +184,48 @@ class State:
         if not self.reply_awaited:
             self.unseen += self.inbox[:messages]
             self.inbox = self.inbox[messages:]
-            self.turn, self.reply_awaited, self._first_model = self.turn + 1, True, self.model
+            self.turn += 1
+            self.reply_awaited = True
+            self._first_model = self.model
 
     def take_reply(self, reply: ModelReply) -> None:
         """A cancelled turn brings the text so far, or only what the provider has counted: neither ends its answer."""
-        self._count(reply)
+        self._count_reply(reply)
         if reply.message.cut_short:
             self._seen = self._seen and self._seen.model_copy(update={"usage": Usage(), "cost_usd": 0.0})
             if not reply.message.parts:
                 return
         self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
-        self.unseen, self.recorded, self._in_events, self._handed = [], frozenset(), frozenset(), frozenset()
+        self.unseen = []
+        self.recorded = frozenset()
+        self._in_events = frozenset()
+        self._handed = frozenset()
         self.reply_awaited = False
         if reply.message.cut_short:
             return
-        self.final, self._called_in = reply.final, self.turn
+        self.final = reply.final
+        self._called_in = self.turn
         self.last_text = reply.message.text
         # Calls say themselves that the model went on; what was cut off before them is told to the model.
         self.last_stop = "end" if reply.stop == "tool_calls" else reply.stop
-        self.output, self.output_problem = reply.output, reply.output_problem
+        self.output = reply.output
+        self.output_problem = reply.output_problem
         self.summary_due = reply.summary_due
         self.tool_calls += len(reply.message.tool_calls)
 
     def take_seen(self, seen: SeenReply | None) -> None:
         """What a cancelled turn had said, by whoever cancelled it or by its last heartbeat."""
-        self._seen = longer(self._seen, seen) if seen and seen.turn == self.turn else self._seen
+        if seen and seen.turn == self.turn:
+            self._seen = longer_reply(self._seen, seen)
 
     def take_summary(self, reply: ModelReply) -> None:
         """It comes after what the model has seen, and before what it has not."""
-        self.summary_due, self.reply_awaited, self.budget = False, False, reply.budget
+        self.summary_due = False
+        self.reply_awaited = False
+        self.budget = reply.budget
         if reply.message.parts:
             self._extend_prefix([reply.message], digest=reply.digest)
-            self._count(reply)
+            self._count_reply(reply)
 
     def take_results(
         self, results: tuple[ToolResult, ...], *, recorded: Iterable[str] = (), from_outputs: Iterable[str] = ()
@@ -209,14 +233,16 @@ class State:
         """The results of all calls of a reply. `recorded`: calls whose results are in events of this run.
         `from_outputs`: calls of users' own activities, whose events hold the output that the results are made from."""
         self.unseen.append(Message(role="tool", parts=results))
-        self.recorded, self._in_events = frozenset(recorded), frozenset((*recorded, *from_outputs))
+        self.recorded = frozenset(recorded)
+        self._in_events = frozenset((*recorded, *from_outputs))
         self.follow_handoffs(results)
 
     def follow_handoffs(self, results: Iterable[ToolResult]) -> None:
         """Puts the agent in charge that the results name, with its own model and its own view of the transcript."""
         for successor in filter(None, (result.successor for result in results)):
             self.view = self.in_charge.hand_over(successor, self.view)
-            self.model, self.summary_due = self.in_charge.model, False
+            self.model = self.in_charge.model
+            self.summary_due = False
 
     def note_unseen_in_events(self) -> None:
         """A turn brings the unseen messages to the model: they are in its events, too."""
@@ -229,7 +255,8 @@ class State:
 
     def take_earlier(self, earlier: Earlier) -> None:
         """The messages of earlier runs were copied into this one."""
-        self.earlier, self.keep_by = earlier, None
+        self.earlier = earlier
+        self.keep_by = None
 
     def take_facts(self, facts: WorkerFacts) -> None:
         if self.in_charge.handed_on and self.facts:  # the limits belong to the conversation, not to the agent in charge
@@ -238,8 +265,9 @@ class State:
         self.in_charge.pin(facts.agent)
         self.limits = Limits.merged(facts.limits, self.start.limits)
 
-    def spend(self, usage: Usage, cost_usd: float | None) -> None:
-        self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage += usage
+        self.cost_usd = cost_with(self.cost_usd, cost_usd)
 
     def fall_back(self, model: str) -> None:
         """The model that was asked failed, and this one replaces it."""
@@ -254,21 +282,23 @@ class State:
         self.unseen.append(Message.user(text).model_copy(update={"author": "everturn"}))
         return True
 
-    def _count(self, reply: ModelReply) -> None:
-        self.view, self.budget = reply.view or self.view, reply.budget
-        self.prompts.take(reply.prompt)
-        self.spend(reply.usage, reply.cost_usd)
+    def _count_reply(self, reply: ModelReply) -> None:
+        self.view = reply.view or self.view
+        self.budget = reply.budget
+        self.prompts.take_prompt(reply.prompt)
+        self.add_usage(reply.usage, reply.cost_usd)
         if reply.facts:
             self.take_facts(reply.facts)
 
     def _extend_prefix(self, messages: Sequence[Message], *, digest: str) -> None:
-        self.position, self.digest = self.position + len(messages), digest
+        self.position += len(messages)
+        self.digest = digest
         if self._on_prefix:
             self._on_prefix(messages)
 
     # ------------------------------------------------------------ what people steer
 
-    def stalls(self, cause: str, cure: str | None) -> None:
+    def begin_stall(self, cause: str, cure: str | None) -> None:
         self.stall = Stall(cause, cure)
         self.budget = self.budget and self.budget.given_back()
 
@@ -277,7 +307,9 @@ class State:
         self.model = self._first_model
 
     def pause_problem(self) -> str | None:
-        return "The conversation is already paused." if self.paused else None
+        if not self.paused:
+            return None
+        return "The conversation is already paused."
 
     def pause(self) -> None:
         self.paused = True
@@ -290,35 +322,45 @@ class State:
         return None
 
     def resume(self, control: Control) -> None:
-        self.paused, self.stall = self.paused and control.only_stalled, None
+        self.paused = self.paused and control.only_stalled
+        self.stall = None
         if control.model:  # it stays the first model, however often the turn is resumed
             self.model = self._first_model = control.model
 
     def cancel_problem(self) -> str | None:
-        return None if self.answering else "No turn is running."
+        if self.answering:
+            return None
+        return "No turn is running."
 
     def cancel(self, control: Control) -> None:
         """The code that runs the turn ends the answer."""
         self.take_seen(control.seen)
-        by, reason = shortened_reason(control.by), shortened_reason(control.reason or "")
+        cancelled_by = shortened_reason(control.by)
+        reason = shortened_reason(control.reason or "")
         self.budget = self.budget and self.budget.given_back()
-        self.cancelled = f"the turn was cancelled{by and f' by {by}'}{reason and f' ({reason})'}"
-        self.paused, self.stall = False, None
+        self.cancelled = f"the turn was cancelled{cancelled_by and f' by {cancelled_by}'}{reason and f' ({reason})'}"
+        self.paused = False
+        self.stall = None
 
     def close(self) -> None:
         self.closing = True
         self.abandoned |= self.paused or self.stall is not None
-        self.paused, self.stall = False, None
+        self.paused = False
+        self.stall = None
 
     def take_up_again(self, now: float) -> None:
         """The next run answers the messages that came while it closed, as if the conversation began then."""
         self.end_answer()
-        self.inbox, self.late = [*self.inbox, *self.late], []
+        self.inbox = [*self.inbox, *self.late]
+        self.late = []
         self.started_at = now
 
     def end(self) -> None:
         self.end_answer()
-        self.stall, self.limit, self.paused, self.ended = None, None, False, True
+        self.stall = None
+        self.limit = None
+        self.paused = False
+        self.ended = True
 
     # ------------------------------------------------------------ read off it
 
@@ -334,15 +376,17 @@ class State:
         if self.pending:
             approvals = any(pending.needs == "approval" for pending in self.pending.values())
             return "awaiting_approval" if approvals else "awaiting_answer"
-        return "idle" if self.idle else "running"
+        if self.is_idle:
+            return "idle"
+        return "running"
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """The conversation waits for a message."""
         return not (self.ended or self.answering or self.inbox) and self.start.keep_open is not None
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         """Every message has its final reply."""
         return self.final and not (self.answering or self.cancelled or self.inbox or self.late)
 
@@ -359,7 +403,7 @@ class State:
     @property
     def rules(self) -> Policy:
         """All that decide on its calls, and on those of the agents that it asks."""
-        return (*self.inherited, *self.policy) if self.inherited else self.policy
+        return (*self.inherited, *self.policy)
 
     @property
     def asked_model(self) -> str:
@@ -373,7 +417,9 @@ class State:
 
     def limit_that_ends(self, now: float) -> str | None:
         """The same, if the model is not to conclude."""
-        return None if self.limits.conclude else self.limit_reached(now)
+        if self.limits.conclude:
+            return None
+        return self.limit_reached(now)
 
     def carry_over(self, *, earlier: Earlier, keep_by: float | None, reply: OpenReply | None = None) -> CarryOver:
         """What goes on from here begins with: the next run, the next life, a fork. `earlier`: the prefix, or where it

@@ -49,8 +49,9 @@ class TraceContext(Record):
     @field_validator("tracestate")
     @classmethod
     def _or_none(cls, tracestate: str) -> str:
-        fits = len(tracestate) <= _LONGEST_TRACESTATE and tracestate.isascii() and tracestate.isprintable()
-        return tracestate if fits else ""
+        if len(tracestate) > _LONGEST_TRACESTATE or not (tracestate.isascii() and tracestate.isprintable()):
+            return ""
+        return tracestate
 
     @property
     def trace_id(self) -> str:
@@ -67,7 +68,7 @@ class TraceContext(Record):
         return bool(int(self.traceparent[53:55], 16) & 1)
 
     @classmethod
-    def of(cls, trace_id: str, span_id: str, *, sampled: bool, tracestate: str = "") -> TraceContext:
+    def from_ids(cls, trace_id: str, span_id: str, *, sampled: bool, tracestate: str = "") -> TraceContext:
         return cls(traceparent=f"00-{trace_id}-{span_id}-0{int(sampled)}", tracestate=tracestate)
 
 
@@ -133,16 +134,18 @@ class Trace(Record):
 
     @property
     def trace_id(self) -> str:
-        return self.caller.trace_id if self.caller else _digits("trace", self.chain_id)[:32]
+        if self.caller:
+            return self.caller.trace_id
+        return _hex_digits("trace", self.chain_id)[:32]
 
     def answer_context(self, turn: int, *, sampled: bool) -> TraceContext:
         """The span of the answer that began with this turn."""
         state = self.caller.tracestate if self.caller else ""
-        span_id = _digits("answer", self.chain_id, turn)[:16]
-        return TraceContext.of(self.trace_id, span_id, sampled=sampled, tracestate=state)
+        span_id = _hex_digits("answer", self.chain_id, turn)[:16]
+        return TraceContext.from_ids(self.trace_id, span_id, sampled=sampled, tracestate=state)
 
     def wait_span_id(self, wait: WaitSpan) -> str:
-        return _digits("wait", self.chain_id, wait.call_id or wait.reason, wait.since, wait.until)[:16]
+        return _hex_digits("wait", self.chain_id, wait.call_id or wait.reason, wait.since, wait.until)[:16]
 
 
 class CarriedTrace(Record):
@@ -165,5 +168,5 @@ class ExportSpans(Record):
     trace: Trace
 
 
-def _digits(*what: object) -> str:
+def _hex_digits(*what: object) -> str:
     return sha256("\n".join(map(str, ("everturn", *what))).encode("utf-8", "surrogatepass")).hexdigest()

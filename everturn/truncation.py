@@ -1,7 +1,7 @@
 """Makes things fit: cuts what is too large for a payload or for a model, and says in its place what was there.
 
-`bounded` cuts a tool's result, and `cut` messages, so that they have no more than so many bytes as written. Each text
-in them is cut by `shortened`; see sizes.py.
+`bound_content` cuts a tool's result, and `cut_messages` messages, so that they have no more than so many bytes as
+written. Each text in them is cut by `shortened`; see sizes.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.size_estimates import fits, larger
+from everturn.size_estimates import fits, is_larger
 from everturn.sizes import (
     LEAST_PART_BYTES,
     MAX_CAUSE_BYTES,
@@ -66,11 +66,13 @@ def result_fits(content: Sequence[ResultPart], *, max_chars: int, max_bytes: int
     return chars_of(content) <= max_chars and size_of(content) <= max_bytes
 
 
-def bounded(
+def bound_content(
     content: Sequence[ResultPart], *, max_chars: int, notice: Notice, max_bytes: int = MAX_RESULT_BYTES
 ) -> tuple[ResultPart, ...]:
     """The content, cut to what fits. After a text that was cut, there is no more text."""
-    total, shown, room = chars_of(content), 0, max_bytes
+    total = chars_of(content)
+    chars_shown = 0
+    room = max_bytes
     kept: list[ResultPart] = []
     for part in content:
         new: ResultPart = part
@@ -82,13 +84,20 @@ def bounded(
         else:
             new = part if size_of(part) <= room else Text(text=part.text)
             if len(part.text) <= max_chars and size_of(new) <= room:
-                shown, max_chars = shown + len(part.text), max_chars - len(part.text)
+                chars_shown += len(part.text)
+                max_chars -= len(part.text)
             else:
-                left = room - size_of(Text(text=""))
+                bytes_left = room - size_of(Text(text=""))
                 text = shortened(
-                    part.text, max_bytes=left, max_chars=max_chars, notice=notice.text, before=shown, total=total
+                    part.text,
+                    max_bytes=bytes_left,
+                    max_chars=max_chars,
+                    notice=notice.text,
+                    before=chars_shown,
+                    total=total,
                 )
-                new, max_chars = Text(text=text), -1
+                new = Text(text=text)
+                max_chars = -1
         kept.append(new)
         room = max(0, room - size_of(new) - 1)
     return tuple(kept)
@@ -102,14 +111,14 @@ def edit_notice(decision: Decision | None) -> tuple[ResultPart, ...]:
     """What the model is told of an approval with a note or with other arguments than its own."""
     if decision is None or not decision.is_told:
         return ()
-    by = f" by {decision.by}" if decision.by else ""
-    edited = f" with other arguments: {_compact(decision.arguments)}" if decision.arguments is not None else ""
+    approver = f" by {decision.by}" if decision.by else ""
+    edited = f" with other arguments: {_compact_json(decision.arguments)}" if decision.arguments is not None else ""
     note = f". Note: {decision.note}" if decision.note else ""
-    said = shortened(f"Approved{by}{edited}{note}", max_bytes=MAX_EDIT_BYTES)
-    return (Text(text=f"[{said}]\n"),)
+    text = shortened(f"Approved{approver}{edited}{note}", max_bytes=MAX_EDIT_BYTES)
+    return (Text(text=f"[{text}]\n"),)
 
 
-def _compact(arguments: Mapping[str, JsonValue]) -> str:
+def _compact_json(arguments: Mapping[str, JsonValue]) -> str:
     return mend(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -138,29 +147,31 @@ def short_status(status: Status) -> Status:
 # ---------------------------------------------------------------- messages
 
 
-def cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
+def cut_messages(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
     """The messages, cut to `room` bytes. The first ones stay whole as long as there is room. No message is left out,
     nor a result of a call: if there are thousands, even what is left of them may be more than `room`."""
     if fits(messages, room):
         return tuple(messages)
     sizes = [[size_of(part) for part in message.parts] for message in messages]
     least = [[min(size, LEAST_PART_BYTES) for size in of_message] for of_message in sizes]
-    left = room - sum(size_of(message.model_copy(update={"parts": ()})) + 1 for message in messages)
-    left -= sum(len(of_message) + sum(of_message) for of_message in least)
-    if left < 0:
-        return tuple(map(_least, messages))
-    made = []
+    remaining = room - sum(size_of(message.model_copy(update={"parts": ()})) + 1 for message in messages)
+    remaining -= sum(len(of_message) + sum(of_message) for of_message in least)
+    if remaining < 0:
+        return tuple(map(_least_of, messages))
+    shorter = []
     for message, of_parts, least_of_parts in zip(messages, sizes, least, strict=True):
         parts = []
         for part, size, kept in zip(message.parts, of_parts, least_of_parts, strict=True):
-            new = part if size <= kept + left else cut_part(part, kept + left)
-            left = max(0, left + kept - (size if new is part else size_of(new)))
+            new = part
+            if size > kept + remaining:
+                new = cut_part(part, kept + remaining)
+            remaining = max(0, remaining + kept - (size if new is part else size_of(new)))
             parts.append(new)
-        made.append(message.model_copy(update={"parts": tuple(parts)}))
-    return tuple(made)
+        shorter.append(message.model_copy(update={"parts": tuple(parts)}))
+    return tuple(shorter)
 
 
-def _least(message: Message) -> Message:
+def _least_of(message: Message) -> Message:
     """Of very many parts, only the results of calls are left, without their content."""
     results = [ToolResult(call_id=part.call_id, is_error=part.is_error) for part in message.tool_results]
     if len(results) == len(message.parts):
@@ -171,14 +182,16 @@ def _least(message: Message) -> Message:
 
 def cut_part(part: Part, room: int, notice: Notice = NOTHING) -> Part:
     """The part, cut to `room` bytes, or to its notice if that takes more. Never larger than it was."""
-    if not larger(part, room):
+    if not is_larger(part, room):
         return part
     if part.extra:
         bare = part.model_copy(update={"extra": {}})
-        if not larger(bare, room):
+        if not is_larger(bare, room):
             return bare
-    made = _cut_part(part, room, notice)
-    return made if size_of(made) < size_of(part) else part
+    shorter = _cut_part(part, room, notice)
+    if size_of(shorter) >= size_of(part):
+        return part
+    return shorter
 
 
 def _cut_part(part: Part, room: int, notice: Notice) -> Part:
@@ -205,11 +218,11 @@ def _cut_result(result: ToolResult, room: int, notice: Notice) -> ToolResult:
     bare = result.model_copy(update={"content": (), "decision": decision, "extra": {}})
     if size_of(bare) > room - LEAST_PART_BYTES // 4:
         bare = bare.model_copy(update={"name": "", "decision": None})  # its call has its name, too
-    left = room - size_of(bare) - len(',"content":[]')
-    content = bounded(result.content, max_chars=chars_of(result.content), max_bytes=left, notice=notice)
-    if size_of(content) - 2 > left:  # there are very many notices
+    remaining = room - size_of(bare) - len(',"content":[]')
+    content = bound_content(result.content, max_chars=chars_of(result.content), max_bytes=remaining, notice=notice)
+    if size_of(content) - 2 > remaining:  # there are very many notices
         text = f"{result.text}\n[Left out because it is too large: {len(content)} parts.]"
-        content = (Text(text=shortened(text, max_bytes=left - size_of(Text(text="")), notice=notice.text)),)
+        content = (Text(text=shortened(text, max_bytes=remaining - size_of(Text(text="")), notice=notice.text)),)
     return bare.model_copy(update={"content": content})
 
 
@@ -232,15 +245,13 @@ def without_content(messages: Sequence[Message], named: Sequence[str]) -> tuple[
 
 def _left_out(part: Part, notice: str) -> Text:
     more = notice and f" {notice}"
-    made = Text(text=f"\n[Left out because it is too large: {described(part)}.{more}]")
-    return (
-        made
-        if size_of(made) <= LEAST_PART_BYTES + len(more)
-        else Text(text=f"\n[Left out because it is too large.{more}]")
-    )
+    notice_part = Text(text=f"\n[Left out because it is too large: {describe_part(part)}.{more}]")
+    if size_of(notice_part) > LEAST_PART_BYTES + len(more):
+        return Text(text=f"\n[Left out because it is too large.{more}]")
+    return notice_part
 
 
-def described(part: Part) -> str:
+def describe_part(part: Part) -> str:
     """A part that is no text, in words."""
     match part:
         case Text():

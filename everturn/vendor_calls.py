@@ -78,33 +78,37 @@ def read_call(given: object) -> VendorCall:
     fields = _usual_names(as_dict(given))
     match fields.get("type"):
         case None if inner := fields.get("functionCall") or fields.get("function_call"):
-            return _gemini(as_dict(inner), given, signature=_first(fields, "thoughtSignature", "thought_signature"))
+            return _gemini_call(
+                as_dict(inner), given, signature=_first_field(fields, "thoughtSignature", "thought_signature")
+            )
         case None if "name" not in fields and (inner := fields.get("toolUse")):  # Bedrock's Converse
-            return _gemini(_usual_names(as_dict(inner)), given)
+            return _gemini_call(_usual_names(as_dict(inner)), given)
         case kind if kind in _NAMED_BESIDE and "function" not in fields and "name" in fields:
             _check_untold(fields, given)
-            return _gemini(fields, given)
+            return _gemini_call(fields, given)
         case "custom" if "custom" not in fields and isinstance(fields.get("name"), str):  # toolregistry's
-            arguments, unparsed = _arguments(fields, given)
-            return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra={"type": "custom"})
+            arguments, unparsed = _arguments_of(fields, given)
+            return _make_call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra={"type": "custom"})
         case "function" | None if "function" in fields:
             return _openai_chat(fields, given)
         case "custom":
             custom = as_dict(fields.get("custom"))
-            return _call(given, fields.get("id"), custom, {"input": custom.get("input")}, extra={"type": "custom"})
+            return _make_call(given, fields.get("id"), custom, {"input": custom.get("input")}, extra={"type": "custom"})
         case "function_call":
-            arguments, unparsed = _arguments(fields, given)
-            extra = _rest(fields, "type", "call_id", "name", *ARGUMENTS)
+            arguments, unparsed = _arguments_of(fields, given)
+            extra = _other_fields(fields, "type", "call_id", "name", *ARGUMENTS)
             # Google's Interactions have an `id` only, which their results name.
             call_id = fields.get("call_id") or extra.pop("id", None)
-            return _call(given, call_id, fields, arguments, unparsed=unparsed, extra=extra)
+            return _make_call(given, call_id, fields, arguments, unparsed=unparsed, extra=extra)
         case "custom_tool_call":
-            extra = {"type": "custom_tool_call", **_rest(fields, "type", "call_id", "name", "input")}
-            return _call(given, fields.get("call_id"), fields, {"input": fields.get("input")}, extra=extra)
+            extra = {"type": "custom_tool_call", **_other_fields(fields, "type", "call_id", "name", "input")}
+            return _make_call(given, fields.get("call_id"), fields, {"input": fields.get("input")}, extra=extra)
         case "tool_use" | "server_tool_use" as kind:
-            arguments, unparsed = _arguments(fields, given)
-            extra = _rest(fields, "type", "id", "name", *ARGUMENTS) | ({} if kind == "tool_use" else {"type": kind})
-            return _call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra=extra)
+            arguments, unparsed = _arguments_of(fields, given)
+            extra = _other_fields(fields, "type", "id", "name", *ARGUMENTS)
+            if kind != "tool_use":
+                extra["type"] = kind
+            return _make_call(given, fields.get("id"), fields, arguments, unparsed=unparsed, extra=extra)
     raise _not_a_call(given)
 
 
@@ -117,7 +121,8 @@ def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
             value = parse_json(given)
         except (ValueError, RecursionError):
             return None, given
-        value = {} if value is None else value  # Groq's "null" for no arguments
+        if value is None:  # Groq's "null" for no arguments
+            return {}, None
         return (value, None) if isinstance(value, dict) else (None, given)
     fields = as_dict(given)
     is_object = bool(fields) or isinstance(given, Mapping)
@@ -126,18 +131,20 @@ def read_arguments(given: object) -> tuple[dict[str, Any] | None, str | None]:
     return None, json.dumps(fields if is_object else given, default=str)
 
 
-def _arguments(fields: Mapping[str, Any], given: object) -> tuple[dict[str, Any] | None, str | None]:
+def _arguments_of(fields: Mapping[str, Any], given: object) -> tuple[dict[str, Any] | None, str | None]:
     """`read_arguments` of the field that has them, whichever of the usual names it goes by.
 
     Raises TypeError if they can't be told: none of these names and another that may be it, two of them with different
     values, or a JSON schema, as the definition of a tool has.
     """
-    found = [fields[name] for name in ARGUMENTS if fields.get(name) not in (None, "", {})]
-    if any(one != found[0] for one in found[1:]) or any(map(_is_schema, found)):
+    candidates = [fields[name] for name in ARGUMENTS if fields.get(name) not in (None, "", {})]
+    if any(candidate != candidates[0] for candidate in candidates[1:]) or any(map(_is_schema, candidates)):
         raise _not_a_call(given)
-    if not found and "kwargs" in fields:
+    if not candidates and "kwargs" in fields:
         raise _not_a_call(given, "; its arguments have to be called 'arguments', not 'kwargs'")
-    return read_arguments(found[0]) if found else ({}, None)
+    if not candidates:
+        return {}, None
+    return read_arguments(candidates[0])
 
 
 def _is_schema(value: object) -> bool:
@@ -170,7 +177,7 @@ def _check_untold(fields: Mapping[str, Any], given: object) -> None:
 def as_dict(value: object) -> dict[str, Any]:
     """An object's fields: of a mapping, of what has model_dump() (every vendor's SDK), else by attributes."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _plain_json(item) for name, item in value.items()}
     if isinstance(value, type) or value is None or isinstance(value, str | bytes | int | float | list | tuple):
         return {}
     dump = getattr(value, "model_dump", None)
@@ -180,18 +187,20 @@ def as_dict(value: object) -> dict[str, Any]:
         except TypeError:  # not pydantic's own
             dumped = dump()
         return as_dict(dumped)
-    found = {name: getattr(value, name, None) for name in _ATTRIBUTES}
-    return {name: item if name in {"function", "custom"} else _plain(item) for name, item in found.items() if item}
+    attributes = {name: getattr(value, name, None) for name in _ATTRIBUTES}
+    return {
+        name: item if name in {"function", "custom"} else _plain_json(item) for name, item in attributes.items() if item
+    }
 
 
-def _plain(value: object) -> Any:
+def _plain_json(value: object) -> Any:
     """JSON all the way down: SDKs put their own objects, protobuf maps and bytes into dicts."""
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, Mapping) or hasattr(value, "model_dump"):
         return as_dict(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain_json(item) for item in value]
     return value
 
 
@@ -199,18 +208,20 @@ def _openai_chat(fields: dict[str, Any], given: object) -> VendorCall:
     function = as_dict(fields["function"])
     if strange := sorted(function.keys() - {"name"}) if not function.keys() & set(ARGUMENTS) else []:
         raise _not_a_call(given, f"; {strange[0]!r} is no field of a function")
-    arguments, unparsed = _arguments(function, given)
-    extra = _rest(fields, "type", "id", "index", "function")
-    return _call(given, fields.get("id"), function, arguments, unparsed=unparsed, extra=extra)
+    arguments, unparsed = _arguments_of(function, given)
+    extra = _other_fields(fields, "type", "id", "index", "function")
+    return _make_call(given, fields.get("id"), function, arguments, unparsed=unparsed, extra=extra)
 
 
-def _gemini(fields: dict[str, Any], given: object, *, signature: object = None) -> VendorCall:
-    arguments, unparsed = _arguments(fields, given)
+def _gemini_call(fields: dict[str, Any], given: object, *, signature: object = None) -> VendorCall:
+    arguments, unparsed = _arguments_of(fields, given)
     extra = {"thoughtSignature": signature} if signature else {}
-    return _call(given, fields.get("id") or fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra)
+    return _make_call(
+        given, fields.get("id") or fields.get("call_id"), fields, arguments, unparsed=unparsed, extra=extra
+    )
 
 
-def _call(
+def _make_call(
     given: object,
     call_id: object,
     named: Mapping[str, Any],
@@ -225,14 +236,14 @@ def _call(
     return VendorCall(str(call_id) if call_id else None, name, arguments, unparsed, extra)
 
 
-def _rest(fields: Mapping[str, Any], *known: str) -> dict[str, Any]:
+def _other_fields(fields: Mapping[str, Any], *known: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in known and value is not None}
 
 
-def _first(fields: Mapping[str, Any], *names: str) -> Any:
+def _first_field(fields: Mapping[str, Any], *names: str) -> Any:
     return next((fields[name] for name in names if fields.get(name)), None)
 
 
-def _not_a_call(given: object, why: str = "") -> TypeError:
-    shown = clipped(repr(given), _MAX_SHOWN)
-    return TypeError(f"ToolCall.parse got {shown}, of type {type(given).__name__}{why}. It takes {TAKES}.")
+def _not_a_call(given: object, detail: str = "") -> TypeError:
+    excerpt = clipped(repr(given), _MAX_SHOWN)
+    return TypeError(f"ToolCall.parse got {excerpt}, of type {type(given).__name__}{detail}. It takes {TAKES}.")

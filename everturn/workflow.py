@@ -84,8 +84,8 @@ class ChildConversation(Generic[OutputT_co]):
         If the conversation had been begun before, its outcome comes within ten seconds of its end, cancelling this only
         ends the wait, and an end without an outcome is an ActivityError."""
         if self._joined:
-            joined = await self._joined.ask(wait=True)
-            with _failing():
+            joined = await self._joined.ask_worker(wait=True)
+            with _fail_workflow():
                 return typed_outcome(Outcome.model_validate({**joined["outcome"], "id": self.id}), self._agent)
         assert isinstance(self._handle, workflow.ChildWorkflowHandle)
         try:
@@ -96,12 +96,12 @@ class ChildConversation(Generic[OutputT_co]):
             if is_cancelled_exception(error) and task is not None and task.cancelling():
                 raise asyncio.CancelledError from error
             raise
-        with _failing():
+        with _fail_workflow():
             return typed_outcome(Outcome.model_validate({**ended, "id": self.id}), self._agent)
 
     async def send(self, message: MessageLike) -> None:
         """The user's next message."""
-        with _failing():
+        with _fail_workflow():
             payload = message_payload(message, message_id=str(workflow.uuid4()))
         await self._handle.signal(names.MESSAGE, payload.model_dump(mode="json"))
 
@@ -117,7 +117,7 @@ class ChildConversation(Generic[OutputT_co]):
         that may have run already (`outcome_unknown`) runs again, too. `expected`: the call as a WaitNotice has it; the
         decision does nothing if something else is asked about it by then. So for all three."""
         edited = {} if arguments is None else {"arguments": arguments}
-        await self._say(names.APPROVE, {"call_id": call_id, "note": note, **edited, **seen_options(expected)})
+        await self._send_signal(names.APPROVE, {"call_id": call_id, "note": note, **edited, **seen_options(expected)})
 
     async def deny(
         self,
@@ -127,32 +127,32 @@ class ChildConversation(Generic[OutputT_co]):
         expected: WaitingCall | None = None,
     ) -> None:
         """Denies a call: it does not run, and the model reads the reason."""
-        await self._say(names.DENY, {"call_id": call_id, "reason": reason, **seen_options(expected)})
+        await self._send_signal(names.DENY, {"call_id": call_id, "reason": reason, **seen_options(expected)})
 
     async def answer(
         self, call_id: str, content: JsonValue, *, is_error: bool = False, expected: WaitingCall | None = None
     ) -> None:
         """Gives a call's result instead of the tool: a text or JSON."""
         payload = {"call_id": call_id, "content": content, "is_error": is_error, **seen_options(expected)}
-        await self._say(names.ANSWER, payload)
+        await self._send_signal(names.ANSWER, payload)
 
     async def pause(self, reason: str | None = None) -> None:
         """Holds it before its next model turn."""
-        await self._say(names.PAUSE, {"reason": reason})
+        await self._send_signal(names.PAUSE, {"reason": reason})
 
     async def resume(self, *, model: str | None = None) -> None:
         """Goes on after a pause or a stall, with another `model` if given."""
-        await self._say(names.RESUME, {"model": model})
+        await self._send_signal(names.RESUME, {"model": model})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
         """Stops the model call and the tools that run."""
-        await self._say(names.CANCEL_TURN, {"reason": reason})
+        await self._send_signal(names.CANCEL_TURN, {"reason": reason})
 
     async def close(self, reason: str | None = None) -> None:
         """Ends it: the current reply is finished, and waiting calls are denied."""
-        await self._say(names.CLOSE, {"reason": reason})
+        await self._send_signal(names.CLOSE, {"reason": reason})
 
-    async def _say(self, signal: str, payload: dict[str, Any]) -> None:
+    async def _send_signal(self, signal: str, payload: dict[str, Any]) -> None:
         info = workflow.info()
         await self._handle.signal(signal, {**payload, "by": f"{info.workflow_type} {info.workflow_id}"})
 
@@ -229,10 +229,10 @@ async def start(
     ActivityError, caused by an ApplicationError of the type AlreadyStarted, if the id has other work: another agent,
     first message or tenant.
     """
-    with _failing():
+    with _fail_workflow():
         name = name_of(agent)
-        if keep_open is not None and (why := problem_of(keep_open)):
-            raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
+        if keep_open is not None and (reason := problem_of(keep_open)):
+            raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=reason)
         own_id = workflow.info().workflow_id
         payload = start_payload(
             message,
@@ -247,8 +247,8 @@ async def start(
             trace=current_context(),
         )
         child_id = f"{own_id}.{name}-{workflow.uuid4().hex[:8]}" if id is None else id
-        if why := id_problem(child_id):
-            raise InvalidSetting(why, cure="Give another id=.")
+        if reason := id_problem(child_id):
+            raise InvalidSetting(reason, cure="Give another id=.")
         order = priority_of(priority, fairness_key, fairness_weight, tenant=tenant)
     typed = agent if isinstance(agent, Agent) else None
     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
@@ -272,7 +272,7 @@ async def start(
             return ChildConversation(handle, typed)
         except WorkflowAlreadyStartedError:
             joined = _Joining(child_id, payload, task_queue)
-            if (await joined.ask(wait=False))["begun"]:
+            if (await joined.ask_worker(wait=False))["begun"]:
                 return ChildConversation(workflow.get_external_workflow_handle(child_id), typed, joined=joined)
 
 
@@ -284,7 +284,7 @@ class _Joining:
     start: Start
     task_queue: str | None
 
-    async def ask(self, *, wait: bool) -> dict[str, Any]:
+    async def ask_worker(self, *, wait: bool) -> dict[str, Any]:
         """Raises ActivityError if it is other work."""
         request = JoinRequest(conversation_id=self.conversation_id, start=self.start, wait=wait).model_dump(mode="json")
         what = "wait for" if wait else "look for"
@@ -300,7 +300,7 @@ class _Joining:
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
+def _fail_workflow() -> Iterator[None]:
     """Any other exception would fail the workflow's task, which is then tried for ever."""
     try:
         yield

@@ -29,69 +29,76 @@ EMPTY_REPLIES = 3
 """From this try of a turn on, an empty reply is accepted as the end."""
 
 
-def final(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
+def final_error(error: EverturnError, *, fallback: str | None = None, too_long: bool = False) -> ApplicationError:
     """No retry: the conversation goes on with the `fallback` model, or shows the model less if it was `too_long`;
     without either it stalls with this cause and cure."""
     details: dict[str, Any] = {"cure": error.cure}
-    details |= {"too_long": True} if too_long else {"fallback": fallback} if fallback else {}
+    if too_long:
+        details["too_long"] = True
+    elif fallback:
+        details["fallback"] = fallback
     return ApplicationError(error.message, details, type=type(error).__name__, non_retryable=True)
 
 
 def of_provider(error: ProviderError, patience: Patience, *, fallback: str | None) -> ApplicationError:
     """A retry after the delay that the provider asks for, or ours; final if none helps or patience runs out."""
     if not error.retry:
-        return final(error, fallback=fallback)
+        return final_error(error, fallback=fallback)
     attempt = activity.info().attempt
     delay = retry_delay(error.retry_after, attempt=attempt, longest=patience.max_retry_delay)
-    longest = min(patience.model, INVALID_REPLIES) if isinstance(error, InvalidReply) else patience.model
+    longest = patience.model
+    if isinstance(error, InvalidReply):
+        longest = min(longest, INVALID_REPLIES)
     if not spend(delay, longest):
         error.message = f"{error.message} (tried {attempt} times, for {longest})"
-        return final(error, fallback=fallback)
+        return final_error(error, fallback=fallback)
     return ApplicationError(error.message, {"cure": error.cure}, type=type(error).__name__, next_retry_delay=delay)
 
 
 def of_limit(error: ProviderError, seconds: float, *, fallback: str | None) -> ApplicationError:
     """No more waiting: the provider has accepted nobody's call for so many seconds."""
     error.message = f"{error.message} (it has accepted no call for {timedelta(seconds=round(seconds))})"
-    return final(error, fallback=fallback)
+    return final_error(error, fallback=fallback)
 
 
-def after_reply(why: str) -> ApplicationError:
+def after_reply(error_text: str) -> ApplicationError:
     """No retry, which would be paid for again: the conversation stalls."""
     return ApplicationError(
-        f"The model replied, but its reply could not be planned: {why}",
+        f"The model replied, but its reply could not be planned: {error_text}",
         {"cure": "This is a bug in everturn: please report it. `resume` asks the model again."},
         type=names.REPLY_NOT_PLANNED,
         non_retryable=True,
     )
 
 
-def not_asked(why: str, *, fallback: str | None) -> ApplicationError:
+def not_asked(error_text: str, *, fallback: str | None) -> ApplicationError:
     """No retry, which would fail in the same way, without an end and unseen."""
-    cause = f"The model could not be asked: {why}"
+    cause = f"The model could not be asked: {error_text}"
     cure = "This is a bug in everturn: please report it. `resume` tries again, also with another model."
-    details: dict[str, Any] = {"cure": cure} | ({"fallback": fallback} if fallback else {})
+    details = {"cure": cure}
+    if fallback:
+        details["fallback"] = fallback
     return ApplicationError(cause, details, type=names.MODEL_NOT_ASKED, non_retryable=True)
 
 
 async def of_unexpected(error: Exception, *, longest: timedelta | None = None) -> ApplicationError:
     """What the SDK makes of an error that nobody foresaw, such as a server that does not answer, with more time between
     the tries than there is after a lost worker. `longest`: patience; when it is spent, there are no more tries."""
-    attempt, why = activity.info().attempt, shortened(await safe_text(error), max_bytes=MAX_CAUSE_BYTES)
+    attempt = activity.info().attempt
+    error_text = shortened(await safe_text(error), max_bytes=MAX_CAUSE_BYTES)
     delay = timedelta(seconds=min(0.2 * 2 ** min(attempt - 1, 16), LONGEST_OWN_DELAY_SECONDS))
-    again = longest is None or spend(delay, longest)
-    made = ApplicationError(
-        why if again else f"{why} (tried {attempt} times, for {longest})",
-        *([] if again else [{"cure": "The log of the worker says more. Then `resume`."}]),
-        type=class_name(error),
-        non_retryable=not again,
-        next_retry_delay=delay if again else None,
-    )
-    return made.with_traceback(error.__traceback__)
+    kind = class_name(error)
+    if longest is None or spend(delay, longest):
+        failure = ApplicationError(error_text, type=kind, next_retry_delay=delay)
+    else:
+        error_text = f"{error_text} (tried {attempt} times, for {longest})"
+        details = {"cure": "The log of the worker says more. Then `resume`."}
+        failure = ApplicationError(error_text, details, type=kind, non_retryable=True)
+    return failure.with_traceback(error.__traceback__)
 
 
 @asynccontextmanager
-async def patient(longest: timedelta) -> AsyncIterator[None]:
+async def retrying_for(longest: timedelta) -> AsyncIterator[None]:
     """An error in the block that nobody foresaw is retried for so long, and is final then."""
     try:
         yield

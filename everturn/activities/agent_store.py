@@ -48,8 +48,8 @@ class AgentStore:
         if not callable(find):
             raise InvalidSetting(f"AgentStore was given {find!r}, which can't be called.", cure="Give a function.")
         for name, value in (("cache_for", cache_for), ("timeout", timeout), ("patience", patience)):
-            if why := durations.problem_of(value, may_be_zero=name == "cache_for"):
-                raise InvalidSetting(f"AgentStore has {name}={value!r}.", cure=why)
+            if problem := durations.problem_of(value, may_be_zero=name == "cache_for"):
+                raise InvalidSetting(f"AgentStore has {name}={value!r}.", cure=problem)
         self.find = find
         self.cache_for = cache_for
         self.timeout = timeout

@@ -49,17 +49,22 @@ class Lags:
         self._least = self._least_before = inf
         self._renewed_at = time.monotonic()
 
-    def of(self, started: datetime) -> float:
+    def lag_of(self, started: datetime) -> float:
         """Seconds; infinite if there is no earlier task to compare with."""
         now = time.monotonic()
         if now - self._renewed_at > LAG_WINDOW_SECONDS:
-            self._least_before, self._least, self._renewed_at = self._least, inf, now
-        distance, least = now - started.timestamp(), min(self._least, self._least_before)
+            self._least_before = self._least
+            self._least = inf
+            self._renewed_at = now
+        distance = now - started.timestamp()
+        least = min(self._least, self._least_before)
         self._least = min(self._least, distance)
-        return inf if least == inf else distance - least
+        if least == inf:
+            return inf
+        return distance - least
 
 
-def bind(request: object) -> None:
+def bind_request(request: object) -> None:
     """Adds the turn, and the call if there is one, to all log lines of this activity, also to those of users' tools."""
     match request:
         case ModelRequest(turn=turn):
@@ -83,5 +88,5 @@ class _Attempt(ActivityInboundInterceptor):
         _began.set(time.monotonic())
         info = activity.info()
         bind_contextvars(conversation=info.workflow_id, attempt=info.attempt)
-        bind(input.args[0] if input.args else None)
+        bind_request(next(iter(input.args), None))
         return await self.next.execute_activity(input)

@@ -39,29 +39,35 @@ class _RanBefore:
     """Whether the history of an old run is deleted."""
 
 
-async def check(tool: str, request: ToolRequest) -> None:
+async def check_not_run(tool: str, request: ToolRequest) -> None:
     """Raises ApplicationError if this call may have run before a reset, as itself or as an earlier call of the tool."""
     if request.again:
         return
     info = activity.info()
-    client, conversation, run = activity.client(), info.workflow_id or "", info.workflow_run_id or ""
+    client = activity.client()
+    conversation_id = info.workflow_id or ""
+    run_id = info.workflow_run_id or ""
     try:
-        reset = run if await _by_reset(client, conversation, run) else request.reset_run
+        reset = request.reset_run
+        if await _by_reset(client, conversation_id, run_id):
+            reset = run_id
         if not reset:
             return
         undone = _RanBefore()
-        await _look(client, conversation, reset, tool, undone, since=0, is_left=False, seen=set())
+        await _read_run(client, conversation_id, reset, tool, undone, since=0, is_left=False, seen=set())
     except RPCError as error:
-        why = f"the conversation was reset, and it is not known whether {tool} ran before: {error.message.rstrip('.')}"
-        raise ApplicationError(why, type=names.NOT_CHECKED, non_retryable=True) from error
+        reason = (
+            f"the conversation was reset, and it is not known whether {tool} ran before: {error.message.rstrip('.')}"
+        )
+        raise ApplicationError(reason, type=names.NOT_CHECKED, non_retryable=True) from error
     if undone.gone:
-        why = "the history of the earlier run is deleted, and the tool may have run in it"
+        reason = "the history of the earlier run is deleted, and the tool may have run in it"
     elif undone.runs and request.turn <= undone.last_turn:
         calls = "; ".join(f"as call {call_id!r} {end}" for call_id, end in list(undone.runs.items())[-3:])
-        why = f"{tool} ran in the part that was undone ({calls})"
+        reason = f"{tool} ran in the part that was undone ({calls})"
     else:
         return
-    raise ApplicationError(f"the conversation was reset, and {why}", type=names.RAN_BEFORE_RESET, non_retryable=True)
+    raise ApplicationError(f"the conversation was reset, and {reason}", type=names.RAN_BEFORE_RESET, non_retryable=True)
 
 
 async def _by_reset(client: Client, conversation: str, run: str) -> bool:
@@ -77,7 +83,7 @@ async def _by_reset(client: Client, conversation: str, run: str) -> bool:
     return _made_by_reset.get(run, False)
 
 
-async def _look(
+async def _read_run(
     client: Client,
     conversation: str,
     run: str,
@@ -93,14 +99,16 @@ async def _look(
     if run in seen:
         return
     seen.add(run)
-    reader, left, open_calls = HistoryReader(client.data_converter), list[tuple[str, int]](), dict[str, str]()
+    reader = HistoryReader(client.data_converter)
+    resets = list[tuple[str, int]]()
+    open_calls = dict[str, str]()
     next_run = ""
     try:
         async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
             failed = event.workflow_task_failed_event_attributes
             was_reset = event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED and failed.cause == RESET
             if was_reset and event.event_id >= since and failed.base_run_id != run:
-                left.append((failed.base_run_id, event.event_id))
+                resets.append((failed.base_run_id, event.event_id))
             if not is_left:
                 continue
             match await reader.read_event(event):
@@ -133,7 +141,7 @@ async def _look(
         undone.gone = True
         return
     undone.runs |= open_calls
-    for base, at in left:
-        await _look(client, conversation, base, tool, undone, since=at, is_left=True, seen=seen)
+    for base_run_id, event_id in resets:
+        await _read_run(client, conversation, base_run_id, tool, undone, since=event_id, is_left=True, seen=seen)
     if next_run:
-        await _look(client, conversation, next_run, tool, undone, since=0, is_left=True, seen=seen)
+        await _read_run(client, conversation, next_run, tool, undone, since=0, is_left=True, seen=seen)

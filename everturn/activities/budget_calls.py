@@ -55,13 +55,13 @@ class BudgetCalls:
         self._own_until = 0.0
         """Until then, it is known that the workflow of that id is a budget."""
 
-    async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
+    async def count_spending(self, batch: SpendingBatch) -> SpendingAnswer | None:
         """The budget's answer; None if there is no such budget. Raises NoAnswer."""
         try:
             if not await self._is_own():
                 return None
             try:
-                return await self._count(batch)
+                return await self._send_batch(batch)
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
@@ -69,14 +69,14 @@ class BudgetCalls:
                 over = temporal_errors.over(error) or closed_first
             # Its run closed with the question in it. The server says so to each further one of that id, so it has to be
             # known whether there is a next run.
-            if closed_first and await self._runs():
-                return await self._count(batch)
+            if closed_first and await self._is_running():
+                return await self._send_batch(batch)
             if over and await budget_moves.go_on_here(self._client, self._id, self._task_queue):
-                return await self._count(batch)
+                return await self._send_batch(batch)
             if self.declared is None:
                 return None
-            await self._start(self.declared)
-            return await self._count(batch)
+            await self._start_budget(self.declared)
+            return await self._send_batch(batch)
         except WorkflowUpdateFailedError as error:
             self._own_until = 0.0
             cause = error.cause
@@ -86,14 +86,14 @@ class BudgetCalls:
                 raise error.__cause__ from None
             self._own_until = 0.0
             where = self._client, self._id, self._task_queue
-            moved = await _explained(budget_moves.move_here(*where, pollers=self._pollers))
+            moved = await _or_no_answer(budget_moves.move_here(*where, pollers=self._pollers))
             raise NoAnswer("it moves here" if moved else "no worker took the question in time") from error
         except RPCError as error:
             raise NoAnswer(error.message) from error
         except ValueError as error:  # codecs raise all kinds, and the answer may be another version's
             raise NoAnswer(explain(error)) from error
 
-    async def _count(self, batch: SpendingBatch) -> SpendingAnswer:
+    async def _send_batch(self, batch: SpendingBatch) -> SpendingAnswer:
         answer = await self._client.get_workflow_handle(self._id).execute_update(
             names.COUNT_SPENDING,
             batch.model_dump(mode="json"),
@@ -120,10 +120,10 @@ class BudgetCalls:
             return False
         raise NoAnswer(f"a workflow of type {described.workflow_type!r} has its id, {self._id!r}: end that workflow")
 
-    async def _runs(self) -> bool:
+    async def _is_running(self) -> bool:
         return not is_over(await describe(self._client, self._id))
 
-    async def _start(self, terms: Terms) -> None:
+    async def _start_budget(self, terms: Terms) -> None:
         await self._client.start_workflow(
             names.TENANT_BUDGET,
             BudgetStart(tenant=self.tenant, budget=terms, declared=True).model_dump(mode="json"),
@@ -139,10 +139,10 @@ class NoAnswer(Exception):
     """The budget did not answer; the message says why."""
 
 
-async def _explained(asked: Coroutine[Any, Any, bool]) -> bool:
-    """What `asked` returns. Raises NoAnswer if it fails."""
+async def _or_no_answer(move: Coroutine[Any, Any, bool]) -> bool:
+    """What `move` returns. Raises NoAnswer if it fails."""
     try:
-        return await asked
+        return await move
     except RPCError as error:
         raise NoAnswer(error.message) from error
     except EverturnError as error:

@@ -43,22 +43,24 @@ class TenantBudgets(Interceptor):
         self._tenants: dict[str, TenantSpending] = {}
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
-        return _Budgeted(next, self) if activity.info().activity_type == names.CALL_MODEL else next
+        if activity.info().activity_type != names.CALL_MODEL:
+            return next
+        return _Budgeted(next, self)
 
-    def of(self, tenant: str) -> TenantSpending:
-        found = self._tenants.pop(tenant, None)
-        if found is None:
+    def spending_of(self, tenant: str) -> TenantSpending:
+        spending = self._tenants.pop(tenant, None)
+        if spending is None:
             encoded = self._client.data_converter.payload_codec is not None
             declared = self._declared.get(tenant) or self._declared.get(EVERYBODY)
             name = budget_id(tenant, encoded=encoded)
             calls = BudgetCalls(self._client, tenant, name, self._task_queue, declared, self._pollers)
-            found = TenantSpending(calls, worker=f"{self._worker}:{uuid4().hex[:6]}")
-        self._tenants[tenant] = found  # as the last one
+            spending = TenantSpending(calls, worker=f"{self._worker}:{uuid4().hex[:6]}")
+        self._tenants[tenant] = spending  # as the last one
         if len(self._tenants) > MOST_TENANTS:
-            idle = next((name for name, one in self._tenants.items() if not one.speaks), None)
+            idle = next((name for name, other in self._tenants.items() if not other.is_busy), None)
             if idle not in (None, tenant):
                 del self._tenants[idle]
-        return found
+        return spending
 
     async def close(self) -> None:
         """What was not told by now, the conversations' next turns tell, wherever they run."""
@@ -72,21 +74,24 @@ class _Budgeted(ActivityInboundInterceptor):
         self._budgets = budgets
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        request = input.args[0] if input.args else None
+        request = next(iter(input.args), None)
         if not isinstance(request, ModelRequest) or not request.tenant:
             return await self.next.execute_activity(input)
-        conversation, asked = activity.info().workflow_id or "", request.asked
-        budget = self._budgets.of(request.tenant)
-        note = await budget.ask(conversation, request.budget or BudgetNote(), asked=asked)
+        conversation = activity.info().workflow_id or ""
+        is_question = request.asked
+        budget = self._budgets.spending_of(request.tenant)
+        note = await budget.ask_for_turn(conversation, request.budget or BudgetNote(), is_question=is_question)
         try:
             reply = await self.next.execute_activity(input)
         except asyncio.CancelledError:
             if is_unwanted():
-                budget.leave(conversation, note)
+                budget.leave_turn(conversation, note)
             raise
         if not isinstance(reply, ModelReply):
             return reply
         # A summary comes in the middle of an answer, however final it looks. A reply that was cut short ends it.
         done = (reply.ends_answer or reply.message.cut_short) and not request.summarise
-        note_after = await budget.tell(conversation, note, request.turn, reply, asked=asked, done=done)
+        note_after = await budget.report_turn(
+            conversation, note, request.turn, reply, is_question=is_question, done=done
+        )
         return reply.model_copy(update={"budget": note_after})

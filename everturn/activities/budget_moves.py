@@ -38,8 +38,8 @@ async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers:
         return False  # it could not go on
     running = client.get_workflow_handle(budget_id, run_id=described.run_id)
     try:
-        why = f"It moves to {task_queue}: no worker runs on {described.task_queue}."
-        await running.terminate(names.BUDGET_MOVES, reason=why)
+        reason = f"It moves to {task_queue}: no worker runs on {described.task_queue}."
+        await running.terminate(names.BUDGET_MOVES, reason=reason)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise

@@ -30,12 +30,12 @@ def summary_of(text: str) -> Message:
     return Message.user(HEADING + text).model_copy(update={"author": "everturn", "summary": True})
 
 
-def shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
+def messages_shown(messages: Sequence[Message], view: View | None) -> Sequence[Message]:
     """The messages as the model sees them."""
     if view is None:
         return messages
-    seen = _seen(messages, view)
-    trimmed = [(place, _trimmed(one) if place < view.trim_before else one) for place, one in seen]
+    seen = _placed_messages(messages, view)
+    trimmed = [(place, _trimmed_message(message) if place < view.trim_before else message) for place, message in seen]
     return [message for _, message in _without_tools(trimmed, before=view.tools_from)]
 
 
@@ -49,11 +49,13 @@ def unchanged_from(messages: TranscriptBeginning, view: View | None, *, after_su
     return place if place < len(messages) else None
 
 
-def _seen(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
+def _placed_messages(messages: Sequence[Message], view: View) -> list[tuple[int, Message]]:
     """The messages with their places: the summary first, then those that it does not replace. No older summaries."""
     rest = enumerate(messages[view.keep_from :], view.keep_from)
     kept = [(place, message) for place, message in rest if not message.summary]
-    return kept if view.summary_at is None else [(len(messages), messages[view.summary_at]), *kept]
+    if view.summary_at is None:
+        return kept
+    return [(len(messages), messages[view.summary_at]), *kept]
 
 
 def _without_tools(placed: Sequence[tuple[int, Message]], *, before: int) -> list[tuple[int, Message]]:
@@ -61,24 +63,24 @@ def _without_tools(placed: Sequence[tuple[int, Message]], *, before: int) -> lis
     could say whose words are whose. Texts stay, too, without anything that only their provider could have written."""
     if not before:
         return list(placed)
-    handed = {result.call_id for _, one in placed for result in one.tool_results if result.successor}
+    handed = {result.call_id for _, message in placed for result in message.tool_results if result.successor}
     hidden: set[str] = set()
     kept = list[tuple[int, Message]]()
     for place, message in placed:
-        one = message
-        if place < before and one.role == "assistant":
-            hidden |= {call.call_id for call in one.tool_calls} - handed
-            plain = (_plain(part, handed) for part in one.parts)
-            one = one.model_copy(update={"parts": tuple(part for part in plain if part), "provider": ""})
-        elif one.role == "tool" and any(result.call_id in hidden for result in one.tool_results):
-            one = one.model_copy(
-                update={"parts": tuple(result for result in one.tool_results if result.call_id not in hidden)}
-            )
-        kept += [(place, one)] if one.parts else []
+        bare = message
+        if place < before and message.role == "assistant":
+            hidden |= {call.call_id for call in message.tool_calls} - handed
+            plain = (_plain_part(part, handed) for part in message.parts)
+            bare = message.model_copy(update={"parts": tuple(part for part in plain if part), "provider": ""})
+        elif message.role == "tool" and any(result.call_id in hidden for result in message.tool_results):
+            kept_results = tuple(result for result in message.tool_results if result.call_id not in hidden)
+            bare = message.model_copy(update={"parts": kept_results})
+        if bare.parts:
+            kept.append((place, bare))
     return kept
 
 
-def _plain(part: Part, handed: Collection[str]) -> Part | None:
+def _plain_part(part: Part, handed: Collection[str]) -> Part | None:
     match part:
         case Text():
             return Text(text=part.text)
@@ -92,7 +94,7 @@ def next_view(
     wanted: Compaction | None, view: View | None, messages: Sequence[Message], usage: Usage
 ) -> tuple[View | None, bool]:
     """How the transcript is to be shown next, if that changes; and whether only a summary would help."""
-    if wanted is None or not due(usage, wanted):
+    if wanted is None or not is_due(usage, wanted):
         return None, False
     messages = tuple(messages)  # a worker that remembers them reads them anew each time
     if trimmed := trimmed_view(messages, view, wanted):
@@ -100,7 +102,7 @@ def next_view(
     return None, bool(to_summarise(messages, view, wanted)[0])
 
 
-def due(usage: Usage, wanted: Compaction | None) -> bool:
+def is_due(usage: Usage, wanted: Compaction | None) -> bool:
     """Whether the next turn should be shown less."""
     return wanted is not None and usage.total_tokens >= wanted.at * wanted.window_tokens
 
@@ -108,41 +110,45 @@ def due(usage: Usage, wanted: Compaction | None) -> bool:
 def trimmed_view(messages: Sequence[Message], view: View | None, wanted: Compaction) -> View | None:
     """A view with more results trimmed; None if that would not change what is shown."""
     view = view or View()
-    keep_from = _boundary(messages, wanted)
+    keep_from = _where_kept_begin(messages, wanted)
     longer = view.model_copy(update={"trim_before": max(view.trim_before, keep_from)})
-    before, after = (sum(map(_chars, shown(messages, one))) for one in (view, longer))
-    return longer if before - after > before * wanted.worthwhile else None
+    before = sum(map(_message_chars, messages_shown(messages, view)))
+    after = sum(map(_message_chars, messages_shown(messages, longer)))
+    if before - after <= before * wanted.worthwhile:
+        return None
+    return longer
 
 
 def to_summarise(messages: Sequence[Message], view: View | None, wanted: Compaction) -> tuple[list[Message], int]:
     """The messages to summarise, and the place at which those that stay begin; no messages if all are to stay."""
     messages = tuple(messages)
-    view, keep_from = view or View(), _boundary(messages, wanted)
-    seen = _without_tools(_seen(messages, view), before=view.tools_from)
+    view = view or View()
+    keep_from = _where_kept_begin(messages, wanted)
+    seen = _without_tools(_placed_messages(messages, view), before=view.tools_from)
     old = [(place, message) for place, message in seen if not keep_from <= place < len(messages)]
     if not any(place < len(messages) for place, _ in old):
         return [], keep_from
     # Trimmed in any case: what is summarised has to fit the window that it has just outgrown.
-    return [_trimmed(message) for _, message in old], keep_from
+    return [_trimmed_message(message) for _, message in old], keep_from
 
 
-def _boundary(messages: Sequence[Message], wanted: Compaction) -> int:
+def _where_kept_begin(messages: Sequence[Message], wanted: Compaction) -> int:
     """Where the last messages begin that stay as they are; never between calls and their results."""
-    said = [place for place, message in enumerate(messages) if not message.summary]
-    first = max(0, len(said) - wanted.keep_messages)
-    # Calls and their results can have a summary between them: in `said`, they are side by side.
-    while first > 0 and messages[said[first]].role == "tool":
+    places = [place for place, message in enumerate(messages) if not message.summary]
+    first = max(0, len(places) - wanted.keep_messages)
+    # Calls and their results can have a summary between them: in `places`, they are side by side.
+    while first > 0 and messages[places[first]].role == "tool":
         first -= 1
-    return said[first] if said else 0
+    return places[first] if places else 0
 
 
-def _trimmed(message: Message) -> Message:
+def _trimmed_message(message: Message) -> Message:
     if message.role != "tool":
         return message
-    return message.model_copy(update={"parts": tuple(map(_notice, message.parts))})
+    return message.model_copy(update={"parts": tuple(map(_trimmed_part, message.parts))})
 
 
-def _notice(part: Part) -> Part:
+def _trimmed_part(part: Part) -> Part:
     if not isinstance(part, ToolResult) or (size := _result_chars(part)) <= TRIMMED_OVER_CHARS:
         return part
     return part.model_copy(
@@ -154,7 +160,7 @@ def _result_chars(result: ToolResult) -> int:
     return sum(len(part.text) if isinstance(part, Text) else len(part.model_dump_json()) for part in result.content)
 
 
-def _chars(message: Message) -> int:
+def _message_chars(message: Message) -> int:
     return sum(
         _result_chars(part) if isinstance(part, ToolResult) else len(part.model_dump_json()) for part in message.parts
     )

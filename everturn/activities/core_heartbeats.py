@@ -24,7 +24,7 @@ def through_core(worker: temporalio.worker.Worker) -> BeatThroughCore | None:
     except (ImportError, AttributeError):
         return None
 
-    def beat(task_token: bytes, details: Sequence[Payload]) -> None:
+    def send_beat(task_token: bytes, details: Sequence[Payload]) -> None:
         record(ActivityHeartbeat(task_token=task_token, details=details))
 
-    return beat
+    return send_beat

@@ -7,7 +7,7 @@ import asyncio
 from temporalio import activity
 
 from everturn.activities.heartbeat import Heartbeat, is_unwanted
-from everturn.activities.prefix_cache import PrefixCache, chained
+from everturn.activities.prefix_cache import PrefixCache, chain_digest
 from everturn.activities.tool_contexts import Spent
 from everturn.heartbeat_details import SeenReply, beaten_out
 from everturn.history.transcript import filled_delta
@@ -23,26 +23,28 @@ def cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: Pr
     nobody waits for it, or if nothing was said or counted."""
     if request.summarise or not is_unwanted():
         raise asyncio.CancelledError
-    streamed = beat.said() if beat.said else None
+    streamed = beat.reply_so_far() if beat.reply_so_far else None
     # People still see what the try before this one said, until this one says something.
-    seen = SeenReply.of(streamed) or beaten_out(activity.info().heartbeat_details)
+    seen = SeenReply.from_streamed(streamed) or beaten_out(activity.info().heartbeat_details)
     if seen and seen.turn != request.turn:
         seen = None
     if counted := seen or streamed:
-        spent.add(counted.usage, counted.cost_usd)
+        spent.add_usage(counted.usage, counted.cost_usd)
     if not seen and not spent.usage.total_tokens:
         raise asyncio.CancelledError
     cut = Message(role="assistant", parts=(), cut_short=True)
     if seen:
         cut = seen.as_message(request.agent if request.signed else "")
     _log.info("turn.cut_short", characters=len(cut.text), output_tokens=spent.usage.output_tokens)
-    return ModelReply(message=cut, digest=_digest(request, cut, prefixes), usage=spent.usage, cost_usd=spent.cost_usd)
+    return ModelReply(
+        message=cut, digest=_digest_with(request, cut, prefixes), usage=spent.usage, cost_usd=spent.cost_usd
+    )
 
 
-def _digest(request: ModelRequest, cut: Message, prefixes: PrefixCache) -> str:
+def _digest_with(request: ModelRequest, cut: Message, prefixes: PrefixCache) -> str:
     """The digest of the transcript with `cut`; empty if that is not known. The worker does not remember this prefix: so
     it meets the conversation with the next turn, whose reply says the worker's facts."""
     results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)
     if results is None or not cut.parts or (request.position and not request.digest):
         return ""
-    return chained(request.digest, (*filled_delta(request, results), cut))
+    return chain_digest(request.digest, (*filled_delta(request, results), cut))

@@ -34,7 +34,9 @@ async def show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, conte
     try:
         verdict = await hooks.before_tool(call, tool, context)
         given = verdict.result
-        problem = verdict.denied or (verdict.asks if verdict.failed else None)
+        problem = verdict.denied
+        if not problem and verdict.failed:
+            problem = verdict.asks
         if not problem and not same_json(verdict.call.arguments, request.arguments):
             problem = (
                 f"{', '.join(verdict.changed_by)} would change them. To run the call as it is shown now, approve it"
@@ -53,20 +55,22 @@ async def show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, conte
     return given
 
 
-def refuse_edit(name: str, request: ToolRequest, why: str, *, proposed: dict[str, JsonValue] | None = None) -> None:
+def refuse_edit(name: str, request: ToolRequest, problem: str, *, proposed: dict[str, JsonValue] | None = None) -> None:
     """Raises ApplicationError if it was a person who put these arguments in. `proposed`: those that hooks would
     take."""
     if request.decision and request.decision.arguments is not None:
         # A person made the mistake, so a person corrects it: the call waits for a person again.
         raise ApplicationError(
-            shortened(f"the edited arguments {why}", max_bytes=MAX_CAUSE_BYTES),
+            shortened(f"the edited arguments {problem}", max_bytes=MAX_CAUSE_BYTES),
             # The event of a local activity does not say whose it is.
-            {"call_id": request.call_id, "tool": name, **_proposal(proposed)},
+            {"call_id": request.call_id, "tool": name, **_proposal_details(proposed)},
             type=names.INVALID_EDIT,
             non_retryable=True,
         ) from None
 
 
-def _proposal(arguments: dict[str, JsonValue] | None) -> dict[str, Any]:
+def _proposal_details(arguments: dict[str, JsonValue] | None) -> dict[str, Any]:
     """Too large a one is not carried along: the person has to put in others."""
-    return {} if arguments is None or size_of(arguments) > MAX_LEFT_BYTES else {"proposed": arguments}
+    if arguments is None or size_of(arguments) > MAX_LEFT_BYTES:
+        return {}
+    return {"proposed": arguments}

@@ -9,4 +9,6 @@ from everturn.models import Model
 def next_after(agent: Agent, failed: Model) -> str | None:
     """The name of the next model in line; None after the last one, and for a model that is not in line."""
     line = [agent.model.name, *(model.name for model in agent.fallback_models)]
-    return next(iter(line[line.index(failed.name) + 1 :]), None) if failed.name in line else None
+    if failed.name not in line:
+        return None
+    return next(iter(line[line.index(failed.name) + 1 :]), None)

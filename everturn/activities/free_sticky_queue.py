@@ -6,7 +6,7 @@ from temporalio import activity
 from temporalio.api.enums.v1 import TimeoutType
 from temporalio.service import RPCError
 
-from everturn.activities.journal import RPC_TIMEOUT, release
+from everturn.activities.journal import RPC_TIMEOUT, release_conversation
 from everturn.logs import get_logger
 
 _log = get_logger("everturn.worker")
@@ -23,7 +23,7 @@ async def take_over() -> None:
         return
     try:
         if await _was_lost(info, info.workflow_id, info.workflow_run_id):
-            await release(activity.client(), info.workflow_id, info.workflow_run_id)
+            await release_conversation(activity.client(), info.workflow_id, info.workflow_run_id)
     except RPCError as error:  # a failure costs two seconds, and nothing else
         _log.debug("worker.not_released", error=str(error))
 

@@ -32,16 +32,20 @@ class SaidBefore:
     messages: Sequence[Message] = ()
     request: ModelRequest | None = None
 
-    def shown(self) -> Sequence[Message]:
+    def messages_shown(self) -> Sequence[Message]:
         """The messages as the agent that replied sees them."""
-        return compaction.shown(self.messages, self.request.view if self.request else None)
+        return compaction.messages_shown(self.messages, self.request.view if self.request else None)
 
     def from_message(self, last: int | None) -> int:
         """The index at which the last messages of users begin, as many as `last` says; 0 if it is None."""
         if last is None:
             return 0
-        said = [place for place, one in enumerate(self.messages) if one.role == "user" and not one.author]
-        return said[-last] if len(said) >= last else 0
+        positions = [
+            place for place, message in enumerate(self.messages) if message.role == "user" and not message.author
+        ]
+        if len(positions) < last:
+            return 0
+        return positions[-last]
 
 
 async def plan_handover(
@@ -49,30 +53,30 @@ async def plan_handover(
 ) -> PlannedCall:
     """`run`: what all plans of calls that run have in common. Raises ApplicationError, which stalls the conversation,
     if the filter fails."""
-    shown = handoff.filter
-    if not isinstance(shown, Shown):
+    selection = handoff.filter
+    if not isinstance(selection, Shown):
         if careful:
             text = (
                 f"Not handed over: workers were lost with this reply, so the filter of {handoff.name} is not run again."
             )
             return RefuseCall(call_id=run["call_id"], text=text)
-        shown = await _said(agent, handoff, before, context)
+        selection = await _call_filter(agent, handoff, before, context)
     successor = Successor(
         agent=handoff.to,
-        keep_from=before.from_message(shown.last),
-        tools_from=0 if shown.tools else len(before.messages) + 1,  # the reply that hands on, too
+        keep_from=before.from_message(selection.last),
+        tools_from=0 if selection.tools else len(before.messages) + 1,  # the reply that hands on, too
     )
-    return RunHandoff(**run, successor=successor, note=shown.note)
+    return RunHandoff(**run, successor=successor, note=selection.note)
 
 
-async def _said(agent: Agent, handoff: HandOff, before: SaidBefore, context: ToolContext) -> Shown:
+async def _call_filter(agent: Agent, handoff: HandOff, before: SaidBefore, context: ToolContext) -> Shown:
     """What the filter says. It decides what another agent may see, so if it fails, nothing is handed over."""
     try:
-        asked = with_context(cast("Any", handoff.filter), before.shown(), context=context)
-        said = await user_code.call(asked, seconds=user_code.QUICK_SECONDS)
-        if isinstance(said, Shown):
-            return said
-        problem = f"it returned {user_code.class_name(said)}, not a Shown"
+        call = with_context(cast("Any", handoff.filter), before.messages_shown(), context=context)
+        selection = await user_code.call(call, seconds=user_code.QUICK_SECONDS)
+        if isinstance(selection, Shown):
+            return selection
+        problem = f"it returned {user_code.class_name(selection)}, not a Shown"
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
         problem = await safe_error_text(error)
     _log.error("handoff.filter_failed", agent=agent.name, to=handoff.to, error=problem)
@@ -97,7 +101,7 @@ def one_at_the_most(plans: Sequence[PlannedCall]) -> list[PlannedCall]:
     ]
 
 
-def signed(reply: Reply, request: ModelRequest) -> Reply:
+def sign_reply(reply: Reply, request: ModelRequest) -> Reply:
     """The reply with the name of the agent that wrote it, if others wrote before it."""
     if not request.signed:
         return reply

@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.activities.attempts import Lags
 from everturn.activities.core_heartbeats import BeatThroughCore, through_core
 from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of, token_of
-from everturn.activities.poison_calls import first_details, left, too_late
+from everturn.activities.poison_calls import details_left, first_details, too_late
 from everturn.activities.task_intake import TaskIntake, taking_tasks
 from everturn.heartbeat_details import Streamed
 from everturn.logs import get_logger
@@ -64,13 +64,13 @@ class Heartbeat:
 
     task_token: bytes
     loop: asyncio.AbstractEventLoop
-    left: dict[str, Any] = field(default_factory=dict)
+    details_left: dict[str, Any] = field(default_factory=dict)
     """What this try leaves to the next: the first heartbeat detail."""
     progress: Any = None
     """What the activity last said of itself; each beat carries it."""
     speak: Callable[[], Any] | None = None
     """Gives what a beat carries in place of `progress`. May be called from any thread."""
-    said: Callable[[], Streamed | None] | None = None
+    reply_so_far: Callable[[], Streamed | None] | None = None
     """All that a model turn has said so far, as far as it is kept."""
     interval: float = field(default_factory=lambda: INTERVAL_SECONDS)
     """Seconds between two beats."""
@@ -92,26 +92,26 @@ class Heartbeat:
     context: Context = field(default_factory=copy_context)
     """The activity's own, which activity.heartbeat() needs."""
 
-    def within(self, seconds: float) -> None:
+    def beat_within(self, seconds: float) -> None:
         """Sees to it that a beat comes within so many seconds of the last one. To be called on the loop."""
         if self.timer and self.due > self.last + seconds:
             self._beat_in(max(0.0, self.last + seconds - time.monotonic()))
 
-    def hurry(self) -> None:
+    def beat_sooner(self) -> None:
         """From now on, beats as often as a quick worker, unless it is over. To be called on the loop."""
         self.interval = min(self.interval, INTERVAL_SECONDS)
         if self.timer:
             self._beat_in(min(self.interval, HURRIED_SECONDS))
 
-    def report(self, progress: Any) -> None:
+    def report_progress(self, progress: Any) -> None:
         """Sets what the next beat carries, as it is now. May be called from any thread.
 
         A large value, or one that JSON can't hold, is shortened: a beat that can't be sent would end the running tool.
         """
-        self.progress = _shown(progress)
+        self.progress = _progress_copy(progress)
         with suppress(RuntimeError):  # a thread that outlives its activity may outlive the loop
             soon = self.interval if self.interval > INTERVAL_SECONDS else PROGRESS_SECONDS
-            self.loop.call_soon_threadsafe(self.within, soon)
+            self.loop.call_soon_threadsafe(self.beat_within, soon)
 
     def start(self) -> None:
         self._beat_in(self.interval)
@@ -145,16 +145,16 @@ class Heartbeat:
     def details(self) -> tuple[Any, ...]:
         """What the next try needs comes first; then the progress, if any."""
         progress = self.waits or (self.speak() if self.speak else self.progress)
-        left = dict(self.left) or None
+        first_detail = dict(self.details_left) or None
         if progress is None:
-            return () if left is None else (left,)
-        return (left, progress)
+            return () if first_detail is None else (first_detail,)
+        return (first_detail, progress)
 
 
 def is_unwanted() -> bool:
     """Whether the conversation has cancelled the activity that runs here. A shutdown of its worker does not count."""
-    why = activity.cancellation_details()
-    return why is not None and why.cancel_requested
+    details = activity.cancellation_details()
+    return details is not None and details.cancel_requested
 
 
 _here: ContextVar[Heartbeat | None] = ContextVar("here", default=None)
@@ -165,7 +165,7 @@ def this_heartbeat() -> Heartbeat | None:
     return _here.get()
 
 
-def _shown(progress: Any) -> Any:
+def _progress_copy(progress: Any) -> Any:
     """A copy of the user's value, as JSON has it: the user may change the value meanwhile."""
     try:
         if iterator_in(progress, seen=set()) is not None:
@@ -202,7 +202,7 @@ class Heartbeats:
         begun has no heartbeats."""
         self._loop_thread = 0
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="everturn-heart", daemon=True)
+        self._thread = threading.Thread(target=self._watch_loop, name="everturn-heart", daemon=True)
 
     def __enter__(self) -> Self:
         self._loop_thread = threading.get_ident()
@@ -221,16 +221,16 @@ class Heartbeats:
         beat = Heartbeat(
             info.task_token,
             asyncio.get_running_loop(),
-            left=left(),
-            interval=self._interval(info.heartbeat_timeout),
+            details_left=details_left(),
+            interval=self._interval_for(info.heartbeat_timeout),
             run_id=info.workflow_run_id or "",
         )
         beat.start()
         self._running.add(beat)
-        self.begin(info)
+        self.begin_activity(info)
         token = _here.set(beat)
         try:
-            self._journal.take(
+            self._journal.take_task(
                 task_of(
                     info.task_token,
                     conversation=info.workflow_id or "",
@@ -248,7 +248,7 @@ class Heartbeats:
             if self.intake:
                 self._ending[info.task_token] = beat
             else:
-                self._journal.leave(token_of(info.task_token))
+                self._journal.drop_task(token_of(info.task_token))
 
     def take_from(self, worker: temporalio.worker.Worker) -> None:
         """To be called before the worker runs: from then on, what it is given has heartbeats, begun or not."""
@@ -256,12 +256,12 @@ class Heartbeats:
         self.intake = taking_tasks(
             worker,
             self._journal,
-            on_complete=self._complete,
+            on_complete=self._forget_ended,
             look_seconds=INTERVAL_SECONDS / 2,
             longest_seconds=LONGEST_STAND_IN_SECONDS,
         )
 
-    def begin(self, info: activity.Info) -> None:
+    def begin_activity(self, info: activity.Info) -> None:
         """The activity is begun: whether it has heartbeats is its own business now."""
         if self.intake:
             self.intake.begin(info.task_token)
@@ -269,24 +269,25 @@ class Heartbeats:
     def begin_tool(self, task_token: bytes) -> None:
         """The tool of this activity begins: from here on, it may take effect. May be called from any thread, and again
         for the same activity."""
-        self._journal.begin(token_of(task_token))
+        self._journal.begin_task(token_of(task_token))
 
-    def _complete(self, task_token: bytes) -> None:
+    def _forget_ended(self, task_token: bytes) -> None:
         """The SDK's core has the activity's result."""
         self._ending.pop(task_token, None)
-        self._journal.leave(token_of(task_token))
+        self._journal.drop_task(token_of(task_token))
 
-    def cancelling(self, run_id: str) -> None:
+    def hurry_run(self, run_id: str) -> None:
         """To be called if a workflow run cancels something. The run's activities on this worker then beat soon, and so
         learn whether it is one of them. May be called from any thread."""
         for beat in [beat for beat in list(self._running) if beat.run_id == run_id]:
             with suppress(RuntimeError):
-                beat.loop.call_soon_threadsafe(beat.hurry)
+                beat.loop.call_soon_threadsafe(beat.beat_sooner)
 
-    def _interval(self, timeout: timedelta | None) -> float:
+    def _interval_for(self, timeout: timedelta | None) -> float:
         """Seconds between two beats. A worker with another profile may have set the activity's time-out."""
-        allowed = self._profile is not QUICK and timeout is not None and timeout >= self._profile.timeout
-        return self._profile.interval_seconds if allowed else INTERVAL_SECONDS
+        if self._profile is QUICK or timeout is None or timeout < self._profile.timeout:
+            return INTERVAL_SECONDS
+        return self._profile.interval_seconds
 
     async def check_ours(self) -> None:
         """Raises the error of a try that came too late, if this activity is no longer this worker's to run.
@@ -295,7 +296,7 @@ class Heartbeats:
         another worker. If both ran it, it would happen twice. The server is asked only after a late start.
         """
         info = activity.info()
-        if info.is_local or self._lags.of(info.started_time) < LATE_START_SECONDS:
+        if info.is_local or self._lags.lag_of(info.started_time) < LATE_START_SECONDS:
             return
         handle = self._client.get_async_activity_handle(task_token=info.task_token)
         try:
@@ -306,7 +307,7 @@ class Heartbeats:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise too_late() from None
 
-    def _watch(self) -> None:
+    def _watch_loop(self) -> None:
         while not self._stopped.wait(INTERVAL_SECONDS / 2):
             now = time.monotonic()
             running = list(self._running)
@@ -345,7 +346,8 @@ class Heartbeats:
         await asyncio.gather(*map(self._beat_for, silent), return_exceptions=True)
 
     async def _beat_for(self, beat: Heartbeat) -> None:
-        beat.last, details = time.monotonic(), beat.details
+        beat.last = time.monotonic()
+        details = beat.details
         if self.through_core and (beat in self._running or beat.task_token in self._ending):
             # Before the server, which may be slow. The core sends it on, too, but its answer comes in by the loop.
             with suppress(Exception):

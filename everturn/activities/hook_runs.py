@@ -20,7 +20,7 @@ from everturn.hooks import (
     ModelInput,
     StallWith,
     StopWith,
-    has,
+    has_point,
     name_of,
 )
 from everturn.logs import get_logger
@@ -43,7 +43,7 @@ from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext, TurnContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool
-from everturn.truncation import Notice, bounded
+from everturn.truncation import Notice, bound_content
 
 _log = get_logger("everturn.hook")
 
@@ -99,14 +99,14 @@ class HookRuns:
         """What a hook answers in place of the model."""
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         return self.answer is not None
 
     # ------------------------------------------------------------ the model
 
     async def before_model(self, request: Request) -> Request:
         """The request as hooks left it; not sent if there is an `answer` now. Raises ApplicationError to stall."""
-        for hook in self._at("before_model"):
+        for hook in self._hooks_at("before_model"):
             given = ModelInput(
                 messages=tuple(request.messages),
                 instructions=request.instructions,
@@ -115,33 +115,33 @@ class HookRuns:
                 model=request.model.name,
                 purpose="summary" if self._summary else "turn",
             )
-            said = await self._of_model(hook, "before_model", given, wanted=ModelInput)
-            if isinstance(said, StopWith):
+            answer = await self._run_model_hook(hook, "before_model", given, wanted=ModelInput)
+            if isinstance(answer, StopWith):
                 return request
-            if said is not None and said != given:
-                same = len(said.messages) == len(given.messages) and all(map(is_, said.messages, given.messages))
+            if answer is not None and answer != given:
+                same = len(answer.messages) == len(given.messages) and all(map(is_, answer.messages, given.messages))
                 request = replace(
                     request,
-                    messages=request.messages if same else said.messages,
-                    instructions=said.instructions,
-                    tools=[tool for tool in request.tools if tool.name in said.tools],
-                    settings=said.settings,
+                    messages=request.messages if same else answer.messages,
+                    instructions=answer.instructions,
+                    tools=[tool for tool in request.tools if tool.name in answer.tools],
+                    settings=answer.settings,
                 )
-                self.hidden |= set(given.tools) - set(said.tools)
-                self._note(hook, "before_model", "changed")
+                self.hidden |= set(given.tools) - set(answer.tools)
+                self._note_action(hook, "before_model", "changed")
         return request
 
     async def after_model(self, reply: Reply) -> Reply:
         """The reply as hooks left it, to be recorded. Raises ApplicationError to stall."""
-        for hook in reversed([*self._at("after_model")]):
-            said = await self._of_model(hook, "after_model", reply, wanted=Reply)
-            if isinstance(said, StopWith):
-                return stopped(reply, said.text)
-            if said is not None and said != reply:
-                if problem := _reply_problem(reply, said):
+        for hook in reversed([*self._hooks_at("after_model")]):
+            answer = await self._run_model_hook(hook, "after_model", reply, wanted=Reply)
+            if isinstance(answer, StopWith):
+                return stopped_reply(reply, answer.text)
+            if answer is not None and answer != reply:
+                if problem := _reply_problem(reply, answer):
                     self._stall_failed(hook, "after_model", problem)
-                reply = said
-                self._note(hook, "after_model", "changed")
+                reply = answer
+                self._note_action(hook, "after_model", "changed")
         return reply
 
     @cached_property
@@ -149,67 +149,71 @@ class HookRuns:
         """The turn's context."""
         return self._turn()
 
-    async def _of_model(self, hook: Hooks, point: HookPoint, given: Any, *, wanted: type) -> Any:
+    async def _run_model_hook(self, hook: Hooks, point: HookPoint, given: Any, *, wanted: type) -> Any:
         try:
-            said = await self._said(hook, point, given, self.context, wanted=(wanted, StopWith, StallWith))
+            answer = await self._run_hook(hook, point, given, self.context, wanted=(wanted, StopWith, StallWith))
         except HookFailed as error:
             self._stall_failed(hook, point, str(error))
-        if isinstance(said, StallWith):
-            raise _stall(said.cause, said.cure)
-        if isinstance(said, StopWith) and self._summary:
+        if isinstance(answer, StallWith):
+            raise _stall_error(answer.cause, answer.cure)
+        if isinstance(answer, StopWith) and self._summary:
             self._stall_failed(hook, point, "StopWith is not possible here: this turn writes a summary, not an answer")
-        if isinstance(said, StopWith):
-            self._note(hook, point, "stopped")
-            self.answer = said.text
-        return said
+        if isinstance(answer, StopWith):
+            self._note_action(hook, point, "stopped")
+            self.answer = answer.text
+        return answer
 
-    def answered(self, request: Request, text: str | None) -> Reply:
+    def answer_with(self, request: Request, text: str | None) -> Reply:
         """The reply that a hook gives before the model is asked."""
         self.answer = text or ""
-        return stopped(Reply(message=Message(role="assistant", parts=()), model=request.model.name), self.answer)
+        return stopped_reply(Reply(message=Message(role="assistant", parts=()), model=request.model.name), self.answer)
 
-    def _stall_failed(self, hook: Hooks, point: HookPoint, why: str) -> NoReturn:
+    def _stall_failed(self, hook: Hooks, point: HookPoint, problem: str) -> NoReturn:
         cure = "Fix it and deploy, then resume: the model is asked again."
-        raise _stall(f"The hook {name_of(hook)!r} ({point}) of agent {self._agent.name!r} failed: {why}", cure)
+        raise _stall_error(
+            f"The hook {name_of(hook)!r} ({point}) of agent {self._agent.name!r} failed: {problem}", cure
+        )
 
     # ------------------------------------------------------------ tools
 
     async def before_tool(self, call: ToolCall, tool: Tool, context: ToolContext) -> CallVerdict:
         """What hooks say of a call whose arguments fit. Raises Stops, and ApplicationError to stall."""
         verdict = CallVerdict(call)
-        for hook in self._at("before_tool", tool=call.name):
+        for hook in self._hooks_at("before_tool", tool=call.name):
             try:
-                said = await self._said(hook, "before_tool", verdict.call, context, wanted=_OF_CALLS)
-                if isinstance(said, ToolCall) and said != verdict.call:
-                    await _check_change(verdict.call, said, tool, context)
-                if isinstance(said, ToolResult) and said.call_id != call.call_id:
+                answer = await self._run_hook(hook, "before_tool", verdict.call, context, wanted=_OF_CALLS)
+                if isinstance(answer, ToolCall) and answer != verdict.call:
+                    await _check_change(verdict.call, answer, tool, context)
+                if isinstance(answer, ToolResult) and answer.call_id != call.call_id:
                     raise HookFailed("it returned a result with another call_id")
             except HookFailed as error:
-                self._note(hook, "before_tool", "failed", str(error), call)
-                why = f"the hook {name_of(hook)!r} failed: {error}"
-                verdict = replace(verdict, asks=verdict.asks or why, failed=True)
+                self._note_action(hook, "before_tool", "failed", str(error), call)
+                approval_reason = f"the hook {name_of(hook)!r} failed: {error}"
+                verdict = replace(verdict, asks=verdict.asks or approval_reason, failed=True)
                 continue
-            match said:
+            match answer:
                 case DenyCall(reason):
-                    self._note(hook, "before_tool", "denied", reason, call)
-                    return replace(verdict, denied=_denied(hook, reason))
-                case AskApproval(why):
-                    self._note(hook, "before_tool", "asked", why, call)
-                    verdict = replace(verdict, asks=verdict.asks or why or f"{name_of(hook)} asks for approval")
+                    self._note_action(hook, "before_tool", "denied", reason, call)
+                    return replace(verdict, denied=_denial_text(hook, reason))
+                case AskApproval(approval_reason):
+                    self._note_action(hook, "before_tool", "asked", approval_reason, call)
+                    verdict = replace(
+                        verdict, asks=verdict.asks or approval_reason or f"{name_of(hook)} asks for approval"
+                    )
                 case ToolResult(content=content, is_error=is_error):
                     answered = HookAction(hook=name_of(hook), point="before_tool", did="answered", call_id=call.call_id)
-                    self._note(hook, "before_tool", "answered", call=call)
+                    self._note_action(hook, "before_tool", "answered", call=call)
                     given = ToolResult(call_id=call.call_id, name=call.name, content=content, is_error=is_error)
                     return replace(verdict, result=given.model_copy(update={"hooks": (answered,)}))
                 case StopWith(text):
-                    self._note(hook, "before_tool", "stopped", call=call)
+                    self._note_action(hook, "before_tool", "stopped", call=call)
                     raise Stops(text)
                 case StallWith(cause, cure):
-                    raise _stall(cause, cure)
-                case ToolCall() if said != verdict.call:
-                    self._note(hook, "before_tool", "changed", call=call)
-                    verdict = replace(verdict, call=said, changed_by=(*verdict.changed_by, name_of(hook)))
-                    self.changed[call.call_id] = said
+                    raise _stall_error(cause, cure)
+                case ToolCall() if answer != verdict.call:
+                    self._note_action(hook, "before_tool", "changed", call=call)
+                    verdict = replace(verdict, call=answer, changed_by=(*verdict.changed_by, name_of(hook)))
+                    self.changed[call.call_id] = answer
                 case _:
                     pass
         return verdict
@@ -223,7 +227,7 @@ class HookRuns:
         )
         message = reply.message.model_copy(update={"parts": tuple(parts)})
         if size_of(message) > MAX_REPLY_BYTES and size_of(message) > size_of(reply.message):
-            raise _stall(
+            raise _stall_error(
                 "Hooks have made the arguments of a reply's calls too large to record.",
                 "Make the hooks put less into the arguments.",
             )
@@ -231,67 +235,70 @@ class HookRuns:
 
     async def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
         """The result as it is recorded, with what hooks did to it. A failed hook raises nothing: the tool has run."""
-        for hook in reversed([*self._at("after_tool", tool=call.name)]):
+        for hook in reversed([*self._hooks_at("after_tool", tool=call.name)]):
             try:
-                said = await self._said(hook, "after_tool", call, result, context, wanted=_OF_RESULTS)
-                if isinstance(said, ToolResult) and said.call_id != result.call_id:
+                answer = await self._run_hook(hook, "after_tool", call, result, context, wanted=_OF_RESULTS)
+                if isinstance(answer, ToolResult) and answer.call_id != result.call_id:
                     raise HookFailed("it returned a result with another call_id")
             except HookFailed as error:
-                self._note(hook, "after_tool", "failed", str(error), call)
+                self._note_action(hook, "after_tool", "failed", str(error), call)
                 text = f"The tool {call.name} ran. Its result is withheld because the hook {name_of(hook)!r} failed."
                 result = result.model_copy(update={"content": (Text(text=text),), "is_error": True})
                 break
-            match said:
+            match answer:
                 case StopWith(text):
-                    self._note(hook, "after_tool", "stopped", text, call, most=MAX_EDIT_BYTES)
+                    self._note_action(hook, "after_tool", "stopped", text, call, most=MAX_EDIT_BYTES)
                     break
                 case str():
-                    said = result.model_copy(update={"content": (Text(text=said),)})
-            if isinstance(said, ToolResult) and said != result:
-                self._note(hook, "after_tool", "changed", call=call)
-                result = result.model_copy(update={"content": said.content, "is_error": said.is_error})
-        return result.model_copy(update={"hooks": tuple(self.actions)}) if self.actions else result
+                    answer = result.model_copy(update={"content": (Text(text=answer),)})
+            if isinstance(answer, ToolResult) and answer != result:
+                self._note_action(hook, "after_tool", "changed", call=call)
+                result = result.model_copy(update={"content": answer.content, "is_error": answer.is_error})
+        if not self.actions:
+            return result
+        return result.model_copy(update={"hooks": tuple(self.actions)})
 
     # ------------------------------------------------------------ a single hook
 
-    def _at(self, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
+    def _hooks_at(self, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
         return hooks_at(self._agent, point, tool=tool)
 
-    async def _said(self, hook: Hooks, point: HookPoint, *given: Any, wanted: tuple[type, ...]) -> Any:
+    async def _run_hook(self, hook: Hooks, point: HookPoint, *given: Any, wanted: tuple[type, ...]) -> Any:
         """What the hook returned, checked. Raises HookFailed."""
         *others, context = given
-        copies = [hook_answers.own_copy(one) for one in others]
+        copies = [hook_answers.own_copy(original) for original in others]
         function = partial(getattr(hook, point), *copies, context)
         try:
-            said = await user_code.call(function, seconds=hook.timeout.total_seconds())
+            answer = await user_code.call(function, seconds=hook.timeout.total_seconds())
         except user_code.TookTooLong:
-            why = f"it did not end within {hook.timeout}"
+            problem = f"it did not end within {hook.timeout}"
         except Exception as error:  # noqa: BLE001 - the user's own, whatever it is
-            why = await safe_error_text(error)
+            problem = await safe_error_text(error)
         else:
-            may = ", ".join(one.__name__ for one in wanted)
-            why = f"it returned something of type {user_code.class_name(said)}; it may return {may} or None"
-            if said is None or isinstance(said, wanted):
+            may = ", ".join(kind.__name__ for kind in wanted)
+            problem = f"it returned something of type {user_code.class_name(answer)}; it may return {may} or None"
+            if answer is None or isinstance(answer, wanted):
                 try:
-                    return hook_answers.checked(said, given=copies[-1], before=others[-1])
+                    return hook_answers.check_answer(answer, given=copies[-1], before=others[-1])
                 except hook_answers.Unfit as error:
-                    why = str(error)
-        _log.error("hook.failed", hook=name_of(hook), point=point, agent=self._agent.name, error=why)
-        raise HookFailed(why)
+                    problem = str(error)
+        _log.error("hook.failed", hook=name_of(hook), point=point, agent=self._agent.name, error=problem)
+        raise HookFailed(problem)
 
-    def _note(
+    def _note_action(
         self,
         hook: Hooks,
         point: HookPoint,
         did: Any,
-        why: str = "",
+        reason: str = "",
         call: ToolCall | None = None,
         *,
         most: int = MAX_ACTION_WHY_BYTES,
     ) -> None:
         """`point` and `did` are as in HookAction."""
-        words, call_id = shortened(why, max_bytes=most), call.call_id if call else ""
-        action = HookAction(hook=name_of(hook), point=point, did=did, call_id=call_id, why=words)
+        short_reason = shortened(reason, max_bytes=most)
+        call_id = call.call_id if call else ""
+        action = HookAction(hook=name_of(hook), point=point, did=did, call_id=call_id, why=short_reason)
         _log.info("hook.acted", hook=name_of(hook), point=point, did=did)
         if did == "stopped" or size_of(self.actions) + size_of(action) <= MAX_ACTIONS_BYTES:
             self.actions.append(action)
@@ -301,7 +308,9 @@ async def after_hooks(agent: Agent, call: ToolCall, given: ToolResult, context: 
     """A result that a `before_tool` hook gave, as the agent's `after_tool` hooks leave it, and no larger than a model
     reads."""
     seen = await HookRuns(agent).after_tool(call, given, context)
-    content = bounded(seen.content, max_chars=agent.limits.max_result_chars, max_bytes=MAX_GIVEN_BYTES, notice=Notice())
+    content = bound_content(
+        seen.content, max_chars=agent.limits.max_result_chars, max_bytes=MAX_GIVEN_BYTES, notice=Notice()
+    )
     actions = given.hooks if seen.hooks == given.hooks else (*given.hooks, *seen.hooks)
     return seen.model_copy(update={"content": content, "hooks": actions})
 
@@ -309,7 +318,7 @@ async def after_hooks(agent: Agent, call: ToolCall, given: ToolResult, context: 
 def hooks_at(agent: Agent, point: HookPoint, *, tool: str | None = None) -> Iterator[Hooks]:
     """The agent's hooks that have a method for this point; if a tool is named, only those for its calls."""
     for hook in agent.hooks:
-        if has(hook, point) and (tool is None or hook.tools is None or tool in hook.tools):
+        if has_point(hook, point) and (tool is None or hook.tools is None or tool in hook.tools):
             yield hook
 
 
@@ -318,7 +327,7 @@ def seconds_at(agent: Agent, tool: str, *points: HookPoint) -> float:
     return sum(hook.timeout.total_seconds() for point in points for hook in hooks_at(agent, point, tool=tool))
 
 
-def stopped(reply: Reply, text: str) -> Reply:
+def stopped_reply(reply: Reply, text: str) -> Reply:
     """A reply of that text alone, with the usage of the reply that it replaces."""
     message = Message(role="assistant", parts=(Text(text=text),))
     return reply.model_copy(update={"message": message, "stop": "end", "details": {}})
@@ -326,21 +335,22 @@ def stopped(reply: Reply, text: str) -> Reply:
 
 def stopped_before(messages: Sequence[Message]) -> str | None:
     """The answer of a hook that stopped after a tool; None if none did, or if somebody has said something since."""
-    last = messages[-1] if messages else None
-    actions = [action for result in (last.tool_results if last else ()) for action in result.hooks]
+    if not messages:
+        return None
+    actions = [action for result in messages[-1].tool_results for action in result.hooks]
     return next((action.why for action in actions if action.did == "stopped"), None)
 
 
-def _stall(cause: str, cure: str) -> ApplicationError:
+def _stall_error(cause: str, cure: str) -> ApplicationError:
     details = {"cure": shortened(cure, max_bytes=MAX_CAUSE_BYTES)}
     return ApplicationError(
         shortened(cause, max_bytes=MAX_CAUSE_BYTES), details, type=names.HOOK_STALLED, non_retryable=True
     )
 
 
-def _denied(hook: Hooks, reason: str) -> str:
-    why = f" Reason: {reason}" if reason else ""
-    return f"This call was denied by {name_of(hook)} and did not run.{why}"
+def _denial_text(hook: Hooks, reason: str) -> str:
+    reason_text = f" Reason: {reason}" if reason else ""
+    return f"This call was denied by {name_of(hook)} and did not run.{reason_text}"
 
 
 def _reply_problem(before: Reply, after: Reply) -> str:

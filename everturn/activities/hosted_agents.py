@@ -37,7 +37,9 @@ class HostedAgents(Mapping[str, Agent]):
         self._asking: dict[str, asyncio.Task[Agent | None]] = {}
 
     def __getitem__(self, name: str) -> Agent:
-        return self._given[name] if name in self._given else self._found[name][0]
+        if name in self._given:
+            return self._given[name]
+        return self._found[name][0]
 
     def __contains__(self, name: object) -> bool:
         return name in self._given or name in self._found
@@ -68,45 +70,48 @@ class HostedAgents(Mapping[str, Agent]):
             return None
         task = self._asking.get(name)
         if task is None:
-            task = self._asking[name] = asyncio.create_task(self._asked(self.store, name))
-            task.add_done_callback(lambda done: self._forget(name, done))
+            task = self._asking[name] = asyncio.create_task(self._ask_store(self.store, name))
+            task.add_done_callback(lambda done: self._forget_task(name, done))
         return await asyncio.shield(task)
 
-    def _forget(self, name: str, done: asyncio.Task[Any]) -> None:
+    def _forget_task(self, name: str, task: asyncio.Task[Any]) -> None:
         self._asking.pop(name, None)
-        if not done.cancelled():
-            done.exception()
+        if not task.cancelled():
+            task.exception()
 
-    async def _asked(self, store: AgentStore, name: str) -> Agent | None:
+    async def _ask_store(self, store: AgentStore, name: str) -> Agent | None:
         plain, _, version = name.partition("@")
         try:
-            found = await user_code.call(
+            stored = await user_code.call(
                 partial(store.find, plain, version or None), seconds=store.timeout.total_seconds()
             )
         except Exception as error:  # noqa: BLE001 - the user's own, whatever it is
-            why = f"The agent {name!r} can't be looked up: {await safe_error_text(error)}"
-            _log.warning("agent_store.failed", agent=name, error=why, goes_on_with_older=name in self._found)
+            error_text = f"The agent {name!r} can't be looked up: {await safe_error_text(error)}"
+            _log.warning("agent_store.failed", agent=name, error=error_text, goes_on_with_older=name in self._found)
             if name in self._found:
                 return self._found[name][0]
-            raise StoreFailed(why) from None
-        if found is None:
+            raise StoreFailed(error_text) from None
+        if stored is None:
             self._found.pop(name, None)
             return None
         known = self._found.get(name)
-        agent = known[0] if known and getattr(known[0], "_found_as", None) is found else self._checked(found, name)
+        if known and getattr(known[0], "_found_as", None) is stored:
+            agent = known[0]
+        else:
+            agent = self._complete_stored(stored, name)
         self._found[name] = agent, time.monotonic()
         self._found.move_to_end(name)
         while len(self._found) > MOST_HOSTED:
             self._found.popitem(last=False)
         return agent
 
-    def _checked(self, found: Any, name: str) -> Agent:
-        if not isinstance(found, Agent):
+    def _complete_stored(self, stored: Any, name: str) -> Agent:
+        if not isinstance(stored, Agent):
             raise InvalidAgent(
-                f"The store returned {type(found).__name__} for the agent {name!r}.",
+                f"The store returned {type(stored).__name__} for the agent {name!r}.",
                 cure="Return an Agent, or None if the store has none of that name.",
             )
-        for tool in found.tools:
+        for tool in stored.tools:
             if tool.activity is not None and tool.activity.hosted is not None:
                 raise InvalidAgent(
                     f"The agent {name!r} of the store has the activity {tool.activity.name!r} with its "
@@ -115,6 +120,6 @@ class HostedAgents(Mapping[str, Agent]):
                     "the activity on your own worker.",
                 )
         # From now on, conversations ask for an agent with a version by that version.
-        made = self._complete(found).named(name if "@" in name else names.versioned(name, found.version))
-        vars(made)["_found_as"] = found  # if the store returns it again, the agent made of it is kept
-        return made
+        completed = self._complete(stored).named(name if "@" in name else names.versioned(name, stored.version))
+        vars(completed)["_found_as"] = stored  # if the store returns it again, the agent made of it is kept
+        return completed

@@ -36,13 +36,15 @@ class JoinConversation:
             client = activity.client()
             try:
                 begun = await is_begun(client, request.conversation_id, request.start)
-                outcome = await _outcome(client, request.conversation_id) if begun and request.wait else None
+                outcome = None
+                if begun and request.wait:
+                    outcome = await _wait_for_outcome(client, request.conversation_id)
             except (ConversationError, InvalidSetting) as error:
-                raise activity_errors.final(error) from None
+                raise activity_errors.final_error(error) from None
             return Joined(begun=begun, outcome=outcome)
 
 
-async def _outcome(client: Client, conversation_id: str) -> Outcome:
+async def _wait_for_outcome(client: Client, conversation_id: str) -> Outcome:
     handle = client.get_workflow_handle(conversation_id, result_type=Outcome)
     try:
         async with asyncio.timeout(TRY_SECONDS):

@@ -113,33 +113,35 @@ class Journal:
             if self._path == default_folder():
                 PrivateFolder(self._path.parent).close()
             self._folder = PrivateFolder(self._path)
-            self._begin(self._folder)
+            self._create_file(self._folder)
         except NotPrivate as error:
             cure = "chmod go-w, or give Worker(journals=) a folder that only this user can write to"
             _log.warning("journal.off", reason=str(error), effect="a crash is noticed seconds later", cure=cure)
         except OSError as error:
             # A read-only disk costs seconds after a crash, and nothing else.
             _log.info("journal.off", folder=str(self._path), error=str(error))
-            self._end()
+            self._remove_file()
         return self
 
-    def _begin(self, folder: PrivateFolder) -> None:
+    def _create_file(self, folder: PrivateFolder) -> None:
         name = f"everturn-{os.getpid()}-{secrets.token_hex(8)}.jsonl"
         descriptor = folder.create(name)
-        self._name, self._identity = name, identity_of(os.fstat(descriptor))
-        self._header = _header(self._scope, self._identity[1])
+        self._name = name
+        self._identity = identity_of(os.fstat(descriptor))
+        self._header = _make_header(self._scope, self._identity[1])
         self._descriptor = descriptor
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # before its first line: others pass over an empty file
-        self._size = self._header_size = _written(descriptor, [self._header], at=0)
+        self._size = self._header_size = _write_lines(descriptor, [self._header], offset=0)
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._remove_file()
         if self._folder:
             self._folder.close()
         self._folder = None
 
-    def _end(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
+    def _remove_file(self) -> None:
+        descriptor = self._descriptor
+        self._descriptor = None
         if descriptor is not None and self._folder:
             with suppress(OSError):
                 # Before its lock goes: without the lock, it would look like that of a dead worker.
@@ -148,36 +150,36 @@ class Journal:
                 os.close(descriptor)
 
     @contextmanager
-    def holding(self, task: Task) -> Iterator[None]:
+    def holding_task(self, task: Task) -> Iterator[None]:
         """Says on disk that this worker runs the task, until the block is left."""
-        self.take(task)
-        self.begin(task["token"])
+        self.take_task(task)
+        self.begin_task(task["token"])
         try:
             yield
         finally:
-            self.leave(task["token"])
+            self.drop_task(task["token"])
 
-    def take(self, task: Task) -> None:
+    def take_task(self, task: Task) -> None:
         """Says on disk that this worker has the task. May be called from any thread, and again for the same task."""
         with self._lock:
             if task["token"] not in self._held:
                 self._held[task["token"]] = task
-                self._write(task)
+                self._write_line(task)
 
-    def begin(self, token: str) -> None:
+    def begin_task(self, token: str) -> None:
         """Says on disk that the task begins: from then on it may have taken effect."""
         with self._lock:
             if token in self._held and "begun" not in self._held[token]:
                 self._held[token] = {**self._held[token], "begun": "yes"}
-                self._write({"begun": token})
+                self._write_line({"begun": token})
 
-    def leave(self, token: str) -> None:
+    def drop_task(self, token: str) -> None:
         """The worker no longer has the task, if it had it."""
         with self._lock:
             if self._held.pop(token, None):
-                self._write({"done": token})
+                self._write_line({"done": token})
 
-    def _write(self, line: dict[str, str]) -> None:
+    def _write_line(self, line: dict[str, str]) -> None:
         if self._descriptor is None:
             return
         try:
@@ -187,20 +189,20 @@ class Journal:
             elif self._size > self._max_bytes:
                 self._write_anew(self._descriptor)
             else:
-                self._size += _written(self._descriptor, [line], at=self._size)
+                self._size += _write_lines(self._descriptor, [line], offset=self._size)
         except OSError as error:
             # A full disk must not fail a tool, least of all one that has run.
             _log.warning("journal.off", folder=str(self._path), error=str(error))
-            self._end()
+            self._remove_file()
 
     def _write_anew(self, descriptor: int) -> None:
         # Written over the old lines, then cut: who reads it meanwhile, or after a kill, finds all that is running.
-        self._size = _written(descriptor, [self._header, *self._held.values()], at=0)
+        self._size = _write_lines(descriptor, [self._header, *self._held.values()], offset=0)
         os.ftruncate(descriptor, self._size)
 
     # ------------------------------------------------------------ the journals of others
 
-    async def watch(self, client: Client) -> None:
+    async def watch_others(self, client: Client) -> None:
         """Hands back what other workers of this machine were running when they died. Never returns."""
         while True:
             await self.hand_back(client)
@@ -209,7 +211,7 @@ class Journal:
     async def hand_back(self, client: Client) -> int:
         """Fails the open tasks of dead workers, and returns how many there were."""
         try:
-            tasks = await asyncio.to_thread(lambda: list(self._orphans()))  # the disk may be slow
+            tasks = await asyncio.to_thread(lambda: list(self._orphaned_tasks()))  # the disk may be slow
             some = asyncio.Semaphore(RPCS_AT_ONCE)
             free = self._holds_conversations
             await asyncio.gather(*(_hand_back(client, task, some, free=free) for task in tasks))
@@ -220,35 +222,43 @@ class Journal:
             _log.info("worker.handed_back", activities=len(tasks))
         return len(tasks)
 
-    def _orphans(self) -> Iterator[Task]:
+    def _orphaned_tasks(self) -> Iterator[Task]:
         """The open tasks of dead workers, except those that a living worker says it runs."""
         if self._folder is None:
             return
-        names = self._names(self._folder)
+        names = self._names_of_others(self._folder)
         self._passed &= names  # files that are gone need not be remembered
         dead = [task for name in names - self._passed for task in self._found_in(name, self._read_dead)]
         if dead:
             # The living are read after the dead, and whatever their scope is: one server may have two names.
-            living = {task["token"] for name in self._names(self._folder) for task in self._found_in(name, self._read)}
+            living = {
+                task["token"]
+                for name in self._names_of_others(self._folder)
+                for task in self._found_in(name, self._read_living)
+            }
             living |= set(self._held)
             yield from (task for task in dead if task["token"] not in living)
 
-    def _names(self, folder: PrivateFolder) -> frozenset[str]:
+    def _names_of_others(self, folder: PrivateFolder) -> frozenset[str]:
         """The names of the others' journals. The folder is listed only if it has changed: it may hold hundreds."""
         try:
             changed_at = folder.changed_at()
             if changed_at != self._listed_at:
                 self._listed = frozenset(name for name in folder.names() if _NAME.fullmatch(name))
                 # The folder's clock ticks some times a second: a change within the same tick would never be seen.
-                self._listed_at = changed_at if changed_at < time.time() - SETTLED_SECONDS else 0.0
+                self._listed_at = 0.0
+                if changed_at < time.time() - SETTLED_SECONDS:
+                    self._listed_at = changed_at
         except OSError:  # somebody clears the folder, or hides it
             return frozenset()
         return self._listed - {self._name}
 
     def _found_in(self, name: str, read: Callable[[PrivateFolder, str], list[Task]]) -> list[Task]:
         """What `read` finds in a file; nothing if there is anything wrong with it."""
+        if self._folder is None:
+            return []
         try:
-            return read(self._folder, name) if self._folder else []
+            return read(self._folder, name)
         except OSError:
             return []  # its worker lives, or somebody else was quicker
         except (_NoJournal, NotPrivate) as error:
@@ -262,28 +272,28 @@ class Journal:
 
         A journal for other servers or queues is left to their workers, until it is stale."""
         with folder.reading(name) as descriptor:
-            found = os.fstat(descriptor)
-            if not found.st_size:
+            status = os.fstat(descriptor)
+            if not status.st_size:
                 return []  # it is just being made
-            ours = _header_of(descriptor) == _header(self._scope, found.st_ino)
-            if not ours and found.st_mtime > time.time() - STALE_SECONDS:
+            ours = _header_of(descriptor) == _make_header(self._scope, status.st_ino)
+            if not ours and status.st_mtime > time.time() - STALE_SECONDS:
                 self._passed.add(name)
                 return []
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             tasks = _tasks_in(descriptor) if ours else []
-            folder.remove(name, identity_of(found))
+            folder.remove(name, identity_of(status))
             return tasks
 
-    def _read(self, folder: PrivateFolder, name: str) -> list[Task]:
+    def _read_living(self, folder: PrivateFolder, name: str) -> list[Task]:
         """The open tasks of a journal whose worker may live: what is here now."""
         with folder.reading(name) as descriptor:
             return _tasks_in(descriptor)
 
 
-def forget(conversations: Collection[str], folder: Path | None = None) -> tuple[int, int]:
+def forget_conversations(conversations: Collection[str], folder: Path | None = None) -> tuple[int, int]:
     """Removes the journals of dead workers in which only these conversations have open tasks. Returns how many those
     were, and how many others name one of the conversations: they hold only its id and the names of activities."""
-    removed = left = 0
+    removed = remaining = 0
     try:
         opened = PrivateFolder(default_folder() if folder is None else folder)
     except (NotPrivate, OSError):
@@ -291,21 +301,22 @@ def forget(conversations: Collection[str], folder: Path | None = None) -> tuple[
     with opened:
         for name in opened.names():
             with suppress(OSError, NotPrivate, _NoJournal), opened.reading(name) as descriptor:
-                if not _NAME.fullmatch(name) or not _names(descriptor, conversations):
+                if not _NAME.fullmatch(name) or not _names_any_of(descriptor, conversations):
                     continue
-                left += 1
+                remaining += 1
                 if all(task["conversation"] in conversations for task in _tasks_in(descriptor)):
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     opened.remove(name, identity_of(os.fstat(descriptor)))
-                    removed, left = removed + 1, left - 1
-    return removed, left
+                    removed += 1
+                    remaining -= 1
+    return removed, remaining
 
 
-def _names(descriptor: int, conversations: Collection[str]) -> bool:
+def _names_any_of(descriptor: int, conversations: Collection[str]) -> bool:
     """Whether a line of the journal names one of these, be it open or done. Raises _NoJournal."""
     _header_of(descriptor)
     lines = os.pread(descriptor, MAX_READ_BYTES, 0).split(b"\n")
-    return any((_strings(line) or {}).get("conversation") in conversations for line in lines)
+    return any((_parse_line(line) or {}).get("conversation") in conversations for line in lines)
 
 
 def token_of(task_token: bytes) -> str:
@@ -316,22 +327,24 @@ def task_of(task_token: bytes, *, conversation: str, run: str, activity: str) ->
     return {"token": token_of(task_token), "conversation": conversation, "run": run, "activity": activity}
 
 
-def _written(descriptor: int, lines: list[dict[str, str]], *, at: int) -> int:
+def _write_lines(descriptor: int, lines: list[dict[str, str]], *, offset: int) -> int:
     """Writes the lines, and returns how many bytes they took. Raises OSError."""
     content = b"".join([to_json(line) + b"\n" for line in lines])
-    if os.pwrite(descriptor, content, at) != len(content):
+    if os.pwrite(descriptor, content, offset) != len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return len(content)
 
 
-def _header(scope: dict[str, str], file_number: int) -> dict[str, str]:
+def _make_header(scope: dict[str, str], file_number: int) -> dict[str, str]:
     return {**_KIND, **scope, "file": str(file_number)}
 
 
 def _header_of(descriptor: int) -> dict[str, str]:
     """The header of the file. Raises _NoJournal if it has none, or a copied one."""
     first, ended, _ = os.pread(descriptor, MAX_HEADER_BYTES, 0).partition(b"\n")
-    header = _strings(first) if ended else None
+    header = None
+    if ended:
+        header = _parse_line(first)
     if header is None or any(header.get(name) != value for name, value in _KIND.items()):
         raise _NoJournal("it does not start like a journal")
     if header.get("file") != str(os.fstat(descriptor).st_ino):
@@ -348,7 +361,7 @@ def _tasks_in(descriptor: int) -> list[Task]:
         raise _NoJournal(f"it is longer than {MAX_READ_BYTES:,} bytes")
     tasks: dict[str, Task] = {}
     for line in content.split(b"\n"):
-        fields = _strings(line) or {}  # the last line of a killed process may be half a line
+        fields = _parse_line(line) or {}  # the last line of a killed process may be half a line
         if done := fields.get("done"):
             tasks.pop(done, None)
         elif (begun := fields.get("begun")) in tasks:
@@ -358,14 +371,15 @@ def _tasks_in(descriptor: int) -> list[Task]:
     return list(tasks.values())
 
 
-def _strings(line: bytes) -> dict[str, str] | None:
+def _parse_line(line: bytes) -> dict[str, str] | None:
     """The JSON object of texts in a line; None if it is anything else."""
     try:
         value = from_json(line)
     except ValueError:
         return None
-    is_one = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-    return value if is_one else None
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        return None
+    return value
 
 
 def _is_base64(token: str) -> bool:
@@ -381,15 +395,14 @@ async def _hand_back(client: Client, task: Task, some: asyncio.Semaphore, *, fre
     try:
         async with some:
             if free:
-                await release(client, task["conversation"], task["run"])
-            said = await _last_words(client, task)
-            begun = "begun" in task
-            lost = ApplicationError(
-                "its worker was lost while it ran" if begun else "its worker was lost before it began",
-                *said,
-                type=names.WORKER_LOST if begun else names.NEVER_STARTED,
-                next_retry_delay=timedelta(milliseconds=1),
-            )
+                await release_conversation(client, task["conversation"], task["run"])
+            last_words = await _last_words(client, task)
+            kind = names.NEVER_STARTED
+            cause = "its worker was lost before it began"
+            if "begun" in task:
+                kind = names.WORKER_LOST
+                cause = "its worker was lost while it ran"
+            lost = ApplicationError(cause, *last_words, type=kind, next_retry_delay=timedelta(milliseconds=1))
             await handle.fail(lost, rpc_timeout=RPC_TIMEOUT)
     except (RPCError, AsyncActivityCancelledError) as error:
         # Temporal noticed before us, or the conversation is over.
@@ -403,15 +416,16 @@ async def _last_words(client: Client, task: Task) -> list[dict[str, Any]]:
         return []
     handle = client.get_workflow_handle(task["conversation"], run_id=task["run"])
     described = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-    for one in described.raw_description.pending_activities:
-        if one.activity_type.name == names.CALL_MODEL and one.state == CANCEL_REQUESTED:
+    for pending in described.raw_description.pending_activities:
+        if pending.activity_type.name == names.CALL_MODEL and pending.state == CANCEL_REQUESTED:
             with suppress(Exception):  # codecs raise all kinds
-                details = await client.data_converter.decode(one.heartbeat_details.payloads)
-                return [{"said": details[1]}] if len(details) > 1 else []
+                details = await client.data_converter.decode(pending.heartbeat_details.payloads)
+                if len(details) > 1:
+                    return [{"said": details[1]}]
     return []
 
 
-async def release(client: Client, conversation: str, run: str) -> None:
+async def release_conversation(client: Client, conversation: str, run: str) -> None:
     """Lets any worker take the conversation's next workflow task, which would otherwise wait for the dead worker first.
     Raises RPCError."""
     await client.workflow_service.reset_sticky_task_queue(

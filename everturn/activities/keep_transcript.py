@@ -22,21 +22,23 @@ class KeepTranscript:
     @activity.defn(name=names.KEEP_TRANSCRIPT)
     async def keep_transcript(self, earlier: StoredInRun) -> Packed:
         with self._heartbeats.beating():
-            return await self._read(earlier)
+            return await self._read_transcript(earlier)
 
-    async def _read(self, earlier: StoredInRun) -> Packed:
-        info, client = activity.info(), activity.client()
-        transcript, conversation_id = Transcript(), info.workflow_id or ""
+    async def _read_transcript(self, earlier: StoredInRun) -> Packed:
+        info = activity.info()
+        client = activity.client()
+        transcript = Transcript()
+        conversation_id = info.workflow_id or ""
         if started := await first_step(client, conversation_id, info.workflow_run_id):
             transcript.take_step(started)  # it says how many messages came before this run
         transcript.earlier = earlier
         try:
             packed = pack(await read_earlier(client, conversation_id, transcript))
         except (ConversationError, InvalidSetting) as error:
-            raise activity_errors.final(error) from None
+            raise activity_errors.final_error(error) from None
         # With external storage the SDK puts it elsewhere, and any size will do.
         if len(packed) > MAX_PACKED_ALONE_BYTES and client.data_converter.external_storage is None:
-            raise activity_errors.final(
+            raise activity_errors.final_error(
                 ContextTooLong(
                     f"The transcript of earlier runs has {len(packed):,} bytes packed; a payload takes "
                     f"{MAX_PACKED_ALONE_BYTES:,}.",

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from everturn.activities.journal import RPC_TIMEOUT
-from everturn.activities.poison_calls import leave_for_certain, left
+from everturn.activities.poison_calls import details_left, leave_for_certain
 from everturn.models import Model
 from everturn.temporal.any_status import is_over
 
@@ -28,9 +28,10 @@ class KeptResponse:
     @property
     def response_id(self) -> str:
         """Empty if none was begun, or if it was begun by another model: a deploy may have changed it."""
-        kept = left().get(RESPONSE)
-        known = isinstance(kept, dict) and kept.get("model") == self._model.name
-        return str(kept.get("id") or "") if isinstance(kept, dict) and known else ""
+        kept = details_left().get(RESPONSE)
+        if not isinstance(kept, dict) or kept.get("model") != self._model.name:
+            return ""
+        return str(kept.get("id") or "")
 
     async def keep(self, response_id: str) -> None:
         # If the server can't be told now, the next ordinary beat tells it.
@@ -38,7 +39,7 @@ class KeptResponse:
             await leave_for_certain(**{RESPONSE: {"id": response_id, "model": self._model.name}})
 
     def forget(self) -> None:
-        left().pop(RESPONSE, None)
+        details_left().pop(RESPONSE, None)
 
     @asynccontextmanager
     async def awaited(self) -> AsyncIterator[None]:
@@ -46,28 +47,28 @@ class KeptResponse:
         try:
             yield
         except asyncio.CancelledError:
-            if self.response_id and await _unwanted():
-                await self._cancel()
+            if self.response_id and await _is_unwanted():
+                await self._cancel_response()
             raise
         except ApplicationError as error:
             if error.non_retryable:
-                await self._cancel()
+                await self._cancel_response()
             raise
 
-    async def _cancel(self) -> None:
+    async def _cancel_response(self) -> None:
         from everturn.providers import background  # imports httpx: see everturn.providers.model_call
 
         await background.cancel(self._model, self.response_id)
         self.forget()
 
 
-async def _unwanted() -> bool:
+async def _is_unwanted() -> bool:
     """Whether this activity was cancelled because nobody wants its result. Another try on another worker may wait for
     the same response."""
-    why = activity.cancellation_details()
-    if why is None or why.worker_shutdown:
+    details = activity.cancellation_details()
+    if details is None or details.worker_shutdown:
         return False
-    if why.cancel_requested:
+    if details.cancel_requested:
         return True
     info = activity.info()
     try:
@@ -77,4 +78,4 @@ async def _unwanted() -> bool:
         return False
     pending = described.raw_description.pending_activities
     running = not is_over(described)
-    return not (running and any(one.activity_id == info.activity_id for one in pending))
+    return not (running and any(entry.activity_id == info.activity_id for entry in pending))

@@ -39,7 +39,7 @@ from everturn.sizes import (
     too_deep,
 )
 from everturn.storage.artifacts import Artifacts
-from everturn.truncation import Notice, cut, cut_part
+from everturn.truncation import Notice, cut_messages, cut_part
 
 KEEP_SECONDS = 30.0
 
@@ -50,14 +50,15 @@ LEFT_OUT: Final = "left_out"
 _log = get_logger("everturn.turn")
 
 
-async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Reply:
+async def fit_reply(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Reply:
     """The reply, cut to what a payload may hold."""
-    reply = _flat(reply)
+    reply = _without_deep_values(reply)
     size = size_of(reply.message)
     if size <= MAX_REPLY_BYTES:
         return reply
-    stored = activity.client().data_converter.external_storage is not None
-    limit = MAX_STORED_REPLY_BYTES if stored else MAX_REPLY_BYTES
+    limit = MAX_REPLY_BYTES
+    if activity.client().data_converter.external_storage is not None:
+        limit = MAX_STORED_REPLY_BYTES
     if size <= limit:
         return reply
     parts = reply.message.parts
@@ -66,35 +67,38 @@ async def fitted(reply: Reply, *, turn: int, artifacts: Artifacts | None) -> Rep
     # Whether there are so many small parts that these have to be cut, too.
     everywhere = rest + len(large) * SMALL_PART_BYTES > limit
     keep = [part for index, part in enumerate(parts) if everywhere or index in large]
-    name = await _kept(keep, turn=turn, artifacts=artifacts)
+    name = await _keep_parts(keep, turn=turn, artifacts=artifacts)
     notice = f"It is kept as {name}." if name else f"It is lost. {CURE}"
     room = max(SMALL_PART_BYTES, (limit - rest) // max(1, len(large)))
-    shorter = tuple(_cut(part, notice, room) if index in large else part for index, part in enumerate(parts))
+    shorter = tuple(_shorten_part(part, notice, room) if index in large else part for index, part in enumerate(parts))
     _log.warning("reply.cut", turn=turn, bytes=size, limit=limit, parts=len(keep), kept_as=name or None)
     # A provider's own parts may refer to what was cut. A message of no provider is encoded without such references.
     message = Message(role=reply.message.role, parts=shorter)
-    (message,) = [_cut_everywhere(message, notice, limit)] if everywhere else cut([message], limit)
+    if everywhere:
+        message = _cut_everywhere(message, notice, limit)
+    else:
+        (message,) = cut_messages([message], limit)
     return reply.model_copy(update={"message": message})
 
 
 def _cut_everywhere(message: Message, notice: str, limit: int) -> Message:
     """The message cut to `limit` bytes, with one notice for all that was cut, which comes before the calls."""
-    told = Text(text=f"\n[The reply was too large and was cut. {notice}]")
-    (made,) = cut([message], limit - size_of(told) - 1)
-    calls = [index for index, part in enumerate(made.parts) if isinstance(part, ToolCall)]
-    at = calls[0] if calls else len(made.parts)
-    return made.model_copy(update={"parts": (*made.parts[:at], told, *made.parts[at:])})
+    notice_part = Text(text=f"\n[The reply was too large and was cut. {notice}]")
+    (shorter,) = cut_messages([message], limit - size_of(notice_part) - 1)
+    calls = (index for index, part in enumerate(shorter.parts) if isinstance(part, ToolCall))
+    position = next(calls, len(shorter.parts))
+    return shorter.model_copy(update={"parts": (*shorter.parts[:position], notice_part, *shorter.parts[position:])})
 
 
-def _flat(reply: Reply) -> Reply:
+def _without_deep_values(reply: Reply) -> Reply:
     """The reply without values that are nested too deeply to be read again."""
-    parts = tuple(map(_flattened, reply.message.parts))
+    parts = tuple(map(_flatten_part, reply.message.parts))
     if parts == reply.message.parts:
         return reply
     return reply.model_copy(update={"message": Message(role=reply.message.role, parts=parts)})
 
 
-def _flattened(part: Part) -> Part:
+def _flatten_part(part: Part) -> Part:
     match part:
         case ToolCall() if too_deep(part.arguments) or too_deep(part.extra):
             # Like arguments that are no JSON object: the model is told that they can't be read.
@@ -120,45 +124,49 @@ def _too_large(parts: tuple[Part, ...], limit: int) -> set[int]:
     return large
 
 
-def _cut(part: Part, notice: str, room: int) -> Part:
+def _shorten_part(part: Part, notice: str, room: int) -> Part:
     if isinstance(part, Text | Thinking):
         return cut_part(part, room, Notice(text=notice))
-    made = cut_part(part, SMALL_PART_BYTES, Notice(other=notice))
-    return made.model_copy(update={"text": f"{made.text}\n"}) if isinstance(made, Text) else made
+    shorter = cut_part(part, SMALL_PART_BYTES, Notice(other=notice))
+    if not isinstance(shorter, Text):
+        return shorter
+    return shorter.model_copy(update={"text": f"{shorter.text}\n"})
 
 
-async def _kept(parts: list[Part], *, turn: int, artifacts: Artifacts | None) -> str:
+async def _keep_parts(parts: list[Part], *, turn: int, artifacts: Artifacts | None) -> str:
     """Keeps the parts whole, and returns the name under which they are kept; empty if that was not possible."""
     if artifacts is None:
         return ""
     info = activity.info()
     # No model gives a call such an id, with a space in it.
-    whole = ToolResult(call_id=f"turn {turn}", name="reply", content=tuple(map(_content, parts)))
+    whole = ToolResult(call_id=f"turn {turn}", name="reply", content=tuple(map(_as_result_part, parts)))
     try:
         keeping = asyncio.to_thread(artifacts.keep, info.workflow_id or "", whole)
         return await asyncio.wait_for(keeping, KEEP_SECONDS)
     except Exception as error:  # noqa: BLE001 - file systems raise all kinds, and the reply is paid for
-        why = f"{type(error).__name__}: {error}"
-        _log.warning("artifact.lost", conversation=info.workflow_id, turn=turn, error=why)
+        error_text = f"{type(error).__name__}: {error}"
+        _log.warning("artifact.lost", conversation=info.workflow_id, turn=turn, error=error_text)
         return ""
 
 
-def _content(part: Part) -> ResultPart:
+def _as_result_part(part: Part) -> ResultPart:
     match part:
         case Text() | Image() | Document():
             return part
         case Thinking():
             return Text(text=part.text)
         case ToolCall():
-            return Text(text=_json(part.unparsed if part.unparsed is not None else part.arguments))
+            return Text(text=_json_text(part.unparsed if part.unparsed is not None else part.arguments))
         case ServerToolUse() | Opaque():
-            return Text(text=_json(part.data))
+            return Text(text=_json_text(part.data))
         case _:
             return Text(text=part.model_dump_json())
 
 
-def _json(value: JsonValue) -> str:
-    return value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
+def _json_text(value: JsonValue) -> str:
+    if isinstance(value, str):
+        return value
+    return to_json(value, inf_nan_mode="constants", fallback=str).decode()
 
 
 def without_large_details(reply: Reply) -> Reply:

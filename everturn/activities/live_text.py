@@ -66,30 +66,31 @@ class LiveText:
         first = self._first_at
         return first is None or time.monotonic() - first < COME_SECONDS or self._lane.is_followed(self._key)
 
-    def take(self, kind: Literal["text", "thinking"], text: str) -> None:
+    def take_text(self, kind: Literal["text", "thinking"], text: str) -> None:
         """To be called on the loop."""
         self._first_at = self._first_at or time.monotonic()
         self._new.append((kind, text))
-        self._begin()
+        self._start_writing()
 
     def end(self) -> None:
         """Nothing more comes. What is on its way is written all the same."""
         self._ended = True
-        self._begin()
+        self._start_writing()
 
-    def _begin(self) -> None:
+    def _start_writing(self) -> None:
         if self._pump is None or self._pump.done():
-            self._pump = asyncio.create_task(self._write())
+            self._pump = asyncio.create_task(self._write_pieces())
             _writing.add(self._pump)
             self._pump.add_done_callback(_writing.discard)
 
-    async def _write(self) -> None:
+    async def _write_pieces(self) -> None:
         ended = False
         while self._new or (self._ended and not ended):
-            pieces, self._new = self._new, []
+            pieces = self._new
+            self._new = []
             try:
                 if pieces:
-                    await self._lane.write(self._key, self._streamed(pieces))
+                    await self._lane.write(self._key, self._as_streamed(pieces))
                     self._at += chars_of(pieces)
                 else:
                     ended = True
@@ -108,5 +109,5 @@ class LiveText:
                     self._new = []
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    def _streamed(self, pieces: list[Piece]) -> Streamed:
+    def _as_streamed(self, pieces: list[Piece]) -> Streamed:
         return Streamed(turn=self._turn, attempt=self._attempt, every=0.0, at=self._at, pieces=tuple(pieces))

@@ -8,9 +8,10 @@ from typing import Any
 
 from temporalio import activity
 
-from everturn.activities.poison_calls import leave_for_certain, left
+from everturn.activities.poison_calls import details_left, leave_for_certain
 
-TASK, SENT = "everturn_task", "everturn_sent"
+TASK = "everturn_task"
+SENT = "everturn_sent"
 
 
 _planned: ContextVar[tuple[bool, bool]] = ContextVar("planned", default=(False, False))
@@ -24,12 +25,12 @@ def set_planned(*, once: bool, again: bool) -> None:
 def take_left(before: Mapping[str, Any]) -> None:
     """What an earlier activity of the call left, unless a try of this one has left something since."""
     for name in before.keys() & {TASK, SENT}:
-        left().setdefault(name, before[name])
+        details_left().setdefault(name, before[name])
 
 
 def left_so_far() -> dict[str, Any]:
     """For the next activity of the call, if this one is handed back."""
-    return {name: value for name, value in left().items() if name in (TASK, SENT)}
+    return {name: value for name, value in details_left().items() if name in (TASK, SENT)}
 
 
 class ThisTry:
@@ -43,12 +44,14 @@ class ThisTry:
 
     @property
     def task(self) -> str | None:
-        found = left().get(TASK)
-        return found if isinstance(found, str) else None
+        task_id = details_left().get(TASK)
+        if not isinstance(task_id, str):
+            return None
+        return task_id
 
     @property
     def sent(self) -> bool:
-        return bool(left().get(SENT))
+        return bool(details_left().get(SENT))
 
     @property
     def is_cancelled(self) -> bool:

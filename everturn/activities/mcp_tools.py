@@ -34,13 +34,16 @@ class NeverListed(Exception):
 async def for_turn(toolsets: Toolsets, agent: Agent) -> Agent:
     """The agent with all its tools. Raises ApplicationError: to be tried again, or to stall when patience is over."""
     try:
-        return await toolsets.agent(agent)
+        return await toolsets.complete_agent(agent)
     except NotListed as error:
         delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=LONGEST_WAIT)
         again = patience.spend(delay, error.server.patience)
+        cure = CURE
+        if error.cure:
+            cure = f"{error.cure} {WITHOUT}"
         raise ApplicationError(
             str(error),
-            {"cure": f"{error.cure} {WITHOUT}" if error.cure else CURE},
+            {"cure": cure},
             type=names.NOT_LISTED,
             non_retryable=not again,
             next_retry_delay=delay if again else None,
@@ -57,7 +60,7 @@ async def for_call(toolsets: Toolsets, agent: Agent, name: str, *, again: bool =
         if attempt:
             await asyncio.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         try:
-            return await toolsets.agent(agent, wanted=name)
+            return await toolsets.complete_agent(agent, wanted=name)
         except NotListed as error:
             away = error
     delay = patience.retry_delay(None, attempt=info.attempt, longest=LONGEST_WAIT)

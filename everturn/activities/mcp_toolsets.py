@@ -42,8 +42,8 @@ _log = get_logger("everturn.mcp")
 class NotListed(Exception):
     """A server's tools are not known yet: it can't be reached. The message is the cause of a stall."""
 
-    def __init__(self, server: McpServer, why: str, cure: str = "") -> None:
-        super().__init__(f"The tools of MCP server {server.label!r} can't be listed: {why}.")
+    def __init__(self, server: McpServer, reason: str, cure: str = "") -> None:
+        super().__init__(f"The tools of MCP server {server.label!r} can't be listed: {reason}.")
         self.server = server
         self.cure = cure
 
@@ -63,7 +63,7 @@ class _Toolset:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         if self.tools is not None and time.monotonic() < self.failed_at + AGAIN_SECONDS:
             return False
         return self.stale or time.monotonic() - self.listed_at > self.server.refresh.total_seconds()
@@ -75,13 +75,13 @@ class Toolsets:
     def __init__(self, agents: Iterable[Agent]) -> None:
         self._toolsets = {id(server): _Toolset(server) for agent in agents for server in agent.mcp_servers}
         self._met: dict[int, _Toolset] = {}
-        self._connections = ServerConnections(on_change=self._changed)
+        self._connections = ServerConnections(on_change=self._mark_stale)
         self._completed: WeakKeyDictionary[Agent, tuple[tuple[Any, ...], Agent]] = WeakKeyDictionary()
 
     async def __aenter__(self) -> Self:
         if self._toolsets:
             check_installed()
-            first = [asyncio.create_task(self._listed_quietly(one)) for one in self._toolsets.values()]
+            first = [asyncio.create_task(self._listed_quietly(toolset)) for toolset in self._toolsets.values()]
             await asyncio.wait(first, timeout=START_SECONDS)
             for task in first:
                 task.cancel()
@@ -91,45 +91,45 @@ class Toolsets:
     async def __aexit__(self, *_: object) -> None:
         await self._connections.close()
 
-    async def agent(self, agent: Agent, *, wanted: str = "") -> Agent:
+    async def complete_agent(self, agent: Agent, *, wanted: str = "") -> Agent:
         """The agent with the tools that its servers have now. `wanted`: the name of a tool that is needed. If a server
         has it, servers that can't be reached do not matter.
 
         Raises NotListed for a server that was never reached, unless it is optional and no tool is wanted."""
         if not agent.mcp_servers:
             return agent
-        toolsets = [self._toolset(server) for server in agent.mcp_servers]
-        if wanted and (found := self._with(agent, toolsets)).tool(wanted):
-            return found
-        missing = await asyncio.gather(*(self._refreshed(one, at_once=bool(wanted)) for one in toolsets))
-        made = self._with(agent, toolsets)
-        away = [error for one, error in zip(toolsets, missing, strict=True) if error and one.tools is None]
-        if wanted and made.tool(wanted):
-            return made
+        toolsets = [self._toolset_of(server) for server in agent.mcp_servers]
+        if wanted and (known := self._agent_with(agent, toolsets)).tool(wanted):
+            return known
+        missing = await asyncio.gather(*(self._refresh_list(toolset, at_once=bool(wanted)) for toolset in toolsets))
+        completed = self._agent_with(agent, toolsets)
+        away = [error for toolset, error in zip(toolsets, missing, strict=True) if error and toolset.tools is None]
+        if wanted and completed.tool(wanted):
+            return completed
         for error in away:
             if wanted or not error.server.optional:
                 raise error
-        return made
+        return completed
 
-    def _toolset(self, server: McpServer) -> _Toolset:
+    def _toolset_of(self, server: McpServer) -> _Toolset:
         """The server's toolset. For an agent of the store it is made on first use, and may be forgotten again."""
         if (known := self._toolsets.get(id(server)) or self._met.get(id(server))) is not None:
             return known
         check_installed()
         while len(self._met) >= MOST_SERVERS_MET:
             self._met.pop(next(iter(self._met)))
-        self._met[id(server)] = made = _Toolset(server)
-        return made
+        self._met[id(server)] = toolset = _Toolset(server)
+        return toolset
 
     # ------------------------------------------------------------ lists
 
-    async def _refreshed(self, toolset: _Toolset, *, at_once: bool = False) -> NotListed | None:
+    async def _refresh_list(self, toolset: _Toolset, *, at_once: bool = False) -> NotListed | None:
         """Lists the tools if that is due. If that fails, the older list stays."""
         async with toolset.lock:
-            if not (toolset.due or at_once):
+            if not (toolset.is_due or at_once):
                 return None
             try:
-                await self._list(toolset)
+                await self._list_tools(toolset)
             except NotListed as error:
                 toolset.failed_at = time.monotonic()
                 _log.warning("mcp.not_listed", server=toolset.server.label, why=str(error))
@@ -137,54 +137,59 @@ class Toolsets:
         return None
 
     async def _listed_quietly(self, toolset: _Toolset) -> None:
-        await self._refreshed(toolset)
+        await self._refresh_list(toolset)
 
-    async def _list(self, toolset: _Toolset) -> None:
+    async def _list_tools(self, toolset: _Toolset) -> None:
         from mcp import MCPError
 
         from everturn.tools.mcp.listing import ListedTool, list_tools, marks_of, tools_of
 
-        server, connection = toolset.server, self._connections.connection_to(toolset.server)
+        server = toolset.server
+        connection = self._connections.connection_to(toolset.server)
         toolset.stale = False  # if the server reports a change meanwhile, it is stale again
         known = toolset.tools is not None
         # It may be started twice: the second time for the older handshake.
-        limit = REFRESH_SECONDS if known else LIST_SECONDS + 2 * server.start_timeout.total_seconds()
+        limit = LIST_SECONDS + 2 * server.start_timeout.total_seconds()
+        if known:
+            limit = REFRESH_SECONDS
         try:
             async with asyncio.timeout(limit):
                 session = await connection.opened_session()
-                found = await list_tools(session, server)
+                listing = await list_tools(session, server)
         except (MCPError, NotConnected, ConnectionLost, InvalidTool, TimeoutError, ValueError) as error:
             toolset.stale = True
             if not (isinstance(error, NotConnected) or (known and isinstance(error, TimeoutError))):
                 with suppress(Exception):
                     await self._connections.renew(connection)
-            why = connection.ended_for or str(error) or f"no list came within {limit:g} s"
-            raise NotListed(server, why, getattr(error, "cure", "")) from None
+            reason = connection.ended_for or str(error) or f"no list came within {limit:g} s"
+            raise NotListed(server, reason, getattr(error, "cure", "")) from None
 
-        async def run(tool: ListedTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
+        async def call_tool(tool: ListedTool, context: ToolContext, arguments: dict[str, Any]) -> Any:
             from everturn.tools.mcp.calls import ServerCall
 
             return await ServerCall(self._connections, server, tool, context, ThisTry()).call_tool(arguments)
 
-        toolset.tools = tools_of(server, found.tools, run, tasks.made_by(session))
-        toolset.marks = marks_of(server, [listed_tool.name for listed_tool in found.tools])
+        toolset.tools = tools_of(server, listing.tools, call_tool, tasks.made_by(session))
+        toolset.marks = marks_of(server, [listed_tool.name for listed_tool in listing.tools])
         toolset.listed_at = time.monotonic()
         _log.info("mcp.listed", server=server.label, tools=[tool.name for tool in toolset.tools])
 
-    def _changed(self, server: McpServer) -> None:
+    def _mark_stale(self, server: McpServer) -> None:
         for toolset in (*self._toolsets.values(), *self._met.values()):
             if toolset.server.place == server.place:
                 toolset.stale = True
 
-    def _with(self, agent: Agent, toolsets: Sequence[_Toolset]) -> Agent:
+    def _agent_with(self, agent: Agent, toolsets: Sequence[_Toolset]) -> Agent:
         """The agent with these tools; the same object while nothing changes. A tool of the agent's own goes before a
         server's tool of the same name."""
-        lists = tuple(one.tools for one in toolsets)
+        lists = tuple(toolset.tools for toolset in toolsets)
         before = self._completed.get(agent)
         if before and len(before[0]) == len(lists) and all(a is b for a, b in zip(before[0], lists, strict=True)):
             return before[1]
         more: dict[str, Tool] = {}
-        unchanged = {tool.name for one in toolsets for tool in one.tools or () if tool.name not in one.marks}
+        unchanged = {
+            tool.name for toolset in toolsets for tool in toolset.tools or () if tool.name not in toolset.marks
+        }
         for toolset in toolsets:
             for tool in toolset.tools or ():
                 mark = toolset.marks.get(tool.name)
@@ -195,9 +200,9 @@ class Toolsets:
                     _log.warning("mcp.name_taken", server=toolset.server.label, tool=tool.name, cure=cure)
                 else:
                     more[tool.name] = tool
-        made = agent.with_tools(*more.values())
-        self._completed[agent] = lists, made
-        return made
+        completed = agent.with_tools(*more.values())
+        self._completed[agent] = lists, completed
+        return completed
 
 
 def check_installed() -> None:

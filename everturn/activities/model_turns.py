@@ -19,15 +19,15 @@ from everturn.activities import activity_errors, compaction, fallbacks, hook_run
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.cut_replies import cut_reply
 from everturn.activities.free_sticky_queue import take_over
-from everturn.activities.handoff_planning import SaidBefore, signed, takes_over
+from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.kept_responses import KeptResponse
-from everturn.activities.large_replies import fitted, without_large_details
+from everturn.activities.large_replies import fit_reply, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
-from everturn.activities.prefix_cache import PrefixCache, digest_of, transcript
+from everturn.activities.prefix_cache import PrefixCache, digest_of, follow_prefix
 from everturn.activities.provider_limits import within_limit
 from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
@@ -97,32 +97,35 @@ class ModelTurns:
         await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         with self._heartbeats.beating() as beat:
-            beat.hands_over, spent = True, Spent.of_this_turn()
+            beat.hands_over = True
+            spent = Spent.of_this_turn()
             try:
-                async with activity_errors.patient(agent.patience.model):
-                    return await self._turn(agent, request, beat, spent)
+                async with activity_errors.retrying_for(agent.patience.model):
+                    return await self._run_turn(agent, request, beat, spent)
             except asyncio.CancelledError:
                 return cut_reply(request, beat, spent, self._prefixes)
 
-    async def _turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
+    async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()
         await take_over()
         agent = await for_turn(self._toolsets, agent)
         met = not self._prefixes.knows(request.digest)
-        request, prefix, delta = await self._messages(request)
-        messages = transcript(prefix, delta)
-        agent, prompt = await self._decided(agent, request, messages)
+        request, prefix, delta = await self._complete_messages(request)
+        messages = follow_prefix(prefix, delta)
+        agent, prompt = await self._decide_agent(agent, request, messages)
         if request.summarise:
-            return await self._summary(agent, request, prefix, spent)
+            return await self._write_summary(agent, request, prefix, spent)
         hooks = HookRuns(agent, partial(self._contexts.of_turn, request))
-        reply = await self._ask(agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request))
+        reply = await self._ask_model(
+            agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request)
+        )
         reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
-        reply = signed(reply, request)
-        spent.add(reply.usage, cost_of_reply(_model(agent, request), reply))
+        reply = sign_reply(reply, request)
+        spent.add_usage(reply.usage, cost_of_reply(_model_of(agent, request), reply))
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = compaction.next_view(
-            agent.compaction, request.view, transcript(messages, (reply.message,)), reply.usage
+            agent.compaction, request.view, follow_prefix(messages, (reply.message,)), reply.usage
         )
         turn = ModelReply(
             message=reply.message,
@@ -139,40 +142,43 @@ class ModelTurns:
             view=view,
             summary_due=summary_due,
             hooks=tuple(hooks.actions),
-            facts=await self._facts.of(agent, request, met=met or takes_over(delta)),
+            facts=await self._facts.facts_for(agent, request, met=met or takes_over(delta)),
         )
-        _log.info("turn.finished", **_line(reply), seconds=round(time.monotonic() - started, 3))
+        _log.info("turn.finished", **_log_fields(reply), seconds=round(time.monotonic() - started, 3))
         return turn
 
-    async def _decided(
+    async def _decide_agent(
         self, agent: Agent, request: ModelRequest, messages: Sequence[Message]
     ) -> tuple[Agent, RecordedPrompt | None]:
         """The agent as it is for this turn, and its prompt to record; None if the agent is the same for all turns."""
-        made = await agent_for_turn(agent, partial(self._contexts.of_turn, request), messages)
-        if made is agent or request.summarise:
-            return made, None
+        decided = await agent_for_turn(agent, partial(self._contexts.of_turn, request), messages)
+        if decided is agent or request.summarise:
+            return decided, None
         tools = tuple(
-            PromptTool(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in made.tools
+            PromptTool(name=tool.name, description=tool.description, parameters=tool.parameters)
+            for tool in decided.tools
         )
-        prompt = Prompt(instructions=made.instructions if isinstance(made.instructions, str) else "", tools=tools)
-        return made, RecordedPrompt.of(prompt, known=request.prompts, room=request.prompt_room)
+        prompt = Prompt(instructions=decided.instructions if isinstance(decided.instructions, str) else "", tools=tools)
+        return decided, RecordedPrompt.from_prompt(prompt, known=request.prompts, room=request.prompt_room)
 
     async def _follow_up(
         self, agent: Agent, request: ModelRequest, reply: Reply, hooks: HookRuns, messages: Sequence[Message]
     ) -> tuple[Reply, tuple[PlannedCall, ...], JsonValue, str | None]:
         """The reply as hooks left it, its plan, its output, and what is wrong with the output. The reply is paid for: a
         failure here does not ask the model again by itself."""
-        if hooks.stopped:
+        if hooks.is_stopped:
             return reply, (), None, None
-        careful = poison_calls.lost() >= poison_calls.MOST_OF_A_PLAN
+        careful = poison_calls.lost_tries() >= poison_calls.MOST_OF_A_PLAN
         # Without a number, the agent's own limit holds, unless the agent has taken over from another.
-        left = MAX_PLANNED_CALLS if request.calls_left is None and request.signed else request.calls_left
+        calls_left = request.calls_left
+        if calls_left is None and request.signed:
+            calls_left = MAX_PLANNED_CALLS
         try:
             plan = await plan_calls(
                 agent,
                 reply.tool_calls,
                 conclude=request.conclude,
-                calls_left=left,
+                calls_left=calls_left,
                 careful=careful,
                 given_up=poison_calls.given_up(messages) if reply.tool_calls else frozenset(),
                 context=lambda call: self._contexts.of_call(request, call.call_id),
@@ -182,7 +188,7 @@ class ModelTurns:
             )
             return hooks.with_changes(reply), plan, *await output_of(agent, reply, lambda: hooks.context)
         except Stops as stop:
-            return hook_runs.stopped(reply, stop.text), (), None, None
+            return hook_runs.stopped_reply(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
             raise
         except Exception as error:  # noqa: BLE001 - any of them would ask the model again
@@ -193,7 +199,7 @@ class ModelTurns:
         """The digest of the prefix followed by the delta. No model is asked: the next run begins after both."""
         with self._heartbeats.beating():
             await take_over()
-            request, prefix, delta = await self._messages(request)
+            request, prefix, delta = await self._complete_messages(request)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
 
@@ -201,9 +207,9 @@ class ModelTurns:
         """The stream of the reply; None if a hook is to see the reply before anybody else does."""
         if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
             return None
-        return self._streaming.begin(beat, request, cost=partial(_cost, agent, request))
+        return self._streaming.begin_stream(beat, request, cost=partial(_cost_so_far, agent, request))
 
-    async def _summary(
+    async def _write_summary(
         self, agent: Agent, request: ModelRequest, prefix: Sequence[Message], spent: Spent
     ) -> ModelReply:
         """The model's summary of the old messages, as the message that replaces them from now on."""
@@ -212,10 +218,10 @@ class ModelTurns:
         if not old:
             return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
         hooks = HookRuns(agent, partial(self._contexts.of_turn, request), summary=True)
-        reply = await self._ask(agent, request, [*old, Message.user(compaction.ASK)], hooks)
-        spent.add(reply.usage, cost_of_reply(_model(agent, request), reply))
+        reply = await self._ask_model(agent, request, [*old, Message.user(compaction.ASK)], hooks)
+        spent.add_usage(reply.usage, cost_of_reply(_model_of(agent, request), reply))
         summary = compaction.summary_of(reply.text)
-        _log.info("transcript.summarised", **_line(reply), messages=len(old))
+        _log.info("transcript.summarised", **_log_fields(reply), messages=len(old))
         return ModelReply(
             message=summary,
             digest=self._prefixes.remember(request.digest, prefix, (summary,)),
@@ -225,7 +231,7 @@ class ModelTurns:
             view=(request.view or View()).model_copy(update={"summary_at": len(prefix), "keep_from": keep_from}),
         )
 
-    async def _ask(
+    async def _ask_model(
         self,
         agent: Agent,
         request: ModelRequest,
@@ -235,25 +241,25 @@ class ModelTurns:
         reply_stream: ReplyStream | None = None,
     ) -> Reply:
         """The model's reply as hooks left it, or what a hook answers in its place."""
-        question = self._question(agent, request, messages)
+        question = self._make_question(agent, request, messages)
         if (text := hook_runs.stopped_before(messages)) is not None:
-            return hooks.answered(question, text)
+            return hooks.answer_with(question, text)
         question = await hooks.before_model(question)
-        if hooks.stopped:
-            return hooks.answered(question, hooks.answer)
+        if hooks.is_stopped:
+            return hooks.answer_with(question, hooks.answer)
         kept = KeptResponse(question.model)
         async with kept.awaited():
-            reply = await self._sent(agent, request, question, messages, reply_stream, kept)
-        return await fitted(await hooks.after_model(reply), turn=request.turn, artifacts=self._artifacts)
+            reply = await self._send_question(agent, request, question, messages, reply_stream, kept)
+        return await fit_reply(await hooks.after_model(reply), turn=request.turn, artifacts=self._artifacts)
 
-    def _question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
+    def _make_question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
         try:
-            model = _model(agent, request)
+            model = _model_of(agent, request)
         except ConfigError as error:
-            raise activity_errors.final(error) from None
+            raise activity_errors.final_error(error) from None
         return turn_request_of(agent, request, messages, model=model, tools=self._specs_of(agent))
 
-    async def _sent(
+    async def _send_question(
         self,
         agent: Agent,
         request: ModelRequest,
@@ -263,11 +269,12 @@ class ModelTurns:
         kept: KeptResponse,
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
-        limit, fallback = agent.patience.turn_timeout, fallbacks.next_after(agent, question.model)
+        limit = agent.patience.turn_timeout
+        fallback = fallbacks.next_after(agent, question.model)
         try:
-            with reply_stream or nullcontext() as told:
-                asked = partial(self._once, question, told, kept, limit.total_seconds())
-                reply = await within_limit(question, asked, patience=agent.patience, fallback=fallback)
+            with reply_stream or nullcontext() as stream:
+                call = partial(self._ask_once, question, stream, kept, limit.total_seconds())
+                reply = await within_limit(question, call, patience=agent.patience, fallback=fallback)
         except TimeoutError:
             late = ConnectionFailed(f"The model turn took longer than {limit}.", cure="See Patience(turn_timeout=).")
             raise activity_errors.of_provider(late, agent.patience, fallback=fallback) from None
@@ -276,12 +283,14 @@ class ModelTurns:
             helps = wanted is not None and bool(
                 compaction.to_summarise(messages[: request.position], request.view, wanted)[0]
             )
-            raise activity_errors.final(error, fallback=fallback, too_long=helps and not request.summarise) from None
+            raise activity_errors.final_error(
+                error, fallback=fallback, too_long=helps and not request.summarise
+            ) from None
         except ProviderError as error:
             _log.warning("turn.failed", error=str(error))
             raise activity_errors.of_provider(error, agent.patience, fallback=fallback) from None
         except ConfigError as error:
-            raise activity_errors.final(error, fallback=fallback) from None
+            raise activity_errors.final_error(error, fallback=fallback) from None
         except FAULTS as error:
             raise activity_errors.not_asked(await safe_error_text(error), fallback=fallback) from None
         except asyncio.CancelledError:
@@ -294,9 +303,12 @@ class ModelTurns:
             raise again
         return reply
 
-    async def _once(self, question: Request, to: ReplyStream | None, kept: KeptResponse, seconds: float) -> Reply:
-        options: dict[str, Any] = {"on_delta": to.take, "on_start": to.counted_by} if to else {}
-        options |= {"kept": kept} if question.settings.background else {}
+    async def _ask_once(self, question: Request, to: ReplyStream | None, kept: KeptResponse, seconds: float) -> Reply:
+        options: dict[str, Any] = {}
+        if to:
+            options |= {"on_delta": to.take_delta, "on_start": to.counted_by}
+        if question.settings.background:
+            options["kept"] = kept
         async with asyncio.timeout(seconds):
             return without_large_details(await ask(question, **options))
 
@@ -308,7 +320,7 @@ class ModelTurns:
 
     # ------------------------------------------------------------ the transcript
 
-    async def _messages(self, request: ModelRequest) -> tuple[ModelRequest, Sequence[Message], list[Message]]:
+    async def _complete_messages(self, request: ModelRequest) -> tuple[ModelRequest, Sequence[Message], list[Message]]:
         """The request, the prefix and the delta, whole. The history is read only for what this worker does not
         remember; the request then has the digest of what was found there."""
         run_id = activity.info().workflow_run_id or ""
@@ -317,18 +329,21 @@ class ModelTurns:
         if prefix is None or results is None:
             self._prefixes.misses += 1
             try:
-                request, prefix, results = await self._read(request, prefix)
+                request, prefix, results = await self._read_history(request, prefix)
             except InvalidSetting as error:  # a part of the history is in a storage that this worker lacks
-                raise activity_errors.final(error) from None
+                raise activity_errors.final_error(error) from None
         elif request.position:
             self._prefixes.hits += 1
         return request, prefix, filled_delta(request, results)
 
-    async def _read(
+    async def _read_history(
         self, request: ModelRequest, known: Sequence[Message] | None
     ) -> tuple[ModelRequest, Sequence[Message], dict[str, ToolResult]]:
-        info, client = activity.info(), activity.client()
-        transcript, conversation_id, run_id = Transcript(), info.workflow_id or "", info.workflow_run_id or ""
+        info = activity.info()
+        client = activity.client()
+        transcript = Transcript()
+        conversation_id = info.workflow_id or ""
+        run_id = info.workflow_run_id or ""
         if known is not None:
             last = await last_results(client, conversation_id, run_id, call_ids=request.named, before=info.activity_id)
             if last is not None:
@@ -345,10 +360,10 @@ class ModelTurns:
         try:
             prefix = (await read_transcript(client, conversation_id, transcript))[: request.position]
         except ConversationError as error:
-            raise activity_errors.final(error) from None
+            raise activity_errors.final_error(error) from None
         if len(prefix) < request.position:
             # A model that is not shown all messages would answer what was never asked.
-            raise activity_errors.final(
+            raise activity_errors.final_error(
                 ConversationError(
                     f"{request.position - len(prefix)} of the {request.position} messages before turn {request.turn} "
                     "can't be read from the history by this worker.",
@@ -356,15 +371,15 @@ class ModelTurns:
                 )
             )
         _log.info("prefix.read", messages=len(prefix))
-        if request.digest and (found := digest_of(prefix)) != request.digest:
+        if request.digest and (digest := digest_of(prefix)) != request.digest:
             # The history is the truth. This can happen after an upgrade that writes a record differently; so the
             # prefix is remembered under its own digest, and never taken for the one that was asked for.
             _log.warning("prefix.digest_differed", messages=len(prefix))
-            request = request.model_copy(update={"digest": found})
-        return request, self._prefixes.found(request.digest, prefix), results
+            request = request.model_copy(update={"digest": digest})
+        return request, self._prefixes.remember_whole(request.digest, prefix), results
 
 
-def _model(agent: Agent, request: ModelRequest) -> Model:
+def _model_of(agent: Agent, request: ModelRequest) -> Model:
     """The agent's own, unless the conversation was put on another: a fallback, or one that a person chose."""
     if not request.model:
         return agent.model
@@ -372,11 +387,11 @@ def _model(agent: Agent, request: ModelRequest) -> Model:
     return known.get(request.model) or Model(request.model)
 
 
-def _cost(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
+def _cost_so_far(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
     """Of a reply that is not whole yet, and has no details."""
-    return cost_usd(_model(agent, request), usage, details=asked_tier(agent.settings))
+    return cost_usd(_model_of(agent, request), usage, details=asked_tier(agent.settings))
 
 
-def _line(reply: Reply) -> dict[str, object]:
+def _log_fields(reply: Reply) -> dict[str, object]:
     tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     return {"model": reply.model, "tool_calls": len(reply.tool_calls), **tokens}

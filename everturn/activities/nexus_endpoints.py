@@ -15,16 +15,16 @@ _NOT_SAID = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED, RPCSt
 """Answers of a server that shows its list of endpoints to operators only, as Temporal Cloud does."""
 
 
-async def check(request: ToolRequest) -> None:
+async def check_endpoint(request: ToolRequest) -> None:
     """Raises the error that hands the call back if the request's endpoint is not there: somebody may still make it."""
     service = activity.client().operator_service
     try:
-        found = await service.list_nexus_endpoints(ListNexusEndpointsRequest(name=request.endpoint))
+        response = await service.list_nexus_endpoints(ListNexusEndpointsRequest(name=request.endpoint))
     except RPCError as error:
         if error.status in _NOT_SAID or passes(error):
             return
         raise
-    if not found.endpoints:
+    if not response.endpoints:
         raise handed_back(
             f"There is no Nexus endpoint {request.endpoint!r}.",
             f"Make it: temporal operator nexus endpoint create --name {request.endpoint} --target-namespace NAMESPACE "

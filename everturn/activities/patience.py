@@ -13,7 +13,7 @@ from datetime import timedelta
 from temporalio import activity
 
 from everturn.activities.attempts import this_try
-from everturn.activities.poison_calls import leave, left
+from everturn.activities.poison_calls import details_left, leave_details
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0
@@ -30,16 +30,16 @@ def spend(delay: timedelta, longest: timedelta) -> bool:
     if info.is_local:  # it has no heartbeats to remember what it spent: assume that all tries took as long as this one
         waits = timedelta(seconds=FIRST_WAIT_SECONDS * (2 ** min(info.attempt, 16) - 1))
         return info.attempt * (this_try() + delay) + waits <= longest
-    total = spent() + this_try() + delay
+    total = time_spent() + this_try() + delay
     if total > longest:
         return False
-    leave(**{SPENT: total.total_seconds()})
+    leave_details(**{SPENT: total.total_seconds()})
     return True
 
 
-def spent() -> timedelta:
+def time_spent() -> timedelta:
     """What the tries before this one have spent."""
-    return timedelta(seconds=left().get(SPENT, 0.0))
+    return timedelta(seconds=details_left().get(SPENT, 0.0))
 
 
 def retry_delay(retry_after: float | None, *, attempt: int, longest: timedelta) -> timedelta:

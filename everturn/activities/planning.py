@@ -47,7 +47,7 @@ from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool
-from everturn.truncation import Notice, bounded
+from everturn.truncation import Notice, bound_content
 
 MAX_PLANNED_CALLS = 512
 """Of one reply. More are probably a loop in the model, which is told so."""
@@ -60,7 +60,8 @@ CallContexts = Callable[[ToolCall], ToolContext]
 """Makes a call's context."""
 
 
-NOTHING_SAID, NOT_TIMED = SaidBefore(), ToolTimes()
+NOTHING_SAID = SaidBefore()
+NOT_TIMED = ToolTimes()
 
 
 def _no_context(call: ToolCall) -> ToolContext:
@@ -87,52 +88,57 @@ async def plan_calls(
     predicates, validators and hooks are given. `before`: what was said before the reply, for the filters of handoffs.
     `times`: how long tools took so far."""
     if conclude:
-        return _fitted(_refused(calls, f"No more tool calls: the conversation has reached {conclude}."))
-    left = agent.limits.max_tool_calls if calls_left is None else calls_left
-    most = MAX_PLANNED_CALLS if left is None else min(left, MAX_PLANNED_CALLS)
-    taken, surplus = calls[:most], calls[most:]
-    too_many = (
-        f"Too many calls: only the first {MAX_PLANNED_CALLS} of a reply are run. Call again later."
-        if most == MAX_PLANNED_CALLS
-        else "Not run: the conversation's limit of tool calls is used up. Conclude without it."
-    )
-    times = times if len(calls) <= MOST_LOCAL else NOT_TIMED
+        return _fit_plan(_refuse_all(calls, f"No more tool calls: the conversation has reached {conclude}."))
+    if calls_left is None:
+        calls_left = agent.limits.max_tool_calls
+    most = MAX_PLANNED_CALLS
+    if calls_left is not None:
+        most = min(calls_left, MAX_PLANNED_CALLS)
+    surplus = calls[most:]
+    too_many = "Not run: the conversation's limit of tool calls is used up. Conclude without it."
+    if most == MAX_PLANNED_CALLS:
+        too_many = f"Too many calls: only the first {MAX_PLANNED_CALLS} of a reply are run. Call again later."
+    if len(calls) > MOST_LOCAL:
+        times = NOT_TIMED
     slots = asyncio.Semaphore(AT_ONCE)  # a call whose predicate hangs takes one slot, and does not delay the others
 
-    async def plan(call: ToolCall) -> PlannedCall:
+    async def plan_one(call: ToolCall) -> PlannedCall:
         async with slots:
             if call.name in given_up:
                 text = f"{call.name} is not run again because workers were lost while it ran. Continue without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            return await _plan(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
+            return await _plan_call(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
 
-    made = one_at_the_most(await _each(plan, taken))
-    return _fitted((*_with_room_for_all(made), *_refused(surplus, too_many)))
+    plans = one_at_the_most(await _plan_together(plan_one, calls[:most]))
+    return _fit_plan((*_with_room_for_all(plans), *_refuse_all(surplus, too_many)))
 
 
-async def _each(plan: Callable[[ToolCall], Awaitable[PlannedCall]], calls: Sequence[ToolCall]) -> list[PlannedCall]:
+async def _plan_together(
+    plan: Callable[[ToolCall], Awaitable[PlannedCall]], calls: Sequence[ToolCall]
+) -> list[PlannedCall]:
     """The plans, made at the same time. Once all have ended, raises the first error in the order of the calls."""
     if len(calls) <= 1:  # as in most replies: a task of its own takes two more rounds of the event loop
         return [await plan(call) for call in calls]
     planned = await asyncio.gather(*map(plan, calls), return_exceptions=True)
-    for one in planned:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in planned if not isinstance(one, BaseException)]
+    for outcome in planned:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome for outcome in planned if not isinstance(outcome, BaseException)]
 
 
-def _fitted(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
+def _fit_plan(plan: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
     for texts, arguments in zip(PLAN_TEXT_BYTES, PLAN_ARGUMENTS_BYTES, strict=True):
-        made = tuple(_shortened(each, texts, arguments) for each in plan)
-        if size_of(made) <= MAX_BESIDE_REPLY_BYTES:
-            return made
-    return made[:MAX_PLANNED_CALLS]  # a call without a plan does not run either, and the model is told
+        shorter = tuple(_shorten_plan(each, texts, arguments) for each in plan)
+        if size_of(shorter) <= MAX_BESIDE_REPLY_BYTES:
+            return shorter
+    return shorter[:MAX_PLANNED_CALLS]  # a call without a plan does not run either, and the model is told
 
 
 def _with_room_for_all(planned: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
     """The plans. If the results that hooks gave are too large together, each large one is cut to the same size."""
     sizes = sorted(size_of(plan) for plan in planned if isinstance(plan, UseResult))
-    room, share = MAX_GIVEN_BYTES, MAX_GIVEN_BYTES
+    room = MAX_GIVEN_BYTES
+    share = MAX_GIVEN_BYTES
     for smaller, size in enumerate(sizes):
         share = room // (len(sizes) - smaller)
         if size > share:
@@ -145,21 +151,21 @@ def _with_room_for_all(planned: Sequence[PlannedCall]) -> tuple[PlannedCall, ...
 
 def _cut_to(plan: UseResult, max_bytes: int) -> UseResult:
     room = max(0, max_bytes - size_of(plan) + size_of(plan.result.content))
-    content = bounded(plan.result.content, max_chars=room, max_bytes=room, notice=Notice())
+    content = bound_content(plan.result.content, max_chars=room, max_bytes=room, notice=Notice())
     return plan.model_copy(update={"result": plan.result.model_copy(update={"content": content})})
 
 
-def _shortened(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
+def _shorten_plan(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
     """The plan in fewer bytes: its text may quote a large call, and a reply may have 512 calls."""
     changes: dict[str, Any] = {}
     match plan:
         case RefuseCall(text=text):
             changes["text"] = shortened(text, max_bytes=texts)
-        case AwaitAnswer(why=why):
-            changes["why"] = shortened(why, max_bytes=texts)
+        case AwaitAnswer(why=reason):
+            changes["why"] = shortened(reason, max_bytes=texts)
     match plan:
-        case GatedPlan(approval=str(why)):
-            changes["approval"] = shortened(why, max_bytes=texts)
+        case GatedPlan(approval=str(reason)):
+            changes["approval"] = shortened(reason, max_bytes=texts)
     match plan:
         case (
             RunAgent(input=TypedInput(arguments=dict(given))) | RunHandoff(input=TypedInput(arguments=dict(given)))
@@ -167,15 +173,16 @@ def _shortened(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
             changes["input"] = TypedInput()  # then it reads them as the model wrote them
         case RunActivity(arguments=dict(given)) | RunNexus(arguments=dict(given)) if size_of(given) > arguments:
             changes["arguments"] = None  # then it gets them as the model wrote them
-    same = all(getattr(plan, name) is value for name, value in changes.items())
-    return plan if same else plan.model_copy(update=changes)
+    if all(getattr(plan, name) is value for name, value in changes.items()):
+        return plan
+    return plan.model_copy(update=changes)
 
 
-def _refused(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
+def _refuse_all(calls: Iterable[ToolCall], text: str) -> tuple[PlannedCall, ...]:
     return tuple(RefuseCall(call_id=call.call_id, text=text) for call in calls)
 
 
-async def _plan(
+async def _plan_call(
     agent: Agent,
     call: ToolCall,
     context: ToolContext,
@@ -199,13 +206,13 @@ async def _plan(
         text = f"The arguments are nested more than {MAX_DEPTH} levels deep. Call {call.name} again with flatter ones."
         return RefuseCall(call_id=call.call_id, text=text)
     if call.unparsed is not None:
-        return RefuseCall(call_id=call.call_id, text=_unreadable(call.name, call.unparsed))
+        return RefuseCall(call_id=call.call_id, text=_unreadable_text(call.name, call.unparsed))
     try:
         if not careful:
             await tool.checked(call.arguments, context)
     except InvalidArguments as error:
         return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} do not fit its schema:\n{error}")
-    verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
+    verdict = await _ask_hooks(agent, tool, call, context, hooks, careful=careful)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
@@ -213,7 +220,7 @@ async def _plan(
     return await _plan_run(agent, tool, verdict, context, before, careful=careful, times=times)
 
 
-async def _verdict(
+async def _ask_hooks(
     agent: Agent, tool: Tool, call: ToolCall, context: ToolContext, hooks: HookRuns | None, *, careful: bool
 ) -> CallVerdict:
     """What hooks say of a call whose arguments fit."""
@@ -229,10 +236,10 @@ async def _verdict(
 async def _plan_result(agent: Agent, verdict: CallVerdict, given: ToolResult, context: ToolContext) -> UseResult:
     """The plan for a call whose result a hook gave. The agent's hooks see it, as they see every result."""
     result = await after_hooks(agent, verdict.call, given, context)
-    return UseResult(**_guards(agent, verdict), approval=verdict.asks, expiry=_expiry(agent), result=result)
+    return UseResult(**_guards_of(agent, verdict), approval=verdict.asks, expiry=_expiry_of(agent), result=result)
 
 
-def _guards(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
+def _guards_of(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
     """What stands before a call and after it, whatever settles it: the fields of a GatedPlan that hooks and approvers
     decide."""
     call = verdict.call
@@ -245,17 +252,22 @@ def _guards(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
     }
 
 
-async def _gate(
+async def _gate_of(
     agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, *, careful: bool
 ) -> dict[str, Any]:
     """What stands before the call, whatever runs it: the fields of a GatedPlan."""
     call = verdict.call
-    guards = _guards(agent, verdict)
-    doubts = _doubts(call) if tool.provider_tool else ""
-    asked = bool(doubts) or (tool.needs_approval is not False if careful else await _asked(tool, call, context))
+    guards = _guards_of(agent, verdict)
+    doubts = ""
+    if tool.provider_tool:
+        doubts = _doubts_of_provider(call)
+    if careful:
+        needs_person = tool.needs_approval is not False
+    else:
+        needs_person = not doubts and await _needs_decision(tool, call, context)
     return guards | {
-        "approval": verdict.asks or doubts or (f"{tool.name} needs approval" if asked else None),
-        "expiry": _expiry(agent),
+        "approval": verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None),
+        "expiry": _expiry_of(agent),
         "only_person": guards["only_person"] or careful,
     }
 
@@ -276,17 +288,17 @@ async def _plan_manual(
         if tool is None or problem:
             verdict = CallVerdict(call, asks=f"its hooks can't see it: {problem}", failed=True)
         else:
-            verdict = await _verdict(agent, tool, call, context, hooks, careful=careful)
+            verdict = await _ask_hooks(agent, tool, call, context, hooks, careful=careful)
     if verdict.denied is not None:
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
         return await _plan_result(agent, verdict, verdict.result, context)
     return AwaitAnswer(
-        **_guards(agent, verdict),
+        **_guards_of(agent, verdict),
         why=f"the loop is manual: send {call.name}'s result as the answer",
         expiry=_answer_expiry(agent, tool),
         approval=verdict.asks,
-        approval_expiry=_expiry(agent),
+        approval_expiry=_expiry_of(agent),
     )
 
 
@@ -300,7 +312,8 @@ async def _plan_run(
     careful: bool,
     times: ToolTimes,
 ) -> PlannedCall:
-    call, gate = verdict.call, await _gate(agent, tool, verdict, context, careful=careful)
+    call = verdict.call
+    gate = await _gate_of(agent, tool, verdict, context, careful=careful)
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
         outside = gate | {"approval_expiry": gate["expiry"], "expiry": _answer_expiry(agent, tool)}
@@ -310,17 +323,19 @@ async def _plan_run(
             why=question or f"{tool.name} runs outside of everturn: send its result as the answer",
         )
     if tool.agent:
-        asked_with = None if tool.arguments is ASK else await _typed_input(tool, call, context, careful=careful)
-        if isinstance(asked_with, RefuseCall):
-            return asked_with
-        return RunAgent(**gate, agent=tool.agent, input=asked_with)
+        typed_question: TypedInput | RefuseCall | None = None
+        if tool.arguments is not ASK:
+            typed_question = await _typed_input(tool, call, context, careful=careful)
+        if isinstance(typed_question, RefuseCall):
+            return typed_question
+        return RunAgent(**gate, agent=tool.agent, input=typed_question)
     run = gate | {
         "effect": tool.effect,
         "timeout": tool.timeout.total_seconds() + seconds_at(agent, tool.name, "before_tool", "after_tool"),
         "patience": tool.patience.total_seconds(),
     }
     if tool.is_function:
-        hurried = not careful and tool.local is not True and times.hurries(agent, tool)
+        hurried = not careful and tool.local is not True and times.runs_hurried(agent, tool)
         return RunTool(
             **run,
             activity=agent.activity_prefix and agent.activity_prefix + tool.name,
@@ -329,38 +344,46 @@ async def _plan_run(
             attaches=tool.attaches,
         )
     if handoff := agent.handoff(tool.name):
-        told = None if handoff.input is None else await _typed_input(tool, call, context, careful=careful)
-        if isinstance(told, RefuseCall):
-            return told
-        return await plan_handover(agent, handoff, run | {"input": told}, before, context, careful=careful)
+        typed_input: TypedInput | RefuseCall | None = None
+        if handoff.input is not None:
+            typed_input = await _typed_input(tool, call, context, careful=careful)
+        if isinstance(typed_input, RefuseCall):
+            return typed_input
+        return await plan_handover(agent, handoff, run | {"input": typed_input}, before, context, careful=careful)
     inputs = None if careful else partial(tool.inputs, call.arguments, context)
     return await _plan_elsewhere(agent, tool, call, run, inputs)
 
 
 async def _typed_input(tool: Tool, call: ToolCall, context: ToolContext, *, careful: bool) -> TypedInput | RefuseCall:
     """What another agent reads of the call."""
+    inputs: dict[str, Any] | None = None
     try:
-        told = None if careful else await tool.inputs(call.arguments, context)
+        if not careful:
+            inputs = await tool.inputs(call.arguments, context)
     except InvalidArguments as error:
-        return _unusable(call, error)
-    return TypedInput(arguments=None if told == call.arguments else told)
+        return _refuse_unusable(call, error)
+    if inputs == call.arguments:
+        inputs = None
+    return TypedInput(arguments=inputs)
 
 
-def _unusable(call: ToolCall, error: InvalidArguments) -> RefuseCall:
+def _refuse_unusable(call: ToolCall, error: InvalidArguments) -> RefuseCall:
     return RefuseCall(call_id=call.call_id, text=f"The arguments of {call.name} can't be used:\n{error}")
 
 
-def _doubts(call: ToolCall) -> str:
+def _doubts_of_provider(call: ToolCall) -> str:
     """What the provider wants a person to look at before its tool runs; empty if there is nothing."""
     checks = call.extra.get("pending_safety_checks")
-    listed = checks if isinstance(checks, list) else []
-    told = [one.get("message") or one.get("code") for one in listed if isinstance(one, dict)]
+    listed: list[Any] = []
+    if isinstance(checks, list):
+        listed = checks
+    reasons = [check.get("message") or check.get("code") for check in listed if isinstance(check, dict)]
     decision = call.arguments.get("safety_decision")  # as Gemini has it
     if isinstance(decision, dict) and decision.get("decision") == "require_confirmation":
-        told.append(decision.get("explanation"))
-    if not (listed or told):
+        reasons.append(decision.get("explanation"))
+    if not (listed or reasons):
         return ""
-    return f"{call.name} needs approval: {'; '.join(str(one) for one in told if one) or 'its provider asks for it'}"
+    return f"{call.name} needs approval: {'; '.join(map(str, filter(None, reasons))) or 'its provider asks for it'}"
 
 
 async def _plan_elsewhere(
@@ -371,11 +394,15 @@ async def _plan_elsewhere(
     read: Callable[[], Awaitable[dict[str, Any]]] | None,
 ) -> PlannedCall:
     """`read`: converts the arguments to what the tool's types want; None to leave them as they are."""
+    inputs: dict[str, Any] | None = None
     try:
-        inputs = await read() if read else None
+        if read:
+            inputs = await read()
     except InvalidArguments as error:
-        return _unusable(call, error)
-    run |= {"arguments": None if inputs == call.arguments else inputs, "max_chars": agent.limits.max_result_chars}
+        return _refuse_unusable(call, error)
+    if inputs == call.arguments:
+        inputs = None
+    run |= {"arguments": inputs, "max_chars": agent.limits.max_result_chars}
     if operation := tool.operation:
         return RunNexus(
             **run,
@@ -396,14 +423,14 @@ async def _plan_elsewhere(
     )
 
 
-async def _asked(tool: Tool, call: ToolCall, context: ToolContext) -> bool:
+async def _needs_decision(tool: Tool, call: ToolCall, context: ToolContext) -> bool:
     try:
         return await tool.needs_decision(call.arguments, context)
     except InvalidArguments:  # of a validator that accepted them a moment ago
         return True
 
 
-def _unreadable(name: str, text: str) -> str:
+def _unreadable_text(name: str, text: str) -> str:
     """What is wrong with arguments that are no JSON object, for the model."""
     try:
         value = parse(text)
@@ -421,10 +448,10 @@ def _answer_expiry(agent: Agent, tool: Tool | None) -> Expiry | None:
     """How long an answer is waited for: as long as the tool says, or else the agent."""
     if tool and tool.runs_on == "client" and tool.bounded:
         return Expiry(after=tool.timeout.total_seconds())
-    return _expiry(agent)
+    return _expiry_of(agent)
 
 
-def _expiry(agent: Agent) -> Expiry | None:
+def _expiry_of(agent: Agent) -> Expiry | None:
     approvals = agent.approvals
     if approvals.expire_after is None:
         return None

@@ -60,7 +60,10 @@ BACK_IN = timedelta(seconds=1)
 SETTLE_SECONDS = 0.25
 """A pause before a call begins alone: in it, the calls that came with it can report that they wait."""
 
-LOST, AT, RAN, ALONE = "everturn_lost", "everturn_at", "everturn_ran", "everturn_alone"
+LOST = "everturn_lost"
+AT = "everturn_at"
+RAN = "everturn_ran"
+ALONE = "everturn_alone"
 TRIED = "everturn_tried"
 BEGAN = "everturn_began"
 """The keys of what a try leaves to the next. LOST: how many tries were lost before try AT. RAN: whether try AT is lost,
@@ -76,64 +79,66 @@ def given_up(messages: Sequence[Message]) -> frozenset[str]:
     return frozenset(name for name, count in facts_of(messages).lost_calls.items() if count >= MOST_GIVEN_UP)
 
 
-def left() -> dict[str, Any]:
+def details_left() -> dict[str, Any]:
     """What this try leaves to the next one, so far."""
-    found = _left.get(None)
-    if found is None:
-        found = {}
-        _left.set(found)
-    return found
+    details = _left.get(None)
+    if details is None:
+        details = {}
+        _left.set(details)
+    return details
 
 
 def first_details() -> tuple[Any, ...]:
     """The heartbeat details of a try that has just begun: what it was left, with what it adds."""
-    shown = tuple(activity.info().heartbeat_details[1:])
-    mine = dict(left()) or None
-    return (mine, *shown) if mine or shown else ()
+    progress = tuple(activity.info().heartbeat_details[1:])
+    mine = dict(details_left()) or None
+    if not mine and not progress:
+        return ()
+    return (mine, *progress)
 
 
-def leave(**facts: Any) -> None:
-    left().update(facts)
-    activity.heartbeat(left())
+def leave_details(**facts: Any) -> None:
+    details_left().update(facts)
+    activity.heartbeat(details_left())
 
 
-def lost() -> int:
+def lost_tries() -> int:
     """How many tries of this activity were lost before this one."""
     info = activity.info()
     if info.attempt == 1 or info.is_local:  # a local activity has no heartbeats to leave it in
         return 0
-    found = left()
-    at = int(found.get(AT, 0))
-    if at > info.attempt:  # an operator has reset the activity
+    details = details_left()
+    last_told = int(details.get(AT, 0))
+    if last_told > info.attempt:  # an operator has reset the activity
         return 0
-    if at == info.attempt:
-        return int(found.get(LOST, 0))
-    known = int(found.get(LOST, 0)) + bool(found.get(RAN))
-    silent = info.attempt - 1 - at
+    if last_told == info.attempt:
+        return int(details.get(LOST, 0))
+    known = int(details.get(LOST, 0)) + bool(details.get(RAN))
+    silent = info.attempt - 1 - last_told
     # Of the silent ones, at most one has begun. If none was lost before, it may have begun without a word.
-    return known + (at < int(found.get(BEGAN, 0)) < info.attempt or (silent > 0 and not known))
+    return known + (last_told < int(details.get(BEGAN, 0)) < info.attempt or (silent > 0 and not known))
 
 
 def may_have_run() -> bool:
     """Whether a try before this one was lost, or has failed and may have had an effect."""
-    return lost() > 0 or bool(left().get(TRIED))
+    return lost_tries() > 0 or bool(details_left().get(TRIED))
 
 
-def blamed() -> int:
+def blamed_tries() -> int:
     """How many of its lost tries count against a call: the first IN_COMPANY ones, whose cause nobody knows, and those
     that were lost while it ran alone."""
-    return min(lost(), IN_COMPANY) + _lost_alone()
+    return min(lost_tries(), IN_COMPANY) + _lost_alone()
 
 
 def _lost_alone() -> int:
     info = activity.info()
     if info.attempt == 1 or info.is_local:
         return 0
-    found = left()
-    if int(found.get(AT, 0)) > info.attempt:
+    details = details_left()
+    if int(details.get(AT, 0)) > info.attempt:
         return 0
-    ended = int(found.get(AT, 0)) < info.attempt
-    return int(found.get(ALONE, 0)) + (ended and bool(found.get(RAN)))
+    ended = int(details.get(AT, 0)) < info.attempt
+    return int(details.get(ALONE, 0)) + (ended and bool(details.get(RAN)))
 
 
 class LostTries(Interceptor):
@@ -151,7 +156,10 @@ class _Try(ActivityInboundInterceptor):
             return await self.next.execute_activity(input)
         details = next(iter(info.heartbeat_details), None)
         _left.set(dict(details) if isinstance(details, dict) else {})
-        before, alone = (0, 0) if info.attempt == 1 else (lost(), _lost_alone())
+        before = alone = 0
+        if info.attempt > 1:
+            before = lost_tries()
+            alone = _lost_alone()
         if before >= MOST_OF_AN_ACTIVITY:
             raise ApplicationError(
                 f"The worker of {info.activity_type} was lost {before} times while it ran.",
@@ -166,14 +174,14 @@ class _Try(ActivityInboundInterceptor):
         except BaseException as error:
             never_began = isinstance(error, ApplicationError) and error.type in names.NEVER_BEGUN
             tried = {} if never_began else {TRIED: True}
-            leave(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone, **tried})
+            leave_details(**{LOST: before, AT: info.attempt, RAN: False, ALONE: alone, **tried})
             raise
 
 
 async def _say_that_it_begins(before: int, alone: int) -> None:
     """Raises the error of a try that came too late, if it did."""
     attempt = activity.info().attempt
-    left().update({LOST: before, AT: attempt - 1, RAN: False, ALONE: alone, BEGAN: attempt})
+    details_left().update({LOST: before, AT: attempt - 1, RAN: False, ALONE: alone, BEGAN: attempt})
     handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
     try:
         async with asyncio.timeout(RPC_TIMEOUT.total_seconds()):
@@ -199,7 +207,8 @@ class Alone:
     async def if_lost_before(self) -> AsyncIterator[None]:
         """If this call was lost IN_COMPANY times, no other such call begins on this worker until the block ends, or
         for ALONE_SECONDS."""
-        before, alone = lost(), _lost_alone()
+        before = lost_tries()
+        alone = _lost_alone()
         if before < IN_COMPANY:
             yield
             return
@@ -241,7 +250,7 @@ class LocalTries:
         self._met: OrderedDict[str, None] = OrderedDict()
         """Runs that this process has looked up. A later loss would be that of this process, so one look is enough."""
 
-    async def lost(self) -> int:
+    async def count_lost(self) -> int:
         info = activity.info()
         run = info.workflow_run_id or ""
         if run in self._met:
@@ -262,8 +271,8 @@ async def _leave_for_certain(before: int, alone: int, *, ran: bool) -> None:
 
 
 async def leave_for_certain(**facts: Any) -> None:
-    """As `leave`, but waits until the server has it. Raises RPCError if it can't."""
-    left().update(facts)
+    """As `leave_details`, but waits until the server has it. Raises RPCError if it can't."""
+    details_left().update(facts)
     handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
     with suppress(AsyncActivityCancelledError):  # the cancellation comes in by itself
-        await asyncio.wait_for(handle.heartbeat(left()), RPC_TIMEOUT.total_seconds())
+        await asyncio.wait_for(handle.heartbeat(details_left()), RPC_TIMEOUT.total_seconds())

@@ -26,7 +26,8 @@ from everturn.records import Message, ToolResult
 Written = tuple[bytes, ...]
 """A message as JSON, in pieces: long texts are pieces of their own, which requests share."""
 
-NODE_BYTES, MESSAGE_BYTES = 450, 56
+NODE_BYTES = 450
+MESSAGE_BYTES = 56
 """What a turn and each of its messages take in memory beside the messages' JSON, as measured."""
 RESULT_OVERHEAD_BYTES: Final = 1_500
 """What a result takes beyond its JSON. For a short one this is by far the most."""
@@ -103,23 +104,26 @@ class Prefix(Sequence[Message]):
     def __getitem__(self, place: slice) -> Sequence[Message]: ...
     def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
         if isinstance(place, int):
-            place = place + len(self) if place < 0 else place
-            return _read(self._between(place, place + 1)[0])
+            if place < 0:
+                place += len(self)
+            return _read_message(self._written_between(place, place + 1)[0])
         start, stop, step = place.indices(len(self))
-        return [*map(_read, self._between(start, stop))][::step] if step > 0 else [*self][place]
+        if step < 0:
+            return [*self][place]
+        return [*map(_read_message, self._written_between(start, stop))][::step]
 
     def __iter__(self) -> Iterator[Message]:
-        return map(_read, self._between(0, len(self)))
+        return map(_read_message, self._written_between(0, len(self)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _between(self, start: int, stop: int) -> list[Written]:
+    def _written_between(self, start: int, stop: int) -> list[Written]:
         """The messages from one place to another, as they are written; only the turns that hold them are looked at."""
         turns: list[Sequence[Written]] = []
-        for node in _upwards(self._node):
+        for node in _nodes_upwards(self._node):
             if node.length <= start:
                 break
             turns.append(node.written_between(start, stop))
@@ -127,23 +131,25 @@ class Prefix(Sequence[Message]):
 
     def kept(self, key: Hashable) -> Any:
         """What was worked out from these messages, or from the first of them, and kept; None if there is none."""
-        return self._cache.derived(self._node, key)
+        return self._cache.find_derived(self._node, key)
 
     def long_texts(self, start: int) -> list[bytes]:
         """The long texts in the messages from there on, as they are in their JSON."""
-        written = self._between(start, len(self))
+        written = self._written_between(start, len(self))
         return [piece for message in written for piece in message if len(piece) >= LONG_TEXT_BYTES]
 
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keeps what was worked out, for the next turn of this branch."""
-        self._cache.keep(self._node, key, value, size)
+        self._cache.keep_derived(self._node, key, value, size)
 
 
-def transcript(prefix: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
+def follow_prefix(prefix: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
     """The messages of a prefix, and the new ones."""
     if isinstance(prefix, RememberedMessages):
         return prefix.followed_by(new)
-    return RememberedMessages(prefix, new) if isinstance(prefix, Prefix) else (*prefix, *new)
+    if isinstance(prefix, Prefix):
+        return RememberedMessages(prefix, new)
+    return (*prefix, *new)
 
 
 class PrefixCache:
@@ -163,9 +169,10 @@ class PrefixCache:
         self._results: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._clock = 0
 
-    def uncounted(self) -> tuple[int, int]:
+    def take_counts(self) -> tuple[int, int]:
         """Hits and misses since this was last asked."""
-        (hits, misses), self._counted = self._counted, (self.hits, self.misses)
+        hits, misses = self._counted
+        self._counted = (self.hits, self.misses)
         return self.hits - hits, self.misses - misses
 
     def knows(self, digest: str) -> bool:
@@ -181,42 +188,43 @@ class PrefixCache:
         self._touch(node)
         return Prefix(self, node)
 
-    def found(self, digest: str, messages: Sequence[Message]) -> Sequence[Message]:
+    def remember_whole(self, digest: str, messages: Sequence[Message]) -> Sequence[Message]:
         """Remembers a whole prefix that was found elsewhere; returns it as `find` does. One that has no digest gets its
         own: there may be others without any."""
         digest = digest or digest_of(messages)
         if (
             messages
             and digest not in self._nodes
-            and (size := _size_of(written := _written(messages))) <= self.max_bytes
+            and (size := _size_of(written := _all_in_pieces(messages))) <= self.max_bytes
         ):
-            self._add(digest, None, written, size)
+            self._add_node(digest, None, written, size)
             self._forget_the_oldest()
         return self.find(digest, len(messages)) or messages
 
-    def derived(self, node: _Node, key: Hashable) -> Any:
-        holder = next((above for above in _upwards(node) if above.derived), node)
+    def find_derived(self, node: _Node, key: Hashable) -> Any:
+        holder = next((above for above in _nodes_upwards(node) if above.derived), node)
         if holder is not node and self._nodes.get(node.digest) is node:
             # It goes along with the newest turn: a fork from an earlier one works it out anew, and has its own.
-            node.derived, holder.derived = holder.derived, {}
+            node.derived = holder.derived
+            holder.derived = {}
         if (derived := node.derived.get(key)) is None:
             return None
         derived.used_at = node.length
         return derived.value
 
-    def keep(self, node: _Node, key: Hashable, value: Any, size: int) -> None:
+    def keep_derived(self, node: _Node, key: Hashable, value: Any, size: int) -> None:
         if self._nodes.get(node.digest) is not node:
             return  # it was forgotten in the meantime
         stale = [name for name, derived in node.derived.items() if derived.used_at < node.length - STALE_MESSAGES]
         for name in (key, *stale):
-            self._drop(node, name)
+            self._drop_derived(node, name)
         if node.branch_bytes + node.derived_bytes + size > self.max_bytes:
             return
         node.derived[key] = _Derived(value, size, node.length)
         self.bytes += size
         self._forget_the_oldest()
 
-    def _drop(self, node: _Node, key: Hashable) -> None:
+    def _drop_derived(self, node: _Node, key: Hashable) -> None:
         if (derived := node.derived.pop(key, None)) is not None:
             self.bytes -= derived.bytes
 
@@ -224,29 +232,36 @@ class PrefixCache:
         """Remembers `messages` followed by `new`; returns the digest of both together."""
         prefix_digest = prefix_digest or digest_of(messages)
         if not new:
-            self.found(prefix_digest, messages)
+            self.remember_whole(prefix_digest, messages)
             return prefix_digest
-        digest = chained(prefix_digest, new)
+        digest = chain_digest(prefix_digest, new)
         if (node := self._nodes.get(digest)) is not None:
             self._touch(node)
             return digest
         parent = self._nodes.get(prefix_digest)
-        before, written = () if parent or not messages else _written(messages), _written(new)
-        above, size = parent.branch_bytes if parent else _size_of(before), _size_of(written)
+        before: tuple[Written, ...] = ()
+        if parent is None:
+            before = _all_in_pieces(messages)
+        written = _all_in_pieces(new)
+        above = parent.branch_bytes if parent else _size_of(before)
+        size = _size_of(written)
         if above + size > self.max_bytes:
             return digest  # it would push everything else out, and then itself
         if before:
-            parent = self._add(prefix_digest, None, before, above)
-        self._add(digest, parent, written, size)
+            parent = self._add_node(prefix_digest, None, before, above)
+        self._add_node(digest, parent, written, size)
         self._forget_the_oldest()
         return digest
 
-    def _add(self, digest: str, parent: _Node | None, written: tuple[Written, ...], size: int) -> _Node:
-        length = len(written) + (parent.length if parent else 0)
-        node = _Node(digest, parent, written, length, size, size + (parent.branch_bytes if parent else 0))
+    def _add_node(self, digest: str, parent: _Node | None, written: tuple[Written, ...], size: int) -> _Node:
+        length = len(written)
+        branch_bytes = size
         if parent:
+            length += parent.length
+            branch_bytes += parent.branch_bytes
             parent.children += 1
             self._leaves.pop(parent.digest, None)
+        node = _Node(digest, parent, written, length, size, branch_bytes)
         self._nodes[digest] = self._leaves[digest] = node
         node.used = self._tick()
         self.bytes += size
@@ -298,15 +313,16 @@ class PrefixCache:
 
     def _forget_the_oldest(self) -> None:
         while self.bytes > self.max_bytes and (self._leaves or self._results):
-            leaf, kept = next(iter(self._leaves.values()), None), next(iter(self._results.values()), None)
+            leaf = next(iter(self._leaves.values()), None)
+            kept = next(iter(self._results.values()), None)
             if leaf and (kept is None or leaf.used < kept.used):
-                self._cut(self._leaves.popitem(last=False)[1])
+                self._cut_branch(self._leaves.popitem(last=False)[1])
             else:
                 self.bytes -= self._results.popitem(last=False)[1].bytes
 
-    def _cut(self, leaf: _Node) -> None:
+    def _cut_branch(self, leaf: _Node) -> None:
         """Forgets a branch, up to the first node that another branch shares."""
-        for node in _upwards(leaf):
+        for node in _nodes_upwards(leaf):
             if node.children:
                 break
             del self._nodes[node.digest]
@@ -315,17 +331,17 @@ class PrefixCache:
                 node.parent.children -= 1
 
 
-def _upwards(node: _Node | None) -> Iterator[_Node]:
+def _nodes_upwards(node: _Node | None) -> Iterator[_Node]:
     while node:
         yield node
         node = node.parent
 
 
 def digest_of(messages: Sequence[Message]) -> str:
-    return chained("", messages)
+    return chain_digest("", messages)
 
 
-def chained(digest: str, messages: Sequence[Message]) -> str:
+def chain_digest(digest: str, messages: Sequence[Message]) -> str:
     """The digest of a prefix followed by these messages."""
     for message in messages:
         written = message.model_dump_json().encode()
@@ -333,7 +349,7 @@ def chained(digest: str, messages: Sequence[Message]) -> str:
     return digest
 
 
-def _written(messages: Sequence[Message]) -> tuple[Written, ...]:
+def _all_in_pieces(messages: Sequence[Message]) -> tuple[Written, ...]:
     """Each message as JSON, in pieces."""
     return tuple(map(_message_in_pieces, messages))
 
@@ -345,7 +361,7 @@ def _message_in_pieces(message: Message) -> Written:
     return tuple(in_pieces(written, long_texts_of(message.model_dump(mode="json"))))
 
 
-def _read(written: Written) -> Message:
+def _read_message(written: Written) -> Message:
     """The conversation has read the same JSON from its history, or it would not have gone on with it."""
     return Message.model_validate_json(b"".join(written))
 

@@ -42,7 +42,8 @@ async def within_limit(
     """The reply of `ask`, which puts the question once the provider's limit allows it, and again after a 429. Raises
     what `ask` raises; for a 429, only if its stream had begun, or if the provider takes nobody's calls for longer than
     `patience.model`, or refuses this one for that long, and again and again."""
-    limit, came = limit_of(question.model), asyncio.get_running_loop().time()
+    limit = limit_of(question.model)
+    came = asyncio.get_running_loop().time()
     longest = patience.max_retry_delay.total_seconds()
     if limit.limiter.tpm and not limit.limiter.tokens.reported:
         limit.limiter.tokens.expect(tokens_of(question))
@@ -50,10 +51,11 @@ async def within_limit(
     while True:
         permit = await _waited_for(limit, came)
         try:
-            async with going(limit, permit, longest_hold=longest, alone=own.alone(limit.limiter.answered_at)):
+            async with going(limit, permit, longest_hold=longest, alone=own.is_alone(limit.limiter.answered_at)):
                 reply = await ask()
         except RateLimited as error:
-            rate, held = limit.limiter.rate, limit.hold_seconds()
+            rate = limit.limiter.rate
+            held = limit.hold_seconds()
             _log.warning(
                 "limit.met",
                 provider=limit.provider,
@@ -63,13 +65,13 @@ async def within_limit(
             )
             if not error.retry or permit.answered:  # its stream had begun, and has to be started over
                 raise
-            own.add(asyncio.get_running_loop().time())
-            refusing = max(limit.refusing_seconds(), own.seconds())
+            own.add_refusal(asyncio.get_running_loop().time())
+            refusing = max(limit.refusing_seconds(), own.seconds_refused())
             if refusing > patience.model.total_seconds():
                 raise activity_errors.of_limit(error, refusing, fallback=fallback) from None
             if limit.limiter.is_noisy:
                 await _kept_back(min(error.retry_after or OWN_HOLD_SECONDS, longest))
-            if own.alone(limit.limiter.answered_at):
+            if own.is_alone(limit.limiter.answered_at):
                 came = asyncio.get_running_loop().time()  # those that the provider would take go first
             continue
         limit.used(reply.usage)
@@ -112,31 +114,36 @@ class _OwnRefusals:
     first: float = 0.0
     last: float = 0.0
 
-    def add(self, now: float) -> None:
+    def add_refusal(self, now: float) -> None:
         self.count += 1
-        self.first, self.last = self.first or now, now
+        self.first = self.first or now
+        self.last = now
 
-    def alone(self, accepted: float) -> bool:
+    def is_alone(self, accepted: float) -> bool:
         """Whether others were `accepted` since it was first refused."""
         return self.count >= MANY_REFUSALS and accepted > self.first
 
-    def seconds(self) -> float:
-        return self.last - self.first if self.count >= HOPELESS_REFUSALS else 0.0
+    def seconds_refused(self) -> float:
+        if self.count < HOPELESS_REFUSALS:
+            return 0.0
+        return self.last - self.first
 
 
 async def _waited_for(limit: Limit, came: float) -> Permit:
     if permit := limit.permit_at_once():
         return permit
-    loop, beat = asyncio.get_running_loop(), this_heartbeat()
+    loop = asyncio.get_running_loop()
+    beat = this_heartbeat()
     began = loop.time()
-    waiting, handed_out = asyncio.ensure_future(limit.permit(came)), False
+    waiting = asyncio.ensure_future(limit.permit(came))
+    handed_out = False
     try:
         await asyncio.wait({waiting}, timeout=SHOWN_AFTER_SECONDS)
         if not waiting.done():
             if beat:
                 beat.waits = AtLimit(limit_of=limit.provider, ahead=limit.waiting)
                 if beat.interval <= INTERVAL_SECONDS:  # else each beat costs, and the next ordinary one says it
-                    beat.within(0.0)
+                    beat.beat_within(0.0)
             await _unless_worker_stops(waiting)
         handed_out = True
         return waiting.result()

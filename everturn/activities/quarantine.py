@@ -44,19 +44,19 @@ class Quarantine:
         self._restored_at = restored_at
         self._begun: OrderedDict[tuple[str, str, int], None] = OrderedDict()
 
-    async def check(self, tool: str, request: ToolRequest) -> None:
+    async def check_call(self, tool: str, request: ToolRequest) -> None:
         """Raises ApplicationError if this call may have run in what was lost. If a person has said to run it anyway, it
         is not checked."""
         if request.again:
             return
-        if why := self._begun_before() or await self._from_before(tool):
-            _log.warning("tool.quarantined", tool=tool, why=why)
+        if problem := self._begun_before() or await self._from_before(tool):
+            _log.warning("tool.quarantined", tool=tool, why=problem)
             # Otherwise Temporal would log a traceback.
             raise ApplicationError(
-                why, type=names.MAY_HAVE_RUN, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+                problem, type=names.MAY_HAVE_RUN, non_retryable=True, category=ApplicationErrorCategory.BENIGN
             )
 
-    def begins(self) -> None:
+    def note_begun(self) -> None:
         """Notes that this try of the call runs now."""
         self._begun[_this_try()] = None
         while len(self._begun) > MOST_BEGUN:
@@ -73,43 +73,46 @@ class Quarantine:
     async def _from_before(self, tool: str) -> str:
         if self._restored_at is None:
             return ""
-        info, when = activity.info(), self._restored_at.isoformat(timespec="seconds")
+        info = activity.info()
+        when = self._restored_at.isoformat(timespec="seconds")
         try:
-            asked = await asked_at(activity.client(), info.workflow_id or "", info.workflow_run_id or "")
+            message_at = await message_time(activity.client(), info.workflow_id or "", info.workflow_run_id or "")
         except RPCError as error:
-            why = f"the database was restored at {when}, and whether {tool} ran before can't be seen: "
+            problem = f"the database was restored at {when}, and whether {tool} ran before can't be seen: "
             raise ApplicationError(
-                why + error.message.rstrip("."), type=names.NOT_CHECKED, non_retryable=True
+                problem + error.message.rstrip("."), type=names.NOT_CHECKED, non_retryable=True
             ) from error
-        if asked > self._restored_at:
+        if message_at > self._restored_at:
             return ""
         return (
             f"the database was restored at {when}, and {tool} may have run in what was lost: it is for a message of "
-            f"{'before' if asked == LONG_AGO else asked.isoformat(timespec='seconds')}"
+            f"{'before' if message_at == LONG_AGO else message_at.isoformat(timespec='seconds')}"
         )
 
 
-async def asked_at(client: Client, conversation: str, run: str) -> datetime:
+async def message_time(client: Client, conversation: str, run: str) -> datetime:
     """When the message came that the conversation answers now, or answered last; if several were answered together, the
     first of them. LONG_AGO if that can't be known any more. Raises RPCError."""
-    by_history, reader = StateByHistory(run_id=run), HistoryReader(client.data_converter)
-    asked = LONG_AGO
+    by_history = StateByHistory(run_id=run)
+    reader = HistoryReader(client.data_converter)
+    answered_at = LONG_AGO
     try:
         async for event in client.get_workflow_handle(conversation, run_id=run).fetch_history_events():
-            step, at_rest = await reader.read_event(event), _at_rest(by_history)
+            step = await reader.read_event(event)
+            at_rest = _at_rest(by_history)
             by_history.take_step(step)
             match step:
                 case RunStarted(at=at):
-                    asked = await _started_for(client, conversation, event, by_history, at)
+                    answered_at = await _started_for(client, conversation, event, by_history, at)
                 case MessageSent(at=at) if at_rest:
-                    asked = at
+                    answered_at = at
                 case _:
                     pass
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         return LONG_AGO
-    return asked
+    return answered_at
 
 
 def _at_rest(by_history: StateByHistory) -> bool:
@@ -118,29 +121,31 @@ def _at_rest(by_history: StateByHistory) -> bool:
 
 
 async def _started_for(
-    client: Client, conversation: str, event: HistoryEvent, by_history: StateByHistory, at: datetime
+    client: Client, conversation: str, event: HistoryEvent, by_history: StateByHistory, started_at: datetime
 ) -> datetime:
     """When the message came that the run began with. A run that goes on with an answer has the message from the run
     before it. An agent that was asked has it from the workflow that asked."""
     began = event.workflow_execution_started_event_attributes
     if began.continued_execution_run_id:
-        earlier = await asked_at(client, conversation, began.continued_execution_run_id)
-        return at if _at_rest(by_history) else min(at, earlier)
+        earlier = await message_time(client, conversation, began.continued_execution_run_id)
+        if _at_rest(by_history):
+            return started_at
+        return min(started_at, earlier)
     parent = began.parent_workflow_execution
     if not parent.workflow_id:
-        return at
-    return min(at, await _asked_of(client, parent.workflow_id, parent.run_id))
+        return started_at
+    return min(started_at, await _message_time_of(client, parent.workflow_id, parent.run_id))
 
 
-async def _asked_of(client: Client, workflow_id: str, run: str) -> datetime:
+async def _message_time_of(client: Client, workflow_id: str, run: str) -> datetime:
     """The same for a workflow that asks an agent. For a user's own workflow, only its start is known."""
     async for event in client.get_workflow_handle(workflow_id, run_id=run).fetch_history_events(page_size=1):
         began = event.workflow_execution_started_event_attributes
         if began.workflow_type.name == names.CONVERSATION:
-            return await asked_at(client, workflow_id, run)
+            return await message_time(client, workflow_id, run)
         first = began.first_execution_run_id
         if first and first != run:
-            return await _asked_of(client, workflow_id, first)
+            return await _message_time_of(client, workflow_id, first)
         return event.event_time.ToDatetime(tzinfo=UTC)
     return LONG_AGO
 

@@ -38,5 +38,5 @@ async def output_of(agent: Agent, reply: Reply, turn: Callable[[], TurnContext[A
         _log.warning("output.refused", error=str(error))
         return None, shortened(str(error), max_bytes=MAX_CAUSE_BYTES)
     except Exception as error:  # noqa: BLE001 - of the user's validators, which may also hang
-        why = f"It could not be checked: {await safe_error_text(error)}"
-        return None, shortened(why, max_bytes=MAX_CAUSE_BYTES)
+        problem = f"It could not be checked: {await safe_error_text(error)}"
+        return None, shortened(problem, max_bytes=MAX_CAUSE_BYTES)

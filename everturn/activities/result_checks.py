@@ -16,7 +16,7 @@ from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.records import ToolCall, ToolResult
 from everturn.sizes import MAX_RESULT_BYTES, size_of
-from everturn.truncation import Notice, bounded, chars_of, edit_notice
+from everturn.truncation import Notice, bound_content, chars_of, edit_notice
 
 _log = get_logger("everturn.tool")
 
@@ -36,14 +36,18 @@ class ResultChecks:
         given = request.result
         notice = edit_notice(given.decision)  # ours, and not of whoever gave the result
         noted = bool(notice) and given.content[: len(notice)] == notice
-        bare = given.model_copy(update={"content": given.content[len(notice) :]}) if noted else given
+        bare = given
+        if noted:
+            bare = given.model_copy(update={"content": given.content[len(notice) :]})
         call = ToolCall(call_id=request.call_id, name=request.tool, arguments=request.arguments)
         context = self._contexts.of_call(request, request.call_id, log=_log)
         with self._heartbeats.beating():
             result = await HookRuns(agent).after_tool(call, bare, context)
-        content = (*notice, *result.content) if noted else result.content
+        content = result.content
+        if noted:
+            content = (*notice, *content)
         most = MAX_RESULT_BYTES if request.room is None else request.room
         max_chars = max(agent.limits.max_result_chars, chars_of(given.content))
         max_bytes = max(0, most - size_of(result.decision))
-        content = bounded(content, max_chars=max_chars, max_bytes=max_bytes, notice=Notice())
+        content = bound_content(content, max_chars=max_chars, max_bytes=max_bytes, notice=Notice())
         return result.model_copy(update={"content": content})

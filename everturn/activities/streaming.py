@@ -61,16 +61,17 @@ class ReplyStream:
         self._whole_at = 0.0
         # If the loop is blocked, a beat comes from a thread.
         self._lock = threading.Lock()
-        beat.speak, beat.said = self.streamed, self.said
+        beat.speak = self.next_streamed
+        beat.reply_so_far = self.whole_streamed
 
-    def take(self, delta: Delta) -> None:
+    def take_delta(self, delta: Delta) -> None:
         self._new.append((delta.kind, delta.text))
         if self._lane:
-            self._lane.take(delta.kind, delta.text)
+            self._lane.take_text(delta.kind, delta.text)
         if self._silent and self._live_at:
-            self._beat.within(0.0)
+            self._beat.beat_within(0.0)
         elif (every := self._pace) is not None:
-            self._beat.within(0.0 if self._silent else every)
+            self._beat.beat_within(0.0 if self._silent else every)
         self._silent = False
 
     def __enter__(self) -> Self:
@@ -86,31 +87,33 @@ class ReplyStream:
         """`usage` says what the provider has counted so far. May be called from any thread."""
         self._usage = usage
 
-    def streamed(self) -> Streamed | None:
+    def next_streamed(self) -> Streamed | None:
         """What the next beat says: what is recent, and now and then all that a beat can hold."""
         with self._lock:
-            self._gather()
+            self._gather_pieces()
             if not self._pieces:
                 return None
-            whole = time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS
-            self._whole_at = time.monotonic() if whole else self._whole_at
-            at, pieces = (self._at, self._pieces) if whole else last_bytes(self._pieces, self._recent_bytes, self._at)
-            return self._streamed(at, pieces)
+            if time.monotonic() - self._whole_at >= 0.9 * INTERVAL_SECONDS:
+                self._whole_at = time.monotonic()
+                return self._make_streamed(self._at, self._pieces)
+            return self._make_streamed(*last_bytes(self._pieces, self._recent_bytes, self._at))
 
-    def said(self) -> Streamed:
+    def whole_streamed(self) -> Streamed:
         """All that was said, or as much of its end as a beat can hold; without pieces if nothing was said."""
         with self._lock:
-            self._gather()
-            return self._streamed(self._at, self._pieces)
+            self._gather_pieces()
+            return self._make_streamed(self._at, self._pieces)
 
-    def _streamed(self, at: int, pieces: Sequence[Piece]) -> Streamed:
-        every = min(self._beat.interval if (pace := self._pace) is None else pace, MAX_EVERY_SECONDS)
+    def _make_streamed(self, position: int, pieces: Sequence[Piece]) -> Streamed:
+        every = self._pace
+        if every is None:
+            every = self._beat.interval
         usage = self._usage()
         return Streamed(
             turn=self._turn,
             attempt=self._attempt,
-            every=every,
-            at=at,
+            every=min(every, MAX_EVERY_SECONDS),
+            at=position,
             pieces=tuple(pieces),
             usage=usage,
             cost_usd=self._cost(usage) if usage.total_tokens else 0.0,
@@ -120,9 +123,11 @@ class ReplyStream:
     @property
     def _pace(self) -> float | None:
         """Seconds between two beats; None if the ordinary beats are enough for now."""
-        return None if self._lane and self._lane.is_followed else self._every
+        if self._lane and self._lane.is_followed:
+            return None
+        return self._every
 
-    def _gather(self) -> None:
+    def _gather_pieces(self) -> None:
         count = len(self._new)
         for kind, pieces in groupby(self._new[:count], key=itemgetter(0)):
             text = "".join(text for _, text in pieces)
@@ -142,7 +147,9 @@ class Streaming:
     lane: Lane | None = None
     """Used before `seconds`: while somebody may follow on the lane, all others get ordinary beats only."""
 
-    def begin(self, beat: Heartbeat, request: ModelRequest, *, cost: Callable[[Usage], float | None]) -> ReplyStream:
+    def begin_stream(
+        self, beat: Heartbeat, request: ModelRequest, *, cost: Callable[[Usage], float | None]
+    ) -> ReplyStream:
         """The stream of the turn that runs here."""
         lane = live_text(self.lane, request) if self.lane and request.stream else None
         every = self.seconds if request.stream else None

@@ -68,7 +68,7 @@ class TaskIntake:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
 
-    def begin(self, task_token: bytes) -> None:
+    def begin_task(self, task_token: bytes) -> None:
         """The activity begins: its own heartbeats take over."""
         self._not_begun.pop(task_token, None)
 
@@ -76,7 +76,7 @@ class TaskIntake:
         """As temporalio.bridge.worker.Worker has it; to be called on the worker's loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            threading.Thread(target=self._run, name="everturn-intake", daemon=True).start()
+            threading.Thread(target=self._run_thread, name="everturn-intake", daemon=True).start()
         task = await self._tasks.get()
         if isinstance(task, BaseException):
             self._tasks.put_nowait(task)  # each further poll ends in the same way
@@ -85,13 +85,13 @@ class TaskIntake:
 
     async def complete_activity_task(self, completion: Any) -> None:
         """As temporalio.bridge.worker.Worker has it."""
-        self.begin(completion.task_token)
+        self.begin_task(completion.task_token)
         self._on_complete(completion.task_token)
         await self._core.complete_activity_task(completion)
 
     # ------------------------------------------------------------ on its own thread
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         with suppress(RuntimeError):  # the worker's loop was closed: its program ends
             asyncio.run(self._take_all())
 
@@ -101,18 +101,18 @@ class TaskIntake:
             while True:
                 task = await self._core.poll_activity_task()
                 if task.HasField("start") and _has_heartbeats(task.start):
-                    self._take(task)
+                    self._take_task(task)
                 self._hand_over(task)
         except Exception as error:  # noqa: BLE001 - the SDK tells a shutdown from a failure
             self._hand_over(error)
         finally:
             beats.cancel()
 
-    def _take(self, task: Any) -> None:
+    def _take_task(self, task: Any) -> None:
         self._not_begun[task.task_token] = TakenTask(task.start)
         if _is_ours(task.start):
             execution = task.start.workflow_execution
-            self._journal.take(
+            self._journal.take_task(
                 task_of(
                     task.task_token,
                     conversation=execution.workflow_id,
@@ -130,17 +130,17 @@ class TaskIntake:
 
         while True:
             await asyncio.sleep(self._look_seconds)
-            for task_token, task in self._due():
+            for task_token, task in self._tasks_due():
                 task.last_beat = time.monotonic()
                 beat = ActivityHeartbeat(task_token=task_token, details=task.start.heartbeat_details)
                 with suppress(Exception):  # it has begun or ended meanwhile
                     self._core.record_activity_heartbeat(beat)
 
-    def _due(self) -> Iterator[tuple[bytes, TakenTask]]:
+    def _tasks_due(self) -> Iterator[tuple[bytes, TakenTask]]:
         now = time.monotonic()
         for task_token, task in list(self._not_begun.items()):
             if now - task.taken_at > self._longest_seconds:
-                self.begin(task_token)
+                self.begin_task(task_token)
             elif now - task.last_beat >= task.timeout_seconds / 3:
                 yield task_token, task
 

@@ -42,7 +42,8 @@ MOST_ITEMS: Final = 50
 MOST_UNTOLD: Final = 10_000
 """Conversations for which this is remembered."""
 
-PLACE_ASKS, ASKS = 4, 2
+PLACE_ASKS = 4
+ASKS = 2
 """The parts of a lease for which a turn need not ask, with a place and without. A place is kept from the last report
 on, so those who hold one say so more often."""
 
@@ -74,41 +75,43 @@ class TenantSpending:
         self._late: asyncio.Task[None] | None = None
 
     @property
-    def speaks(self) -> bool:
+    def is_busy(self) -> bool:
         return self._speaking is not None or bool(self._untold)
 
-    async def ask(self, conversation: str, note: BudgetNote, *, asked: bool) -> BudgetNote:
+    async def ask_for_turn(self, conversation: str, note: BudgetNote, *, is_question: bool) -> BudgetNote:
         """Returns if the conversation may take a turn, with what it then knows. Raises ApplicationError if it may not,
         or if the budget does not answer."""
         self._untold.pop(conversation, None)
         # A try before this one may have given the place back.
-        may = note.run == _run() and self._holds(note) and activity.info().attempt == 1
+        may = note.run == _run_mark() and self._holds_lease(note) and activity.info().attempt == 1
         if self._none_until > time.monotonic() or (may and not self._over and self._room):
             return note
-        said = self._say(Spending(conversation=conversation, asks=True, asked=asked, untold=note.untold))
+        reply = self._queue_spending(
+            Spending(conversation=conversation, asks=True, asked=is_question, untold=note.untold)
+        )
         try:
-            answer = await asyncio.wait_for(asyncio.shield(said), ANSWER_SECONDS)
+            answer = await asyncio.wait_for(asyncio.shield(reply), ANSWER_SECONDS)
         except TimeoutError:
-            raise self._silent("it has not answered in time") from None
+            raise self._silent_error("it has not answered in time") from None
         except NoAnswer as error:
-            raise self._silent(str(error)) from None
+            raise self._silent_error(str(error)) from None
         if answer is None:
             return BudgetNote()
-        if refused := next((one for one in answer.refused if one.conversation == conversation), None):
-            raise _refusal(refused)
-        return _told(answer, place=answer.places and not asked)
+        if refused := next((refusal for refusal in answer.refused if refusal.conversation == conversation), None):
+            raise _refusal_error(refused)
+        return _note_after(answer, place=answer.places and not is_question)
 
-    async def tell(
-        self, conversation: str, note: BudgetNote, turn: int, reply: ModelReply, *, asked: bool, done: bool
+    async def report_turn(
+        self, conversation: str, note: BudgetNote, turn: int, reply: ModelReply, *, is_question: bool, done: bool
     ) -> BudgetNote | None:
         """Reports what the conversation has not told, if it has to, and returns what its next turn is to know. Without
         an answer, the next turn tells it once more. Nothing here fails the turn, whose reply is paid for."""
         if self._none_until > time.monotonic():
             return None
         spent = reply.usage.total_tokens, reply.cost_usd
-        untold = (note.untold or Untold(since=turn, run=_run())).plus(*spent)
+        untold = (note.untold or Untold(since=turn, run=_run_mark())).plus(*spent)
         note = note.model_copy(update={"untold": untold})
-        said = Spending(
+        spending = Spending(
             conversation=conversation,
             untold=untold,
             tokens=untold.tokens,  # for a budget that an older worker keeps
@@ -116,26 +119,30 @@ class TenantSpending:
             done=done,
         )
         let = self._let.plus(*spent).model_copy(update={"turns": 0})
-        room = self._room if self._holds(note) and not self._over else None
+        room = None
+        if self._holds_lease(note) and not self._over:
+            room = self._room
         if not done and room and room.left_by(untold) and room.left_by(let):
             self._let = let
-            self._remember(conversation, said)
+            self._remember_untold(conversation, spending)
             return note
-        reported = self._say(said)
+        reported = self._queue_spending(spending)
         with suppress(TimeoutError, NoAnswer):
             answer = await asyncio.wait_for(asyncio.shield(reported), ANSWER_SECONDS)
-            place = answer is not None and answer.places and not asked
+            place = answer is not None and answer.places and not is_question
             # With its final reply it gave its place back, and asks for one next time.
-            return None if answer is None or (done and place) else _told(answer, place=place)
+            if answer is None or (done and place):
+                return None
+            return _note_after(answer, place=place)
         return note.given_back()
 
-    def leave(self, conversation: str, note: BudgetNote) -> None:
+    def leave_turn(self, conversation: str, note: BudgetNote) -> None:
         """The conversation's turn was cancelled, and with it the answer: it gives its place back. Nobody waits for
         that."""
         if self._none_until <= time.monotonic():
-            self._say(Spending(conversation=conversation, untold=note.untold or _nothing(), done=True))
+            self._queue_spending(Spending(conversation=conversation, untold=note.untold or _nothing_spent(), done=True))
 
-    def _holds(self, note: BudgetNote) -> bool:
+    def _holds_lease(self, note: BudgetNote) -> bool:
         """Whether its turns need not ask. A worker whose clock is ahead may have promised too much."""
         return 0 < note.asked_until - time.time() <= self._lease
 
@@ -144,8 +151,8 @@ class TenantSpending:
             task.cancel()
             await asyncio.wait({task})
 
-    def _remember(self, conversation: str, said: Spending) -> None:
-        self._untold[conversation] = time.monotonic() + LATE_SECONDS, said.model_copy(update={"late": True})
+    def _remember_untold(self, conversation: str, spending: Spending) -> None:
+        self._untold[conversation] = time.monotonic() + LATE_SECONDS, spending.model_copy(update={"late": True})
         while len(self._untold) > MOST_UNTOLD:
             self._untold.pop(next(iter(self._untold)))
         if self._late is None:
@@ -154,63 +161,71 @@ class TenantSpending:
     async def _tell_late(self) -> None:
         try:
             while self._untold:
-                conversation, (at, said) = next(iter(self._untold.items()))
-                if (seconds := at - time.monotonic()) > 0:
+                conversation, (late_at, spending) = next(iter(self._untold.items()))
+                if (seconds := late_at - time.monotonic()) > 0:
                     await asyncio.sleep(seconds)
                 elif self._untold.pop(conversation, None):
-                    self._say(said)
+                    self._queue_spending(spending)
         finally:
             self._late = None
 
-    def _say(self, item: Spending) -> asyncio.Future[SpendingAnswer | None]:
+    def _queue_spending(self, spending: Spending) -> asyncio.Future[SpendingAnswer | None]:
         answer: asyncio.Future[SpendingAnswer | None] = asyncio.get_running_loop().create_future()
-        self._unsaid.append((item, answer))
+        self._unsaid.append((spending, answer))
         if self._speaking is None:
-            self._speaking = asyncio.create_task(self._speak())
+            self._speaking = asyncio.create_task(self._send_batches())
         return answer
 
-    async def _speak(self) -> None:
+    async def _send_batches(self) -> None:
         try:
             while self._unsaid:
                 await asyncio.sleep(self._sent_at + PACE_SECONDS - time.monotonic())
-                said, self._unsaid = self._unsaid[:MOST_ITEMS], self._unsaid[MOST_ITEMS:]
-                answer = await self._answered(said)
-                for _, waits in said:
+                entries = self._unsaid[:MOST_ITEMS]
+                self._unsaid = self._unsaid[MOST_ITEMS:]
+                answer = await self._send_until_answered(entries)
+                for _, waits in entries:
                     if not waits.done():
                         waits.set_result(answer)
         finally:
             self._speaking = None
 
-    async def _answered(
-        self, said: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]]
+    async def _send_until_answered(
+        self, entries: list[tuple[Spending, asyncio.Future[SpendingAnswer | None]]]
     ) -> SpendingAnswer | None:
         """The answer to a batch, which is sent until there is one. The budget counts it only once."""
         self._number += 1
-        items = tuple(item for item, _ in said)
+        items = tuple(spending for spending, _ in entries)
         batch = SpendingBatch(worker=self._worker, number=self._number, items=items, declared=self._budget.declared)
         while True:
             self._sent_at = time.monotonic()
             try:
-                answer = await self._budget.count(batch)
+                answer = await self._budget.count_spending(batch)
             except NoAnswer as error:
                 _log.warning("budget.silent", tenant=self._budget.tenant, why=str(error))
-                for _, waits in said:
+                for _, waits in entries:
                     if not waits.done():
                         waits.set_exception(NoAnswer(str(error)))
                         waits.exception()  # whoever asked may have gone
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            self._none_until = time.monotonic() + LOOK_AGAIN_SECONDS if answer is None else 0.0
-            self._over, self._room = answer is not None and answer.over, answer.room if answer else None
-            self._let, self._lease = Untold(since=0), answer.lease if answer else self._lease
+            self._let = Untold(since=0)
+            if answer is None:
+                self._none_until = time.monotonic() + LOOK_AGAIN_SECONDS
+                self._over = False
+                self._room = None
+            else:
+                self._none_until = 0.0
+                self._over = answer.over
+                self._room = answer.room
+                self._lease = answer.lease
             return answer
 
-    def _silent(self, why: str) -> ApplicationError:
+    def _silent_error(self, reason: str) -> ApplicationError:
         """The error of a budget that does not answer: the turn is tried again while patience lasts."""
         tenant = self._budget.tenant
         delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
         return ApplicationError(
-            f"The budget of tenant {tenant!r} does not answer: {why}.",
+            f"The budget of tenant {tenant!r} does not answer: {reason}.",
             {"cure": f"It moves here if its workers are gone; `everturn budget {tenant} --remove` removes it."},
             type=names.BUDGET_SILENT,
             next_retry_delay=delay,
@@ -218,19 +233,21 @@ class TenantSpending:
         )
 
 
-def _refusal(refused: Refusal) -> ApplicationError:
+def _refusal_error(refused: Refusal) -> ApplicationError:
     return ApplicationError(refused.cause, {"cure": refused.cure}, type=names.OVER_BUDGET, non_retryable=True)
 
 
-def _told(answer: SpendingAnswer, *, place: bool) -> BudgetNote:
+def _note_after(answer: SpendingAnswer, *, place: bool) -> BudgetNote:
     """What a conversation knows once its budget has answered."""
-    return BudgetNote(run=_run(), asked_until=round(time.time() + answer.lease / (PLACE_ASKS if place else ASKS), 1))
+    return BudgetNote(
+        run=_run_mark(), asked_until=round(time.time() + answer.lease / (PLACE_ASKS if place else ASKS), 1)
+    )
 
 
-def _run() -> str:
+def _run_mark() -> str:
     return (activity.info().workflow_run_id or "")[:8]
 
 
-def _nothing() -> Untold:
+def _nothing_spent() -> Untold:
     """An older worker that keeps the budget counts a turn without tokens."""
-    return Untold(since=0, run=_run())
+    return Untold(since=0, run=_run_mark())

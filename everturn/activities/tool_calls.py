@@ -38,7 +38,7 @@ from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
-from everturn.size_estimates import larger
+from everturn.size_estimates import is_larger
 from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
 from everturn.storage.artifacts import Artifacts
 from everturn.tools import raised
@@ -50,7 +50,7 @@ from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import parts_of_error, safe_error_text, safe_text
 from everturn.tools.tool import Tool
 from everturn.tools.user_code import NoThread, TookTooLong
-from everturn.truncation import Notice, bounded, edit_notice, result_fits
+from everturn.truncation import Notice, bound_content, edit_notice, result_fits
 
 _log = get_logger("everturn.tool")
 
@@ -97,7 +97,7 @@ class ToolCalls:
             if tool.is_function
         }
         hosted = user_activities(self._agents, besides=tools)
-        return [*map(self._activity, sorted(tools)), *hosted, self.check_call, self._any_other]
+        return [*map(self._make_activity, sorted(tools)), *hosted, self.check_call, self._any_other]
 
     @activity.defn(name=names.CHECK_CALL)
     async def check_call(self, request: ToolRequest) -> CheckedCall:
@@ -112,11 +112,11 @@ class ToolCalls:
                 agent, tool = await self._turns_tool(agent, request)
             once = tool is None or (tool.effect == "once" and tool.runs_on == "worker")
             if once:
-                await self._quarantine.check(request.tool, request)
+                await self._quarantine.check_call(request.tool, request)
             if request.endpoint:
-                await nexus_endpoints.check(request)
+                await nexus_endpoints.check_endpoint(request)
             elif once:
-                await before_reset.check(request.tool, request)
+                await before_reset.check_not_run(request.tool, request)
             checked = CheckedCall(run_id=activity.info().workflow_run_id or "")
             if not edited:
                 return checked
@@ -124,9 +124,9 @@ class ToolCalls:
             if tool is None and request.given:
                 refuse_edit(request.tool, request, "are not taken: no hook can see them, since the tool is gone")
             if tool is not None:  # else a deploy has removed it, and it runs as it was planned
-                context = self._context(tool.name, request, beat)
+                context = self._make_context(tool.name, request, beat)
                 if given := await show_to_hooks(HookRuns(agent), tool, request, context):
-                    result = await after_hooks(agent, _call(tool.name, request), given, context)
+                    result = await after_hooks(agent, _call_of(tool.name, request), given, context)
                     return checked.model_copy(update={"arguments": arguments, "result": result})
                 try:
                     if tool.runs_on == "client":  # it reads them itself
@@ -139,10 +139,10 @@ class ToolCalls:
                     refuse_edit(tool.name, request, f"do not fit: {error}")
             return checked.model_copy(update={"arguments": arguments})
 
-    def _activity(self, kind: str) -> ToolActivity:
+    def _make_activity(self, kind: str) -> ToolActivity:
         @activity.defn(name=kind)
         async def run_tool(request: ToolRequest) -> ToolResult:
-            return await self._run(request.tool or kind, request)
+            return await self._run_call(request.tool or kind, request)
 
         return run_tool
 
@@ -153,20 +153,20 @@ class ToolCalls:
         if info.workflow_type != names.CONVERSATION:
             raise not_registered(info)
         request = request_of(arguments)
-        attempts.bind(request)
-        return await self._run(request.tool or info.activity_type, request)
+        attempts.bind_request(request)
+        return await self._run_call(request.tool or info.activity_type, request)
 
-    async def _run(self, name: str, request: ToolRequest) -> ToolResult:
+    async def _run_call(self, name: str, request: ToolRequest) -> ToolResult:
         await self._heartbeats.check_ours()
         take_left(request.left)
         try:
-            agent, tool = await self._tool(name, request)
+            agent, tool = await self._find_tool(name, request)
         except NeverListed as error:
-            return _result(name, request, (Text(text=str(error)),), is_error=True)
+            return _make_result(name, request, (Text(text=str(error)),), is_error=True)
         except NoLongerAvailable:  # gone with a deploy, after the call was planned
-            return _result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
+            return _make_result(name, request, (Text(text=f"The tool {name} is no longer available."),), is_error=True)
         try:
-            return await self._ran(agent, tool, name, request)
+            return await self._run_tool(agent, tool, name, request)
         except FailureError:
             raise  # it says itself when to try again
         except Exception as error:
@@ -175,44 +175,47 @@ class ToolCalls:
             failed = await activity_errors.of_unexpected(error, longest=tool.patience)
             if not failed.non_retryable:
                 raise failed from None
-            text = f"{name} has no result: {failed.message.rstrip('.')}.{_doubt(tool)}"
-            return _result(name, request, (Text(text=text),), is_error=True)
+            text = f"{name} has no result: {failed.message.rstrip('.')}.{_doubt_text(tool)}"
+            return _make_result(name, request, (Text(text=text),), is_error=True)
 
-    async def _ran(self, agent: Agent, tool: Tool, name: str, request: ToolRequest) -> ToolResult:
+    async def _run_tool(self, agent: Agent, tool: Tool, name: str, request: ToolRequest) -> ToolResult:
         started = time.monotonic()
         with self._heartbeats.beating(begins=False) as beat:
             await take_over()
-            lost = await self._local_tries.lost() if activity.info().is_local else poison_calls.blamed()
+            lost = await self._local_tries.count_lost() if activity.info().is_local else poison_calls.blamed_tries()
             if lost >= poison_calls.MOST_OF_A_TOOL:
-                told = _result(name, request, _lost(tool, lost), is_error=True)
-                return told.model_copy(update={"extra": {names.WORKERS_LOST: lost}})
+                result_lost = _make_result(name, request, _lost_text(tool, lost), is_error=True)
+                return result_lost.model_copy(update={"extra": {names.WORKERS_LOST: lost}})
             if tool.effect == "once":
-                await before_reset.check(name, request)
-                await self._quarantine.check(name, request)
-                self._quarantine.begins()
+                await before_reset.check_not_run(name, request)
+                await self._quarantine.check_call(name, request)
+                self._quarantine.note_begun()
             async with self._alone.if_lost_before():
-                started, whole = time.monotonic(), None
-                hooks, questions = HookRuns(agent), Questions(request.answer)
-                context = self._context(name, request, beat, questions)
+                started = time.monotonic()
+                whole = None
+                hooks = HookRuns(agent)
+                questions = Questions(request.answer)
+                context = self._make_context(name, request, beat, questions)
                 try:
                     if given := await show_to_hooks(hooks, tool, request, context):
-                        content, failed = given.content, given.is_error
+                        content = given.content
+                        failed = given.is_error
                     else:
-                        content, failed = await self._outcome(tool, request, context, beat, questions)
-                    ran = _result(name, request, content, is_error=failed)
-                    whole = await hooks.after_tool(_call(name, request), ran, context)
+                        content, failed = await self._outcome_of(tool, request, context, beat, questions)
+                    ran = _make_result(name, request, content, is_error=failed)
+                    whole = await hooks.after_tool(_call_of(name, request), ran, context)
                 finally:
-                    self._times.take(agent, name, time.monotonic() - started, whole)
+                    self._times.note_run(agent, name, time.monotonic() - started, whole)
             if not failed and (notice := edit_notice(request.decision)):
                 whole = whole.model_copy(update={"content": (*notice, *whole.content)})
             until = started + tool.timeout.total_seconds() + seconds_at(agent, name, "before_tool", "after_tool")
-            result = await self._fitting(whole, request, max_chars=agent.limits.max_result_chars, until=until)
-        if larger(result, INLINE_BYTES):  # a smaller one comes with the delta
+            result = await self._fit_result(whole, request, max_chars=agent.limits.max_result_chars, until=until)
+        if is_larger(result, INLINE_BYTES):  # a smaller one comes with the delta
             self._prefixes.remember_result(activity.info().workflow_run_id or "", result)
         _log.info("tool.finished", tool=name, failed=failed, seconds=round(time.monotonic() - started, 3))
         return result
 
-    async def _tool(self, name: str, request: ToolRequest) -> tuple[Agent, Tool]:
+    async def _find_tool(self, name: str, request: ToolRequest) -> tuple[Agent, Tool]:
         """The agent and its tool. Raises NeverListed, and what `tool_of` raises."""
         agent = await agent_of(self._agents, request, heartbeats=self._heartbeats)
         if agent.tool(name) or not (agent.mcp_servers or agent.prepare_tools):
@@ -221,7 +224,9 @@ class ToolCalls:
             agent = await self._with_turns_tools(agent, name, request)
         tool = tool_of(agent, name, request)
         # Its server's list may have changed since it was planned: Temporal tries it again as the plan says.
-        return agent, replace(tool, effect="once") if request.once and tool.attaches else tool
+        if request.once and tool.attaches:
+            tool = replace(tool, effect="once")
+        return agent, tool
 
     async def _with_turns_tools(self, agent: Agent, name: str, request: ToolRequest) -> Agent:
         if agent.mcp_servers:
@@ -240,7 +245,7 @@ class ToolCalls:
             return agent, None
         return agent, agent.tool(request.tool)
 
-    async def _outcome(
+    async def _outcome_of(
         self, tool: Tool, request: ToolRequest, context: ToolContext, beat: Heartbeat, questions: Questions
     ) -> tuple[Content, bool]:
         """What the model is told, and whether it is an error. Raises only what is not the tool's own doing."""
@@ -249,15 +254,17 @@ class ToolCalls:
             begin = partial(self._heartbeats.begin_tool, activity.info().task_token)
             content = await tool.run(request.arguments, context, executor=self._threads, on_begin=begin)
         except TookTooLong:
-            return self._again(tool, f"{tool.name} did not finish within {tool.timeout}.", kind=names.TIMED_OUT), True
+            return self._try_again(
+                tool, f"{tool.name} did not finish within {tool.timeout}.", kind=names.TIMED_OUT
+            ), True
         except NoThread as error:
             _log.error("tool.not_begun", tool=tool.name, error=str(error))
             delay = patience.retry_delay(None, attempt=activity.info().attempt, longest=tool.patience)
-            return self._again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
+            return self._try_again(tool, f"{tool.name} has not run: {error}.", kind=names.NO_THREAD, delay=delay), True
         except InvalidArguments as error:
-            return _refused(tool.name, request, error), True
+            return _refuse_arguments(tool.name, request, error), True
         except AsksPerson as error:
-            raise _asking(tool, request, error) from None
+            raise _asking_error(tool, request, error) from None
         except asyncio.CancelledError:  # from Temporal: the tool's own comes as another error
             beat.cancelled = True
             if activity.is_worker_shutdown():
@@ -265,38 +272,45 @@ class ToolCalls:
             details = activity.cancellation_details()
             if tool.effect == "once" and details and (details.paused or details.reset):
                 # An operator did this to the activity. Later, Temporal would run it again by itself.
-                why = f"{tool.name} was cut short: its activity was {'paused' if details.paused else 'reset'}"
-                raise ApplicationError(why, type=names.CUT_SHORT, non_retryable=True) from None
+                error_text = f"{tool.name} was cut short: its activity was {'paused' if details.paused else 'reset'}"
+                raise ApplicationError(error_text, type=names.CUT_SHORT, non_retryable=True) from None
             raise
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             if questions.open:
-                raise _asking(tool, request, questions.open) from None
+                raise _asking_error(tool, request, questions.open) from None
             if tool.effect == "once" and raised.find_error(error, (OutcomeUnknown, RanTooLong)):
-                why = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
-                raise ApplicationError(why, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
+                error_text = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
+                raise ApplicationError(error_text, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
             if asks := raised.find_error(error, NeedsApproval):
                 raise await _needs_approval(tool, request, asks) from None
-            passing = raised.all_are(error, (Retry, OutcomeUnknown, *tool.retry))
-            said = await (retry_or_text(tool, error) if passing else safe_error_text(error, whole=True))
-            return (Text(text=said), *parts_of_error(error)), True
+            if raised.all_are(error, (Retry, OutcomeUnknown, *tool.retry)):
+                text = await retry_or_text(tool, error)
+            else:
+                text = await safe_error_text(error, whole=True)
+            return (Text(text=text), *parts_of_error(error)), True
         if questions.open:  # the tool has caught the exception that asks
-            raise _asking(tool, request, questions.open)
+            raise _asking_error(tool, request, questions.open)
         return content, False
 
-    async def _fitting(self, result: ToolResult, request: ToolRequest, *, max_chars: int, until: float) -> ToolResult:
+    async def _fit_result(
+        self, result: ToolResult, request: ToolRequest, *, max_chars: int, until: float
+    ) -> ToolResult:
         """The result. If it is too large, it is cut, and kept whole in the artifact store if there is one."""
         most = MAX_RESULT_BYTES if request.room is None else request.room
         max_bytes = max(0, most - size_of(result.decision))
         if result_fits(result.content, max_chars=max_chars, max_bytes=max_bytes):
             return result
-        notice = await self._keep(result, until=until) if self._artifacts else Notice()
-        content = bounded(result.content, max_chars=max_chars, max_bytes=max_bytes, notice=notice)
+        notice = Notice()
+        if self._artifacts:
+            notice = await self._keep_whole(result, until=until)
+        content = bound_content(result.content, max_chars=max_chars, max_bytes=max_bytes, notice=notice)
         return result.model_copy(update={"content": content})
 
-    async def _keep(self, result: ToolResult, *, until: float) -> Notice:
+    async def _keep_whole(self, result: ToolResult, *, until: float) -> Notice:
         """Keeps the whole result; the notice says how to find it. A failure raises nothing: the tool has run."""
         assert self._artifacts is not None
-        conversation_id, call_id = activity.info().workflow_id or "", result.call_id
+        conversation_id = activity.info().workflow_id or ""
+        call_id = result.call_id
         # After the tool's own time-out comes the server's.
         limit = min(KEEP_SECONDS, max(1.0, until + 2 - time.monotonic()))
         try:
@@ -307,8 +321,8 @@ class ToolCalls:
                 limit,
             )
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - file systems raise all kinds
-            why = f"{type(error).__name__}: {error}"
-            _log.warning("artifact.lost", error=why)
+            error_text = f"{type(error).__name__}: {error}"
+            _log.warning("artifact.lost", error=error_text)
             lost = "The rest is lost: it could not be stored."
             return Notice(text=f"{lost} {Notice.text}", other=f"{lost} {Notice.other}")
         read_on = f'{READ_RESULT}(call_id="{call_id}", offset={{shown}})'
@@ -317,7 +331,7 @@ class ToolCalls:
             other=f"It is kept as {name}.",
         )
 
-    def _again(self, tool: Tool, text: str, *, kind: str, delay: timedelta = timedelta()) -> Content:
+    def _try_again(self, tool: Tool, text: str, *, kind: str, delay: timedelta = timedelta()) -> Content:
         """For a run without a result. Raises to try again while patience lasts, then returns the text for the model."""
         if tool.effect == "once":
             raise ApplicationError(text, type=kind, non_retryable=True)
@@ -325,7 +339,7 @@ class ToolCalls:
             raise ApplicationError(text, type=kind, next_retry_delay=delay or None)
         return (Text(text=text),)
 
-    def _context(
+    def _make_context(
         self, tool: str, request: ToolRequest, beat: Heartbeat, questions: Questions | None = None
     ) -> ToolContext:
         return self._contexts.of_call(
@@ -334,15 +348,15 @@ class ToolCalls:
             chain_id=request.chain_id,
             approved=request.decision is not None and request.decision.verdict == "approve",
             ask=(questions or Questions()).ask_person,
-            heartbeat=beat.report,
+            heartbeat=beat.report_progress,
             is_cancelled=lambda: beat.cancelled,
             log=_log.bind(tool=tool),
         )
 
 
-def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
+def _asking_error(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
     """The error that ends the activity: the wait for a person is the workflow's."""
-    details = {**_whose(tool, request), "left": error.left}
+    details = {**_call_details(tool, request), "left": error.left}
     question = error.question or f"{tool.name} asks a question"
     return ApplicationError(
         question, details, type=names.ASKS, non_retryable=True, category=ApplicationErrorCategory.BENIGN
@@ -350,39 +364,45 @@ def _asking(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationE
 
 
 async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval) -> ApplicationError:
-    why = "" if error.message is None else await safe_text(error.message)
+    message = ""
+    if error.message is not None:
+        message = await safe_text(error.message)
     return ApplicationError(
-        shortened(why, max_bytes=MAX_CAUSE_BYTES) or f"{tool.name} needs approval",
-        _whose(tool, request),
+        shortened(message, max_bytes=MAX_CAUSE_BYTES) or f"{tool.name} needs approval",
+        _call_details(tool, request),
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
         category=ApplicationErrorCategory.BENIGN,
     )
 
 
-def _whose(tool: Tool, request: ToolRequest) -> dict[str, Any]:
+def _call_details(tool: Tool, request: ToolRequest) -> dict[str, Any]:
     """What the event of a local activity does not say by itself."""
-    had = request.decision if activity.info().is_local else None
-    return {"call_id": request.call_id, "tool": tool.name, **({"decision": had.model_dump(mode="json")} if had else {})}
+    details: dict[str, Any] = {"call_id": request.call_id, "tool": tool.name}
+    if activity.info().is_local and request.decision:
+        details["decision"] = request.decision.model_dump(mode="json")
+    return details
 
 
-def _lost(tool: Tool, times: int) -> Content:
+def _lost_text(tool: Tool, times: int) -> Content:
     lost = f"its worker was lost {times} times while it ran, or could not reach Temporal"
-    return (Text(text=f"{tool.name} has no result: {lost}. It is not run again.{_doubt(tool)}"),)
+    return (Text(text=f"{tool.name} has no result: {lost}. It is not run again.{_doubt_text(tool)}"),)
 
 
-def _doubt(tool: Tool) -> str:
-    return "" if tool.effect == "read" else " It may or may not have taken effect."
+def _doubt_text(tool: Tool) -> str:
+    if tool.effect == "read":
+        return ""
+    return " It may or may not have taken effect."
 
 
-def _refused(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
+def _refuse_arguments(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
     refuse_edit(name, request, f"do not fit: {error}")
     return (Text(text=str(error)),)
 
 
-def _call(name: str, request: ToolRequest) -> ToolCall:
+def _call_of(name: str, request: ToolRequest) -> ToolCall:
     return ToolCall(call_id=request.call_id, name=name, arguments=request.arguments)
 
 
-def _result(name: str, request: ToolRequest, content: Content, *, is_error: bool) -> ToolResult:
+def _make_result(name: str, request: ToolRequest, content: Content, *, is_error: bool) -> ToolResult:
     return ToolResult(call_id=request.call_id, name=name, content=content, is_error=is_error, decision=request.decision)

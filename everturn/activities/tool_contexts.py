@@ -13,7 +13,7 @@ from temporalio import activity
 
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent, InvalidSetting
-from everturn.hooks import has, name_of
+from everturn.hooks import has_point, name_of
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.records import HookPoint, Usage, cost_with
@@ -38,8 +38,9 @@ class Spent:
         self.usage = Usage()
         self.cost_usd: float | None = 0.0
 
-    def add(self, usage: Usage, cost_usd: float | None = None) -> None:
-        self.usage, self.cost_usd = self.usage + usage, cost_with(self.cost_usd, cost_usd)
+    def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
+        self.usage += usage
+        self.cost_usd = cost_with(self.cost_usd, cost_usd)
 
     @classmethod
     def of_this_turn(cls) -> Self:
@@ -73,7 +74,7 @@ class Contexts:
                     "which is not an async context manager.",
                     cure="Write @asynccontextmanager above an async function that yields the deps.",
                 )
-            self.deps = await _patiently(opened.__aenter__())
+            self.deps = await _await_with_log(opened.__aenter__())
         except InvalidSetting:
             raise
         except Exception as error:
@@ -85,7 +86,8 @@ class Contexts:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        opened, self._opened = self._opened, None
+        opened = self._opened
+        self._opened = None
         if opened is None:
             return
         try:
@@ -105,7 +107,7 @@ class Contexts:
             turn=request.turn,
             now=info.scheduled_time,
             attempt=info.attempt,
-            spend=_spent.get(_NOBODY).add,
+            spend=_spent.get(_NOBODY).add_usage,
         )
 
     def of_call(
@@ -125,27 +127,27 @@ class Contexts:
         )
 
 
-async def _patiently(opening: Awaitable[Any]) -> Any:
+async def _await_with_log(opening: Awaitable[Any]) -> Any:
     """What `opening` returns. Until then, writes a log line every SAY_SECONDS: nothing else says why a worker that was
     started does nothing."""
 
-    async def say() -> NoReturn:
+    async def log_waiting() -> NoReturn:
         while True:
             await asyncio.sleep(SAY_SECONDS)
             _log.warning("deps.still_opening", cure="The worker takes no work until its deps are open.")
 
-    saying = asyncio.create_task(say())
+    logging_task = asyncio.create_task(log_waiting())
     try:
         return await opening
     finally:
-        saying.cancel()
+        logging_task.cancel()
 
 
 def check_deps(agents: Iterable[Agent], make_deps: object) -> None:
     """Raises InvalidSetting if `make_deps` can't make any, and InvalidAgent if deps are wanted and there are none."""
     if make_deps is None:
         for agent in agents:
-            for what, function in _functions(agent):
+            for what, function in _functions_of(agent):
                 if (wanted := _deps_type(function)) is not None:
                     raise InvalidAgent(
                         f"{what} of agent {agent.name!r} wants deps ({getattr(wanted, '__name__', wanted)}), and the "
@@ -159,7 +161,7 @@ def check_deps(agents: Iterable[Agent], make_deps: object) -> None:
         )
 
 
-def _functions(agent: Agent) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _functions_of(agent: Agent) -> Iterator[tuple[str, Callable[..., Any]]]:
     """The user's functions that may take a context, with what they are."""
     for tool in agent.tools:
         if tool.function is not None and tool.is_function:
@@ -174,7 +176,7 @@ def _functions(agent: Agent) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield from ((what, function) for what, function in named.items() if callable(function))
     for hook in agent.hooks:
         for point in get_args(HookPoint):
-            if has(hook, point):
+            if has_point(hook, point):
                 yield f"{point} of hook {name_of(hook)!r}", getattr(hook, point)
 
 
@@ -182,7 +184,11 @@ def _deps_type(function: Callable[..., Any]) -> Any:
     """What the function's annotation of its context says that deps are; None if it says nothing."""
     for annotation in annotations_of(function, (ToolContext, TurnContext)).values():
         for context in (ToolContext, TurnContext):
-            found = find_mention(annotation, context)
-            if found is not None and (arguments := get_args(found)) and arguments[0] not in (Any, None, type(None)):
+            context_type = find_mention(annotation, context)
+            if (
+                context_type is not None
+                and (arguments := get_args(context_type))
+                and arguments[0] not in (Any, None, type(None))
+            ):
                 return arguments[0]
     return None

@@ -20,7 +20,8 @@ _log = get_logger("everturn.tool")
 
 async def retry_or_text(tool: Tool, error: Exception) -> str:
     """What the model is told when there are no more tries. Until then, raises the error that makes Temporal retry."""
-    text, attempt = await safe_error_text(error, whole=True), activity.info().attempt
+    text = await safe_error_text(error, whole=True)
+    attempt = activity.info().attempt
     # Only the model is told all of it: a failure that is too large for a message would count as a lost worker.
     short = shortened(text, max_bytes=MAX_CAUSE_BYTES)
     if tool.effect == "once" and not tool.attaches:

@@ -12,7 +12,7 @@ from math import ceil, inf
 from everturn.agent import Agent
 from everturn.logs import get_logger
 from everturn.records import ToolResult
-from everturn.size_estimates import larger
+from everturn.size_estimates import is_larger
 from everturn.sizes import LOCAL_BYTES
 from everturn.tools.tool import Local, Tool
 
@@ -38,27 +38,27 @@ class ToolTimes:
         self._seconds: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         """By agent and tool; infinite if the result was large."""
 
-    def take(self, agent: Agent, tool: str, seconds: float, result: ToolResult | None) -> None:
+    def note_run(self, agent: Agent, tool: str, seconds: float, result: ToolResult | None) -> None:
         """Notes how long a run took. `result`: None if it brought none."""
-        if result and larger(result, LOCAL_BYTES):
+        if result and is_larger(result, LOCAL_BYTES):
             seconds = inf
         runs = self._seconds.setdefault((agent.name, tool), deque(maxlen=LAST_RUNS))
         self._seconds.move_to_end((agent.name, tool))
-        was_quick = _quick(runs)
+        was_quick = _is_quick(runs)
         runs.append(seconds)
-        if was_quick and not _quick(runs):
+        if was_quick and not _is_quick(runs):
             _log.info("tool.slowed_down", agent=agent.name, tool=tool, seconds=round(seconds, 3))
         if len(self._seconds) > MOST_TOOLS:
             self._seconds.popitem(last=False)
 
-    def hurries(self, agent: Agent, tool: Tool) -> bool:
+    def runs_hurried(self, agent: Agent, tool: Tool) -> bool:
         """Whether a call of the tool is to be tried within the workflow task, since its last runs were quick."""
         if tool.local != "auto" and tool.effect != "read":
             return False
-        said = next((one for one in (tool.local, agent.local) if one is not None), self._local)
-        return said == "auto" and _quick(self._seconds.get((agent.name, tool.name), ()))
+        local = next((setting for setting in (tool.local, agent.local) if setting is not None), self._local)
+        return local == "auto" and _is_quick(self._seconds.get((agent.name, tool.name), ()))
 
 
-def _quick(runs: Collection[float]) -> bool:
+def _is_quick(runs: Collection[float]) -> bool:
     """By their 95th percentile."""
     return len(runs) >= FEWEST_RUNS and sorted(runs)[ceil(0.95 * len(runs)) - 1] <= QUICK_SECONDS

@@ -34,7 +34,7 @@ async def agent_for_turn(agent: Agent, turn: Callable[[], TurnContext[Any]], mes
     try:
         return with_declared_tools(agent, facts_of(messages).last_said)
     except InvalidTool as error:
-        raise _unusable(agent, "What the front end declares for", error.message.rstrip("."), error.cure) from None
+        raise _unusable_error(agent, "What the front end declares for", error.message.rstrip("."), error.cure) from None
 
 
 async def _by_functions(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> Agent:
@@ -42,10 +42,12 @@ async def _by_functions(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> A
         return agent
     context = turn()
     if callable(agent.instructions):
-        said = await _called(agent, "instructions", with_context(agent.instructions, context=context))
-        if not isinstance(said, str):
-            raise _unusable(agent, "instructions of", f"it returned {user_code.class_name(said)}", "Return a text.")
-        agent = agent.for_turn(instructions=said)
+        instructions = await _call_function(agent, "instructions", with_context(agent.instructions, context=context))
+        if not isinstance(instructions, str):
+            raise _unusable_error(
+                agent, "instructions of", f"it returned {user_code.class_name(instructions)}", "Return a text."
+            )
+        agent = agent.for_turn(instructions=instructions)
     return await with_its_tools(agent, context)
 
 
@@ -54,25 +56,27 @@ async def with_its_tools(agent: Agent, context: TurnContext[Any]) -> Agent:
     if agent.prepare_tools is None:
         return agent
     prepare = partial(agent.prepare_tools, context, list(agent.tools))
-    items = await _called(agent, "prepare_tools", prepare, finish=_listed)
+    items = await _call_function(agent, "prepare_tools", prepare, finish=_as_list)
     if not isinstance(items, list):
-        raise _unusable(
+        raise _unusable_error(
             agent, "prepare_tools of", f"it returned {user_code.class_name(items)}", "Return the list of tools."
         )
     try:
         for item in items:
-            _check(item)
+            _check_tool(item)
         return agent.for_turn(tools=items)
     except InvalidTool as error:
-        raise _unusable(agent, "prepare_tools of", error.message.rstrip("."), error.cure) from None
+        raise _unusable_error(agent, "prepare_tools of", error.message.rstrip("."), error.cure) from None
 
 
-def _listed(items: Any) -> Any:
+def _as_list(items: Any) -> Any:
     """What the function returned, as a list: it may be a generator. Unchanged if it is no series of tools."""
-    return items if isinstance(items, str | Mapping) or not isinstance(items, Iterable) else list(items)
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
+        return items
+    return list(items)
 
 
-def _check(item: Any) -> None:
+def _check_tool(item: Any) -> None:
     """Raises InvalidTool for an item that a worker can set up only when it starts."""
     if isinstance(item, McpServer):
         raise InvalidTool(
@@ -86,21 +90,24 @@ def _check(item: Any) -> None:
         )
 
 
-async def _called(
+async def _call_function(
     agent: Agent, what: str, function: Callable[[], Any], finish: Callable[[Any], Any] | None = None
 ) -> Any:
     try:
         return await user_code.call(function, seconds=user_code.QUICK_SECONDS, finish=finish)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-        attempt, after = activity.info().attempt, raised.longest_wait(error)
+        attempt = activity.info().attempt
+        after = raised.longest_wait(error)
         longest = agent.patience.max_retry_delay
         seconds = None if after is None else after.total_seconds()
         delay = patience.retry_delay(seconds, attempt=attempt, longest=longest)
         again = patience.spend(delay, agent.patience.model)
-        why = f"{what} of agent {agent.name!r} failed: {await safe_error_text(error)}"
-        _log.warning("agent.not_prepared", why=why, again=again)
+        error_text = f"{what} of agent {agent.name!r} failed: {await safe_error_text(error)}"
+        _log.warning("agent.not_prepared", why=error_text, again=again)
+        if not again:
+            error_text = f"{error_text} (tried {attempt} times, for {agent.patience.model})"
         raise ApplicationError(
-            why if again else f"{why} (tried {attempt} times, for {agent.patience.model})",
+            error_text,
             {"cure": "Fix it and deploy, then `resume`."},
             type=names.NOT_PREPARED,
             non_retryable=not again,
@@ -108,9 +115,9 @@ async def _called(
         ) from None
 
 
-def _unusable(agent: Agent, what: str, why: str, cure: str) -> ApplicationError:
+def _unusable_error(agent: Agent, what: str, problem: str, cure: str) -> ApplicationError:
     return ApplicationError(
-        f"{what} agent {agent.name!r} can't be used: {why}.",
+        f"{what} agent {agent.name!r} can't be used: {problem}.",
         {"cure": f"{cure} Then `resume`."},
         type=names.NOT_PREPARED,
         non_retryable=True,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from temporalio import activity
 
 from everturn.activities import compaction
-from everturn.activities.prefix_cache import transcript
+from everturn.activities.prefix_cache import follow_prefix
 from everturn.agent import Agent
 from everturn.carryover import View
 from everturn.models import Model, ModelSettings
@@ -25,10 +25,12 @@ _NOT_FORCED = frozenset({None, "auto", "none"})
 def turn_request_of(
     agent: Agent, request: ModelRequest, messages: Sequence[Message], *, model: Model, tools: Sequence[ToolSpec]
 ) -> Request:
-    visible = messages if request.summarise else shown_to_model(messages, request.view)
+    visible = messages
+    if not request.summarise:
+        visible = shown_to_model(messages, request.view)
     return Request(
         model=model,
-        messages=transcript(visible, _told_to_conclude(request, visible)),
+        messages=follow_prefix(visible, _conclude_note(request, visible)),
         hidden_ids=facts_of(messages).call_ids if request.view else frozenset(),
         instructions=agent.instructions if isinstance(agent.instructions, str) else "",
         tools=tools,
@@ -45,26 +47,26 @@ def shown_to_model(messages: Sequence[Message], view: View | None) -> Sequence[M
     """The messages as the model sees them. What a worker remembers of them is put into that form once."""
     facts = facts_of(messages)
     if not isinstance(messages, RememberedMessages) or not (view or facts.is_cut_short):
-        return with_notes(compaction.shown(messages, view))
+        return with_notes(compaction.messages_shown(messages, view))
     start = compaction.unchanged_from(messages.beginning, view, after_summaries=facts.after_summaries)
     if start is None:
-        return with_notes(compaction.shown(messages, view))
+        return with_notes(compaction.messages_shown(messages, view))
 
     def head(first: Sequence[Message]) -> Sequence[Message]:
-        return with_notes(compaction.shown(first, view))
+        return with_notes(compaction.messages_shown(first, view))
 
-    beginning = shown_beginning(messages.beginning, ("shown", view), start, head, _noted)
-    return RememberedMessages(beginning, map(_noted, messages.new))
+    beginning = shown_beginning(messages.beginning, ("shown", view), start, head, _with_note)
+    return RememberedMessages(beginning, map(_with_note, messages.new))
 
 
 def with_notes(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages, with a note in those that were cut short: a model takes its own words to be complete."""
     if not facts_of(messages).is_cut_short:
         return messages
-    return [_noted(message) for message in messages]
+    return [_with_note(message) for message in messages]
 
 
-def _noted(message: Message) -> Message:
+def _with_note(message: Message) -> Message:
     if not message.cut_short:
         return message
     return message.model_copy(update={"parts": (*message.parts, Text(text=CUT_SHORT))})
@@ -75,17 +77,16 @@ def settings_for(settings: ModelSettings, messages: Sequence[Message]) -> ModelS
     a result, a pause or a repair it does not, or the model would never come to its answer."""
     if settings.tool_choice in _NOT_FORCED or not settings.reset_tool_choice:
         return settings
-    latest = messages[-1] if messages else None
-    if latest is None or (latest.role == "user" and not latest.author):
+    if not messages or (messages[-1].role == "user" and not messages[-1].author):
         return settings
     return settings.model_copy(update={"tool_choice": None})
 
 
-def _told_to_conclude(request: ModelRequest, shown: Sequence[Message]) -> list[Message]:
+def _conclude_note(request: ModelRequest, visible: Sequence[Message]) -> list[Message]:
     """The note of a concluding turn, as the last message: what stands before the messages stays as it was, for the
     prompt cache, and for the thoughts that are bound to it. A reply that its provider paused goes on without a note:
     after a user's words it would not."""
-    if request.conclude is None or (shown and shown[-1].role == "assistant"):
+    if request.conclude is None or (visible and visible[-1].role == "assistant"):
         return []
     note = f"You have reached {request.conclude}: conclude now, in words, without calling tools."
     return [Message(role="user", parts=(Text(text=note),), author="everturn")]

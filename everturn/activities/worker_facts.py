@@ -23,7 +23,7 @@ class Facts:
         self._half_told: dict[str, None] = {}
         """Conversations that were told the namespace's facts before all of these were known."""
 
-    async def of(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
+    async def facts_for(self, agent: Agent, request: ModelRequest, *, met: bool) -> WorkerFacts | None:
         """What a conversation is told if this worker meets it, if it was not told all yet, if it is to stay with a
         version, or if its agent has other limits now. After a handoff, it keeps the limits of its first agent."""
         version = agent.full_name if "@" in agent.full_name else ""
@@ -32,7 +32,8 @@ class Facts:
         conversation = activity.info().workflow_id or ""
         if not (met or others or (version and version != request.agent) or conversation in self._half_told):
             return None
-        indexed, retention = await self._namespace.indexed(), await self._namespace.retention()
+        indexed = await self._namespace.indexed()
+        retention = await self._namespace.retention()
         self._half_told.pop(conversation, None)
         if not self._namespace.known:
             self._half_told[conversation] = None

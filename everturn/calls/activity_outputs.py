@@ -21,7 +21,7 @@ from everturn.sizes import MAX_ERROR_BYTES, MAX_RESULT_BYTES, shortened
 from everturn.system.json_numbers import compact_json, in_words
 from everturn.text.base64_text import as_base64
 from everturn.text.utf8 import mend
-from everturn.truncation import Notice, bounded
+from everturn.truncation import Notice, bound_content
 from everturn.validation.explaining import why_unreadable
 from everturn.vendors.content_blocks import FAILED, NO_OUTPUT, parts_in, says_error
 
@@ -34,9 +34,14 @@ _JSON = (b"json/plain", b"json/protobuf")
 def result_of(call_id: str, name: str, value: Any, *, max_chars: int, room: int = MAX_RESULT_BYTES) -> ToolResult:
     """The result of an activity that returned this value, cut to so many characters and bytes."""
     parts = parts_in(value)
-    content = (Text(text=_text(value)),) if parts is None else _parts(parts)
-    failed = parts is not None and says_error(value)
-    return _result(call_id, name, content, is_error=failed, max_chars=max_chars, room=room)
+    content: tuple[ResultPart, ...]
+    failed = False
+    if parts is None:
+        content = (Text(text=_as_text(value)),)
+    else:
+        content = _as_parts(parts)
+        failed = says_error(value)
+    return _bounded_result(call_id, name, content, is_error=failed, max_chars=max_chars, room=room)
 
 
 def failure_of(
@@ -51,7 +56,7 @@ def failure_of(
         message = f"{message}: {cause.type}: {cause.message}" if cause.type else f"{message}: {cause.message}"
     text = message if kind in ("", TOOL_FAILED) else f"{kind}: {message}"
     text = shortened(mend(text), max_bytes=MAX_ERROR_BYTES)
-    return _result(call_id, name, (Text(text=text),), is_error=True, max_chars=max_chars, room=room)
+    return _bounded_result(call_id, name, (Text(text=text),), is_error=True, max_chars=max_chars, room=room)
 
 
 def not_taken(activity: str, task_queue: str, seconds: float) -> tuple[str, str]:
@@ -74,8 +79,8 @@ def not_started(endpoint: str, operation: str, within: timedelta) -> tuple[str, 
     return cause, cure
 
 
-def unreadable(name: str, why: str) -> str:
-    return f"{what_of(name)} can't be read: {why}"
+def unreadable_text(name: str, reason: str) -> str:
+    return f"{what_of(name)} can't be read: {reason}"
 
 
 def what_of(name: str) -> str:
@@ -87,7 +92,8 @@ def value_in(raw: RawValue | None, converter: PayloadConverter) -> tuple[Any, st
     wrote it. The converter reads anything else."""
     if raw is None:
         return None, ""
-    encoding, data = raw.payload.metadata.get("encoding"), raw.payload.data
+    encoding = raw.payload.metadata.get("encoding")
+    data = raw.payload.data
     if encoding in _JSON:
         try:
             return json.loads(data), ""
@@ -100,47 +106,45 @@ def value_in(raw: RawValue | None, converter: PayloadConverter) -> tuple[Any, st
         return None, why_unreadable(error)
 
 
-def _result(
+def _bounded_result(
     call_id: str, name: str, content: Sequence[ResultPart], *, is_error: bool, max_chars: int, room: int
 ) -> ToolResult:
-    kept = bounded(content, max_chars=max_chars, max_bytes=room, notice=Notice())
+    kept = bound_content(content, max_chars=max_chars, max_bytes=room, notice=Notice())
     return ToolResult(call_id=call_id, name=name, content=kept, is_error=is_error)
 
 
-def _parts(found: Sequence[Any]) -> tuple[ResultPart, ...]:
-    return tuple(map(_part, found)) or (Text(text=NO_OUTPUT),)
+def _as_parts(values: Sequence[Any]) -> tuple[ResultPart, ...]:
+    return tuple(map(_as_part, values)) or (Text(text=NO_OUTPUT),)
 
 
-def _part(value: Any) -> ResultPart:
+def _as_part(value: Any) -> ResultPart:
     if isinstance(value, Text):
-        return Text(text=_text(value.text))
+        return Text(text=_as_text(value.text))
     if not isinstance(value, Image | Document):
-        return Text(text=_text(value))
+        return Text(text=_as_text(value))
     if not value.data:
         return value
     # A provider would refuse data that is not base64, in this request and in all later ones.
     data = as_base64(value.data)
-    return (
-        value.model_copy(update={"data": data})
-        if data
-        else Text(text=f"[Left out because it is not base64: {value.kind}.]")
-    )
+    if not data:
+        return Text(text=f"[Left out because it is not base64: {value.kind}.]")
+    return value.model_copy(update={"data": data})
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None or value == "":
         return NO_OUTPUT
     if isinstance(value, bytes | bytearray):
         return f"[Left out because it is not text: {len(value):,} bytes.]"
-    return mend(value if isinstance(value, str) else _written(value))
+    return mend(value if isinstance(value, str) else _written_out(value))
 
 
-def _written(value: Any) -> str:
+def _written_out(value: Any) -> str:
     if isinstance(value, float):  # by itself it is words, and no JSON: NaN needs no quotes
         return in_words(float(value))
-    return compact_json(value, default=_plain)
+    return compact_json(value, default=_plain_value)
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """What a converter made that JSON does not know."""
     return to_jsonable_python(value, inf_nan_mode="strings", fallback=str)

@@ -65,29 +65,32 @@ def cause_of(error: BaseException) -> FailureCause:
         error = error.__cause__
     if isinstance(error, TimeoutError):
         kind = error.type.name.lower().replace("_", " ") if error.type else "unknown"
-        said = beaten_out(error.last_heartbeat_details)
-        return FailureCause(cause=f"{LOST_OR_UNREACHED} ({kind} timeout)", said=said)
+        streamed = beaten_out(error.last_heartbeat_details)
+        return FailureCause(cause=f"{LOST_OR_UNREACHED} ({kind} timeout)", said=streamed)
     if not isinstance(error, ApplicationError):
         return FailureCause(cause=str(error))
-    details = error.details[0] if error.details and isinstance(error.details[0], dict) else {}
+    details: dict[str, Any] = {}
+    if error.details and isinstance(error.details[0], dict):
+        details = error.details[0]
     words: dict[str, Any] = {name: str(details.get(name) or "") for name in ("cure", "fallback", "call_id", "tool")}
-    left, decision, proposed = (_object(details, name) for name in ("left", "decision", "proposed"))
     return FailureCause(
         kind=error.type or "",
         cause=error.message,
         too_long=bool(details.get("too_long")),
-        left=left,
-        decision=decision,
-        proposed=proposed,
+        left=_object_in(details, "left"),
+        decision=_object_in(details, "decision"),
+        proposed=_object_in(details, "proposed"),
         lost=bool(details.get("lost")),
         said=beaten_out((None, details.get("said"))),
         **words,
     )
 
 
-def _object(details: dict[str, Any], name: str) -> dict[str, Any] | None:
+def _object_in(details: dict[str, Any], name: str) -> dict[str, Any] | None:
     value = details.get(name)
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value
 
 
 async def read_cause(converter: DataConverter, failure: Failure) -> FailureCause:

@@ -18,7 +18,7 @@ MOST_REFUSED_EDITS = 200
 
 
 def decision_problem(
-    said: Approve | Deny | Answer,
+    decision: Approve | Deny | Answer,
     calls: Collection[PendingCall],
     *,
     policy: Policy,
@@ -28,11 +28,15 @@ def decision_problem(
 ) -> str | None:
     """Why it can't be taken now, if any call waits for it; None if it can. `calls`: those that it is about, of this
     `agent`. `time`: of the conversation's clock. `refused_edits`: how many edits did not fit in this turn."""
-    edit = _edit_problem(said, refused_edits) if isinstance(said, Approve) else None
-    problem = edit or _size_problem(said, len(calls)) or too_late(said, time) or _question_problem(said, calls)
-    if problem or isinstance(said, Answer):
+    problem = None
+    if isinstance(decision, Approve):
+        problem = _edit_problem(decision, refused_edits)
+    problem = (
+        problem or _size_problem(decision, len(calls)) or too_late(decision, time) or _question_problem(decision, calls)
+    )
+    if problem or isinstance(decision, Answer):
         return problem
-    return _expected_problem(said, calls) or _always_problem(said, calls, policy, agent=agent)
+    return _expected_problem(decision, calls) or _always_problem(decision, calls, policy, agent=agent)
 
 
 def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
@@ -45,11 +49,12 @@ def _edit_problem(approval: Approve, refused_edits: int) -> str | None:
     return None
 
 
-def _size_problem(said: Approve | Deny | Answer, calls: int) -> str | None:
+def _size_problem(decision: Approve | Deny | Answer, calls: int) -> str | None:
     # It goes into the tool's payload twice, and beside the model's own arguments into the policy's.
-    if (size := size_of(said)) > MAX_INPUT_BYTES:
+    if (size := size_of(decision)) > MAX_INPUT_BYTES:
         return f"It has {size:,} bytes of JSON; the limit is {MAX_INPUT_BYTES:,}."
-    calls = calls if said.call_id == names.EVERY_CALL and isinstance(said, Approve) else 1
+    if decision.call_id != names.EVERY_CALL or not isinstance(decision, Approve):
+        calls = 1
     if size * calls > max(MAX_INPUT_BYTES, SMALL_DECISION_BYTES * calls):  # it goes along with each of them
         return (
             f"It has {size:,} bytes of JSON, and goes along with each of {calls} calls; the limit is "
@@ -78,22 +83,24 @@ def _question_problem(decision: Approve | Deny | Answer, calls: Collection[Pendi
 
 def _expected_problem(decision: Approve | Deny, calls: Collection[PendingCall]) -> str | None:
     """Whoever approved had other arguments before them."""
-    expected = decision.expected if isinstance(decision, Approve) else None
-    other = None
-    if expected is not None:
-        other = next((pending.call for pending in calls if not same_json(pending.call.arguments, expected)), None)
+    if not isinstance(decision, Approve) or decision.expected is None:
+        return None
+    expected = decision.expected
+    other = next((pending.call for pending in calls if not same_json(pending.call.arguments, expected)), None)
     if other is None:
         return None
     arguments = shortened(str(other.arguments), max_bytes=MAX_REASON_BYTES)
     return f"Call {other.call_id!r} has different arguments now: {arguments}. Check them, then decide."
 
 
-def _always_problem(said: Approve | Deny, calls: Collection[PendingCall], policy: Policy, *, agent: str) -> str | None:
+def _always_problem(
+    decision: Approve | Deny, calls: Collection[PendingCall], policy: Policy, *, agent: str
+) -> str | None:
     """Why it can't be decided for always; None if it can, or is not to be."""
-    if said.always is False:
+    if decision.always is False:
         return None
-    if isinstance(said, Approve) and said.arguments is not None:
+    if isinstance(decision, Approve) and decision.arguments is not None:
         return "A decision for always can't change arguments: approve this call by itself."
-    if any(one.asked.reason not in RULED for one in calls):
+    if any(pending.asked.reason not in RULED for pending in calls):
         return "Only a call that waits for its approval can be decided for always: name its call_id."
-    return policy_problem(with_rules(policy, rules_of(said, calls, agent=agent)))
+    return policy_problem(with_rules(policy, rules_of(decision, calls, agent=agent)))

@@ -81,9 +81,9 @@ DECISION_RECORDS: Final[dict[str, type[Approve | Deny | Answer]]] = {
 }
 
 
-def verdict_of(said: Approve | Deny | Answer) -> str:
+def verdict_of(decision: Approve | Deny | Answer) -> str:
     """The name of its signal."""
-    return next(name for name, record in DECISION_RECORDS.items() if isinstance(said, record))
+    return next(name for name, record in DECISION_RECORDS.items() if isinstance(decision, record))
 
 
 class SetPolicy(Record):
@@ -102,25 +102,27 @@ class InheritPolicy(Record):
 
 def policy_after(payload: dict[str, Any], known: Policy) -> Policy | None:
     """The rules after a `set_policy`; None if they can't be taken."""
-    said = SetPolicy.model_validate(payload)
-    made = said_by(said.by, said.rules, known=known)
-    return None if problem(made) else made
+    change = SetPolicy.model_validate(payload)
+    policy = said_by(change.by, change.rules, known=known)
+    if problem(policy):
+        return None
+    return policy
 
 
 def already_decided(call_id: str, earlier: Decision) -> str:
     """The refusal of a second decision on a call."""
-    by = f" by {earlier.by}" if earlier.by else ""
-    return f"Call {call_id!r} was already decided: {earlier.verdict}{by} at {earlier.at}."
+    decided_by = f" by {earlier.by}" if earlier.by else ""
+    return f"Call {call_id!r} was already decided: {earlier.verdict}{decided_by} at {earlier.at}."
 
 
-def too_late(said: Approve | Deny | Answer, time: float) -> str | None:
+def too_late(decision: Approve | Deny | Answer, time: float) -> str | None:
     """Why a decision that comes now is not taken; None if it is in time. `time`: of the conversation's clock."""
-    if said.valid_until is None or time <= said.valid_until:
+    if decision.valid_until is None or time <= decision.valid_until:
         return None
-    return f"It came {time - said.valid_until:.1f} s too late: it was valid until {_written(said.valid_until)}."
+    return f"It came {time - decision.valid_until:.1f} s too late: it was valid until {_as_date(decision.valid_until)}."
 
 
-def _written(seconds: float) -> str:
+def _as_date(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, OSError, ValueError):

@@ -53,9 +53,9 @@ class PendingCall:
     asked: QuestionToPerson
 
     @classmethod
-    def from_question(cls, call: ToolCall, plan: PlannedCall, asked: QuestionToPerson) -> Self:
+    def from_question(cls, call: ToolCall, plan: PlannedCall, question: QuestionToPerson) -> Self:
         """`call`: as the model made it."""
-        return cls(_as_asked(call, asked), plan, asked)
+        return cls(_as_asked(call, question), plan, question)
 
     @property
     def needs(self) -> Literal["approval", "answer"]:
@@ -77,14 +77,14 @@ class PendingCall:
         return self.asked.handed_out or (self.is_outside and self.asked.reason != "asks_user")
 
     @property
-    def doubtful(self) -> bool:
+    def is_doubtful(self) -> bool:
         """The call may have run, and nobody knows with what outcome."""
         return self.asked.doubtful
 
     @property
     def expiry(self) -> Expiry | None:
         """A call that may already have run never expires."""
-        if not isinstance(self.plan, GatedPlan) or self.doubtful:
+        if not isinstance(self.plan, GatedPlan) or self.is_doubtful:
             return None
         if isinstance(self.plan, AwaitAnswer) and not self.is_outside:
             return self.plan.approval_expiry
@@ -96,7 +96,9 @@ class PendingCall:
 
     @property
     def expires(self) -> datetime | None:
-        return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS)) if self.expiry else None
+        if self.expiry is None:
+            return None
+        return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS))
 
     @property
     def verdict_on_expiry(self) -> Literal["approve", "deny", "answer"]:
@@ -116,7 +118,7 @@ class PendingCall:
         of their arguments."""
         return isinstance(self.plan, RunHandoff) and not self.policy and self.is_as_hooks_saw(decision)
 
-    def ruled(self, policy: Policy, *, agent: str = "", again: bool = False) -> Rule | None:
+    def ruling_of(self, policy: Policy, *, agent: str = "", again: bool = False) -> Rule | None:
         """The rule that decides on it in people's place; None if a person has to. `agent`: the one that made the call.
         `again`: the rules have changed. Then a call that runs outside may still be denied."""
         outside = self.is_outside and again
@@ -127,7 +129,7 @@ class PendingCall:
             return None
         return rule
 
-    def released(self, policy: Policy, *, agent: str) -> Rule | None:
+    def releasing_rule(self, policy: Policy, *, agent: str) -> Rule | None:
         """What lets it run now that the rules have changed: only a rule had asked for its approval, and none does."""
         waits = self.asked.by_rule and self.asked.reason in RULED
         if not waits or rule_for(policy, self.call.name, self.call.arguments, agent=agent) is not None:
@@ -143,7 +145,7 @@ class PendingCall:
         rule = rule_for(policy, self.call.name, self.call.arguments, agent=agent)
         if rule is None or rule.then != "ask":
             return None
-        return self._with(
+        return self._with_question(
             reason="needs_approval", why=_asks_for_approval(rule, self.call), by_rule=True, handed_out=True
         )
 
@@ -166,16 +168,18 @@ class PendingCall:
         same = decision.arguments is None or same_json(decision.arguments, self.call.arguments)
         return same and (self.asked.arguments is None or self.asked.seen_by_hooks)
 
-    def at(self, time: float) -> PendingCall:
+    def asked_since(self, time: float) -> PendingCall:
         """People are asked now, unless they were before. `time`: seconds since 1970."""
-        return self if self.asked.since else self._with(since=time)
+        if self.asked.since:
+            return self
+        return self._with_question(since=time)
 
-    def after_check(self, *, by: str, refusal: str) -> PendingCall:
+    def after_check(self, *, decided_by: str, refusal: str) -> PendingCall:
         """What is asked once more, since the person who decided may not."""
-        reason = self.asked.reason if self.doubtful or self.tool_asks else "not_allowed"
-        return self._with(reason=reason, refused=f" ({by or 'somebody'} may not decide: {refusal})")
+        reason = self.asked.reason if self.is_doubtful or self.tool_asks else "not_allowed"
+        return self._with_question(reason=reason, refused=f" ({decided_by or 'somebody'} may not decide: {refusal})")
 
-    def addressed(self, call_id: str, verdict: str) -> bool:
+    def is_addressed(self, call_id: str, verdict: str) -> bool:
         """Whether a decision on `call_id`, which may mean every call, is about this one."""
         return call_id in (names.EVERY_CALL, self.call.call_id) and not self.refuses(verdict)
 
@@ -187,7 +191,7 @@ class PendingCall:
         written = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:QUESTION_CHARS]
 
-    def shown(self) -> WaitingCall:
+    def as_waiting(self) -> WaitingCall:
         expires = self.expires
         return WaitingCall(
             call_id=self.call.call_id,
@@ -196,23 +200,25 @@ class PendingCall:
             needs=self.needs,
             reason=self.asked.reason,
             why=self.asked.in_words,
-            since=iso(self.since),
-            expires_at=iso(expires) if expires else None,
+            since=iso_time(self.since),
+            expires_at=iso_time(expires) if expires else None,
             question=self.question,
         )
 
-    def _with(self, **changes: object) -> PendingCall:
-        asked = self.asked.model_copy(update=changes)
-        return replace(self, call=_as_asked(self.call, asked), asked=asked)
+    def _with_question(self, **changes: object) -> PendingCall:
+        question = self.asked.model_copy(update=changes)
+        return replace(self, call=_as_asked(self.call, question), asked=question)
 
 
-def _as_asked(call: ToolCall, asked: QuestionToPerson) -> ToolCall:
-    return call if asked.arguments is None else call.model_copy(update={"arguments": asked.arguments})
+def _as_asked(call: ToolCall, question: QuestionToPerson) -> ToolCall:
+    if question.arguments is None:
+        return call
+    return call.model_copy(update={"arguments": question.arguments})
 
 
 def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str) -> PendingCall | None:
     """The gate of every call: what is asked before it runs, or in its place; None if nobody is asked. What the policy
-    decides by itself is asked too, and decided at once: see `PendingCall.ruled`. `agent`: the one that made the
+    decides by itself is asked too, and decided at once: see `PendingCall.ruling_of`. `agent`: the one that made the
     call."""
     if not isinstance(plan, GatedPlan):
         return None
@@ -226,31 +232,39 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str)
             by_rule=not plan.approval,
         )
         return PendingCall.from_question(call, plan, question)
-    return for_answer(call, plan) if isinstance(plan, AwaitAnswer) else None
+    if not isinstance(plan, AwaitAnswer):
+        return None
+    return for_answer(call, plan)
 
 
 def _asks_for_approval(rule: Rule | None, call: ToolCall) -> str:
     return (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
 
 
-def decision_of(rule: Rule, *, at: str) -> Decision:
+def decision_of(rule: Rule, *, decided_at: str) -> Decision:
     """A rule's decision, in the place of the person who made the rule."""
-    verdict: Literal["approve", "deny"] = "deny" if rule.then == "deny" else "approve"
-    note = rule.reason or None if verdict == "deny" else None
-    return Decision(verdict=verdict, by=rule.by, at=at, note=note, by_policy=True)
+    if rule.then == "deny":
+        return Decision(verdict="deny", by=rule.by, at=decided_at, note=rule.reason or None, by_policy=True)
+    return Decision(verdict="approve", by=rule.by, at=decided_at, by_policy=True)
 
 
-def rules_of(said: Approve | Deny, calls: Iterable[PendingCall], *, agent: str = "") -> tuple[Rule, ...]:
+def rules_of(decision: Approve | Deny, calls: Iterable[PendingCall], *, agent: str = "") -> tuple[Rule, ...]:
     """What a person has decided for always, as they decided on these calls of this agent's."""
-    if said.always is False:
+    if decision.always is False:
         return ()
-    then: Literal["approve", "deny"] = "approve" if isinstance(said, Approve) else "deny"
-    where = said.always if isinstance(said.always, dict) else {}
-    reason = (said.reason or "") if isinstance(said, Deny) else ""
-    reason = reason if len(reason) <= MAX_RULE_CHARS else shortened(reason, max_bytes=MAX_RULE_CHARS)
+    then: Literal["approve", "deny"] = "approve" if isinstance(decision, Approve) else "deny"
+    where = decision.always if isinstance(decision.always, dict) else {}
+    reason = ""
+    if isinstance(decision, Deny):
+        reason = decision.reason or ""
+    if len(reason) > MAX_RULE_CHARS:
+        reason = shortened(reason, max_bytes=MAX_RULE_CHARS)
     tools = dict.fromkeys(pending.call.name for pending in calls)
-    whose, by = unversioned(agent), said.by[:MAX_NAME_CHARS]
-    return tuple(Rule(tool=tool, agent=whose, then=then, where=where, by=by, reason=reason) for tool in tools)
+    agent_name = unversioned(agent)
+    decided_by = decision.by[:MAX_NAME_CHARS]
+    return tuple(
+        Rule(tool=tool, agent=agent_name, then=then, where=where, by=decided_by, reason=reason) for tool in tools
+    )
 
 
 def for_answer(
@@ -275,19 +289,19 @@ def after_run(
     *,
     kind: str,
     cause: str,
-    left: dict[str, JsonValue] | None = None,
+    state_left: dict[str, JsonValue] | None = None,
     proposed: dict[str, JsonValue] | None = None,
     decision: Decision | None = None,
 ) -> PendingCall | None:
     """What is asked after a run that brought no result, by the type and the words of its error; None if nobody is
-    asked, and the model is told. `before`: what was asked before that run; `left`: what it left, if its tool asks;
-    `proposed`: what hooks made of a person's arguments; `decision`: the approval that it had."""
+    asked, and the model is told. `before`: what was asked before that run; `state_left`: what it left, if its tool
+    asks; `proposed`: what hooks made of a person's arguments; `decision`: the approval that it had."""
     ran_with = decision.arguments if decision else None
-    if kind == names.ASKS and left is not None:
-        asked = QuestionToPerson(
-            call_id=plan.call_id, reason="tool_asks", why=cause, left=left, decision=decision, arguments=ran_with
+    if kind == names.ASKS and state_left is not None:
+        question = QuestionToPerson(
+            call_id=plan.call_id, reason="tool_asks", why=cause, left=state_left, decision=decision, arguments=ran_with
         )
-        return PendingCall.from_question(call, plan, asked)
+        return PendingCall.from_question(call, plan, question)
     if kind == names.NEEDS_APPROVAL:
         # What was approved already and asks again is for a person: a rule would let it ask for ever.
         once_more = decision is not None
@@ -298,30 +312,37 @@ def after_run(
                 call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more, arguments=ran_with
             ),
         )
-    doubtful = before is not None and before.doubtful
+    doubtful = before is not None and before.is_doubtful
     once = isinstance(plan, RunPlan) and plan.effect == "once"
     reason: WaitReason
     if kind == names.INVALID_EDIT:
-        reason, why = "invalid_edit", cause
+        reason = "invalid_edit"
+        words = cause
     elif kind == names.UNREADABLE_RESULT:
-        reason, why = "outcome_unknown", f"outcome unknown: {cause}"
+        reason = "outcome_unknown"
+        words = f"outcome unknown: {cause}"
     elif once and kind in names.NEVER_BEGUN:
-        reason, why = "has_not_run", f"it has not {'run again' if doubtful else 'run'}: {cause}"
+        reason = "has_not_run"
+        words = f"it has not {'run again' if doubtful else 'run'}: {cause}"
     elif once:
-        reason, why = "outcome_unknown", f"outcome unknown: {cause}"
+        reason = "outcome_unknown"
+        words = f"outcome unknown: {cause}"
     else:
         return None
     if before and doubtful and reason != "outcome_unknown":
-        changes = {"arguments": proposed, "seen_by_hooks": True} if proposed else {}
-        return before._with(refused=f" ({why})", **changes)
-    since = before.asked.since if before and reason == "invalid_edit" else 0.0
+        if proposed:
+            return before._with_question(refused=f" ({words})", arguments=proposed, seen_by_hooks=True)
+        return before._with_question(refused=f" ({words})")
+    since = 0.0
+    if before and reason == "invalid_edit":
+        since = before.asked.since
     only_person = before is not None and before.asked.only_person
     arguments = proposed if reason == "invalid_edit" else ran_with
     had = before.asked if before and before.asked.seen_by_hooks else None
     question = QuestionToPerson(
         call_id=plan.call_id,
         reason=reason,
-        why=why,
+        why=words,
         since=since,
         only_person=only_person,
         arguments=arguments,
@@ -335,6 +356,6 @@ def not_asked(cause: str) -> str:
     return f"the policy could not be checked: {cause}"
 
 
-def iso(time: datetime) -> str:
+def iso_time(time: datetime) -> str:
     """ISO 8601, UTC, to the second."""
     return time.isoformat(timespec="seconds")

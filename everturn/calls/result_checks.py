@@ -9,13 +9,17 @@ from everturn.records import Decision, Text, ToolCall, ToolResult
 
 def check_of_answer(plan: PlannedCall | None) -> GatedPlan | None:
     """The plan, if hooks are to see what a client or a person gives as the call's result; None if there are none."""
-    return plan if isinstance(plan, GatedPlan) and plan.hooks_after else None
+    if not isinstance(plan, GatedPlan) or not plan.hooks_after:
+        return None
+    return plan
 
 
 def check_of_event(plan: PlannedCall | None) -> GatedPlan | None:
     """The plan, if hooks are to see a result that has an event of its own: of an agent, a user's activity or a Nexus
     operation. None if there are none, or if they have seen it where the tool ran."""
-    return check_of_answer(plan) if isinstance(plan, RunAgent | RunElsewhere) else None
+    if not isinstance(plan, RunAgent | RunElsewhere):
+        return None
+    return check_of_answer(plan)
 
 
 def is_answer(plan: PlannedCall, result: ToolResult) -> bool:
@@ -27,7 +31,7 @@ def is_answer(plan: PlannedCall, result: ToolResult) -> bool:
     return decision.verdict == "answer" or (decision.verdict == "approve" and isinstance(plan, AwaitAnswer))
 
 
-def withheld(call: ToolCall, cause: str, decision: Decision | None) -> ToolResult:
+def withheld_result(call: ToolCall, cause: str, decision: Decision | None) -> ToolResult:
     """The result of a call whose result could not be shown to the agent's hooks."""
     text = f"{call.name} has a result. It is withheld because the agent's hooks could not check it: {cause}"
     content = (Text(text=text),)

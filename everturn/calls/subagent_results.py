@@ -13,8 +13,8 @@ def result_of(call_id: str, agent: str, outcome: Outcome) -> ToolResult:
     text = outcome.text if outcome.output is None else json.dumps(outcome.output, ensure_ascii=False)
     text = shortened(text, max_bytes=MAX_RESULT_BYTES, max_chars=MAX_RESULT_CHARS)
     if outcome.status != "completed":
-        why = outcome.reason or outcome.status
-        text = f"{text}\n[{agent} did not finish: {why}.]".strip()
+        reason = outcome.reason or outcome.status
+        text = f"{text}\n[{agent} did not finish: {reason}.]".strip()
     elif outcome.stop != "end":
         text = f"{text}\n[{agent}'s answer is not whole: {CUT_OFF.get(outcome.stop, outcome.stop)}.]".strip()
     failed = outcome.status in ("cancelled", "failed")

@@ -22,14 +22,14 @@ SEND_AGAIN: Final = (
 )
 
 
-def start_problem(why: str) -> str:
+def start_problem(reason: str) -> str:
     """`why`: empty if it can be read by now."""
-    return f"The carry-over of the earlier run can't be read: {why or 'it could not, when the run began'}"
+    return f"The carry-over of the earlier run can't be read: {reason or 'it could not, when the run began'}"
 
 
-def signals_problem(signals: Sequence[str], why: str) -> str:
+def signals_problem(signals: Sequence[str], reason: str) -> str:
     """`signals`: their names. `why`: empty if whoever asks has not seen them come."""
     if len(signals) == 1:
-        return f"A {signals[0]!r} signal can't be read: {why or 'it could not, when it came'}"
+        return f"A {signals[0]!r} signal can't be read: {reason or 'it could not, when it came'}"
     all_of_them = ", ".join(map(repr, signals))
-    return f"{len(signals)} signals can't be read ({all_of_them}): {why or 'they could not, when they came'}"
+    return f"{len(signals)} signals can't be read ({all_of_them}): {reason or 'they could not, when they came'}"

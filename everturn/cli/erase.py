@@ -43,7 +43,7 @@ async def _erase(
     conversation_id: str, *, dry_run: bool, force: bool, keep_forks: bool, yes: bool, quiet: bool
 ) -> tuple[Erased, tuple[int, int]] | None:
     """What was erased; None if the person said no."""
-    from everturn.activities.journal import forget
+    from everturn.activities.journal import forget_conversations
     from everturn.cli.connect import remote_client
 
     async with remote_client() as client:
@@ -59,7 +59,7 @@ async def _erase(
                     return None
         erased = await client.erase(conversation_id, force=force, keep_forks=keep_forks)
         ids = {conversation_id, *(one.id for one in erased.conversations)}
-        return erased, await asyncio.to_thread(forget, ids)
+        return erased, await asyncio.to_thread(forget_conversations, ids)
 
 
 def _agreed() -> bool:

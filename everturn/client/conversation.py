@@ -113,7 +113,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         by_history = seen.by_history
         state = by_history.state
         read_all = seen.reading.mark.last >= described.history_length and not held
-        if read_all and state.answered and state.has_taken(self._sent):
+        if read_all and state.is_answered and state.has_taken(self._sent):
             self._client.read_positions.keep(self.id, seen)
             return state.last_text, state.output
         steps = self._runs.follow(described.run_id, reading=seen.reading)
@@ -133,7 +133,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                     return self._last_reply(self._outcome(finished), cut_short=bool(state.cancelled))
                 if by_history.signals.has_message or not state.has_taken(self._sent):
                     continue
-                if state.answered or final is not None:
+                if state.is_answered or final is not None:
                     if run == seen.run_id:
                         self._client.read_positions.keep(self.id, seen)
                     return (state.last_text if final is None else final), state.output

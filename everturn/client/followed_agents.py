@@ -69,7 +69,9 @@ class _Agent:
 
     @property
     def waiting(self) -> list[WaitingCall]:
-        return [one.shown().model_copy(update={"path": self.path}) for one in self.by_history.state.pending.values()]
+        return [
+            one.as_waiting().model_copy(update={"path": self.path}) for one in self.by_history.state.pending.values()
+        ]
 
 
 class FollowedAgents:

@@ -140,7 +140,7 @@ class FollowedReply:
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for people, also if other things are still going on."""
-        own = (pending.shown() for pending in self._reader.by_history.state.pending.values())
+        own = (pending.as_waiting() for pending in self._reader.by_history.state.pending.values())
         below = (call.model_copy(update={"call_id": call.address}) for call in self._agents.waiting)
         return (*own, *below)
 
@@ -235,7 +235,7 @@ class FollowedReply:
             return None if finished.next_run_id else _ended(finished, self._stop)
         if by_history.signals.has_message or not self._has_message or not self._agents.caught_up:
             return None
-        if state.answered or final:
+        if state.is_answered or final:
             return WhyAtRest("answered", stop=self._stop)
         if state.stall:
             return WhyAtRest("stalled", cause=state.stall.cause)

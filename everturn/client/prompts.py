@@ -48,7 +48,7 @@ class AskedTurns:
                     if not isinstance(step, TurnCompleted) or step.request.summarise:
                         continue
                     recorded = asked[step.request.turn] = step.reply.prompt
-                    if recorded and (text := recorded.read()):
+                    if recorded and (text := recorded.unpack_prompt()):
                         texts[recorded.digest] = text
             wanted = max(asked, default=None) if turn is None else turn
             if wanted in asked:

@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.heartbeat_details import SeenReply, Streamed, beaten_out, last_bytes, longer, whole
+from everturn.heartbeat_details import SeenReply, Streamed, beaten_out, last_bytes, longer_reply, whole_reply
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.sizes import MAX_STREAMED_BYTES
 from everturn.temporal.any_status import RUNNING
@@ -41,7 +41,7 @@ async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None =
     turn = _turn_of(described) if described else None
     if described is None or turn is None or turn.state != BETWEEN_TRIES:
         return None
-    seen = longer(await _beaten(temporal, turn), await _beside(temporal, described, turn, lane))
+    seen = longer_reply(await _beaten(temporal, turn), await _beside(temporal, described, turn, lane))
     return seen.model_dump(mode="json") if seen else None
 
 
@@ -90,8 +90,8 @@ async def _beside(
     with suppress(LaneDown, TimeoutError, ValueError):
         async with asyncio.timeout(LONGEST_SECONDS):
             key = TurnKey(temporal.namespace, described.run_id or "", turn.activity_id)
-            said = whole(await lane.so_far(key, None))
-            return SeenReply.of(said and _end_of(said))
+            said = whole_reply(await lane.so_far(key, None))
+            return SeenReply.from_streamed(said and _end_of(said))
     return None
 
 

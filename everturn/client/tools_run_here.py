@@ -17,7 +17,7 @@ from everturn.sizes import MAX_ANSWER_BYTES, MAX_INPUT_PARTS, MAX_RESULT_CHARS
 from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, tool
-from everturn.truncation import Notice, bounded
+from everturn.truncation import Notice, bound_content
 
 MAX_SHOWN = 100
 """How many images and documents are kept if an answer has too many parts."""
@@ -96,7 +96,7 @@ async def _run(made: Tool, call: WaitingCall, context: ToolContext) -> tuple[tup
         content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
         return (Text(text=await safe_error_text(error, whole=True)),), True
-    content = bounded(content, max_chars=MAX_RESULT_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
+    content = bound_content(content, max_chars=MAX_RESULT_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
     return content if len(content) <= MAX_INPUT_PARTS else _in_one(content), False
 
 

@@ -97,7 +97,7 @@ class ActivityReader:
         if not problem:
             returned, problem = activity_outputs.value_in(raw, self._converter.payload_converter)
         if problem:
-            cause = activity_outputs.unreadable(served.tool, problem)
+            cause = activity_outputs.unreadable_text(served.tool, problem)
             return ToolRunFailed(event_id, time, served.tool, request, cause, names.UNREADABLE_RESULT)
         result = activity_outputs.result_of(served.call_id, served.tool, returned, max_chars=MAX_RESULT_CHARS)
         return ActivityEnded(event_id, time, served.tool, request, result)

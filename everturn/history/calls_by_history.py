@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from everturn.carryover import OpenReply, planned
+from everturn.carryover import OpenReply, planned_calls
 from everturn.history.transcript import unwritten_result
 from everturn.payloads import ModelReply
 from everturn.plans import PlannedCall, RefuseCall, RunAgent, RunTool
@@ -31,7 +31,7 @@ class CallsByHistory:
         """Those that were begun and have not failed."""
 
     def begin_reply(self, reply: ModelReply) -> None:
-        self.planned = planned(reply.message.tool_calls, reply.plan)
+        self.planned = planned_calls(reply.message.tool_calls, reply.plan)
         self._results = {}
         self.recorded = set()
         self.from_outputs = set()

@@ -10,7 +10,7 @@ from typing import Any
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve
-from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, iso, rules_of
+from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, iso_time, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten_result
@@ -89,7 +89,7 @@ class DecisionsByHistory:
 
     def begin_waiting(self, pending: PendingCall, *, time: float) -> None:
         call_id = pending.call.call_id
-        self._state.pending[call_id] = self.asked[call_id] = pending.at(time)
+        self._state.pending[call_id] = self.asked[call_id] = pending.asked_since(time)
         self._follow_policy(pending)
 
     def is_known(self, call_id: object) -> bool:
@@ -102,7 +102,7 @@ class DecisionsByHistory:
         """False if the decision can't be taken now."""
         command = DECISION_RECORDS[verdict].model_validate(payload)
         state = self._state
-        addressed = [pending for pending in state.pending.values() if pending.addressed(command.call_id, verdict)]
+        addressed = [pending for pending in state.pending.values() if pending.is_addressed(command.call_id, verdict)]
         if decision_problem(
             command, addressed, policy=state.policy, agent=state.agent, time=time, refused_edits=self.refused_edits
         ):
@@ -144,7 +144,7 @@ class DecisionsByHistory:
         rules = self._state.rules
         agent = self._state.agent
         for call_id, pending in [*self._state.pending.items()]:
-            if rule := pending.released(rules, agent=agent):
+            if rule := pending.releasing_rule(rules, agent=agent):
                 self.ruled.append((call_id, rule))
                 self.taken.add(call_id)
                 self.decide(pending, self._by_rule(rule))
@@ -194,10 +194,10 @@ class DecisionsByHistory:
 
     @property
     def _current_time(self) -> str:
-        return iso(datetime.fromtimestamp(self._clock(), UTC))
+        return iso_time(datetime.fromtimestamp(self._clock(), UTC))
 
     def _by_rule(self, rule: Rule) -> Decision:
-        return decision_of(rule, at=self._current_time)
+        return decision_of(rule, decided_at=self._current_time)
 
     def deny_all(self) -> None:
         """Denies all waiting calls."""
@@ -205,7 +205,7 @@ class DecisionsByHistory:
             self.decide(pending, Decision(verdict="deny"))
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
-        if rule := pending.ruled(self._state.rules, agent=self._state.agent, again=again):
+        if rule := pending.ruling_of(self._state.rules, agent=self._state.agent, again=again):
             self.ruled.append((pending.call.call_id, rule))
             self._decide_or_check(pending, self._by_rule(rule))
 
@@ -231,7 +231,7 @@ class DecisionsByHistory:
             self._settle(unwritten_result(pending.call))
         elif refusal:
             self.taken.discard(call_id)
-            self.begin_waiting(pending.after_check(by=decided_by, refusal=refusal), time=time)
+            self.begin_waiting(pending.after_check(decided_by=decided_by, refusal=refusal), time=time)
             while held:
                 first = held.pop(0)
                 if self.take_decision(first.name, first.payload, time=time):

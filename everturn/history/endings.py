@@ -34,7 +34,7 @@ def held_status(by_history: StateByHistory, cause: str, cure: str) -> Status:
         state="paused",
         agent=state.agent,
         turn=state.turn,
-        waiting=tuple(pending.shown() for pending in state.pending.values()),
+        waiting=tuple(pending.as_waiting() for pending in state.pending.values()),
         usage=state.usage,
         cost_usd=state.cost_usd,
         policy=state.policy,

@@ -106,7 +106,7 @@ class EventReader:
                 if start.carry:
                     message_ids += start.carry.message_ids
                 self._message_ids = TakenIds(message_ids)
-                self._message_ids.take(start.message_id)
+                self._message_ids.take_id(start.message_id)
                 self._open |= dict.fromkeys(pending, self.by_history.state.turn)
                 if self._follows:  # whoever has read the run before knows what waits
                     self._asked = {call_id: waiting.asked for call_id, waiting in pending.items()}
@@ -143,7 +143,7 @@ class EventReader:
     def _is_new(self, sent: steps.MessageSent) -> bool:
         """Whether a message counts: not one that is refused, and not the same one again."""
         refused = not sent.accepted and self.by_history.signals.is_refused(sent, self.by_history.state)
-        return not refused and self._message_ids.take(sent.said.message_id)
+        return not refused and self._message_ids.take_id(sent.said.message_id)
 
     def _handed_off(self, step: steps.Step, time: str) -> list[Event]:
         """The event that another agent is in charge. At the start of a run, its turns say which agent that is."""
@@ -188,7 +188,7 @@ class EventReader:
         """Among the events, a decision on every call comes after the calls that began to wait in the same workflow
         task. It is not about them, and readers must not think that it is."""
         for pending in self.by_history.state.pending.values():
-            if pending.addressed(names.EVERY_CALL, verdict):
+            if pending.is_addressed(names.EVERY_CALL, verdict):
                 self._asked.pop(pending.call.call_id, None)
 
     def _results_without_activity(self, step: steps.Step, time: str) -> list[ToolFinished]:

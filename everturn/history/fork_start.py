@@ -110,7 +110,7 @@ class _ForkPoint:
                     self.state.take_summary(reply)
             case ToolCompleted(outcome=Outcome(usage=usage, cost_usd=cost)) if self.reply:
                 self.transcript.take_step(step)
-                self.state.spend(usage, cost)
+                self.state.add_usage(usage, cost)
             case _ if self.reply is None:
                 self.by_history.take_step(step)
                 if isinstance(step, RunStarted):

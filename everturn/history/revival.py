@@ -9,7 +9,7 @@ from everturn.compressed_messages import pack
 from everturn.records import Message, results_in
 from everturn.sizes import MAX_INBOX_BYTES, MAX_PACKED_AT_START_BYTES, MAX_UNSEEN_BYTES, size_of
 from everturn.state import State
-from everturn.truncation import cut
+from everturn.truncation import cut_messages
 
 
 def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRun) -> CarryOver:
@@ -33,4 +33,4 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
     changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
     facts = state.facts and state.facts.model_copy(update={"agent": ""})  # it begins with the version of today
     at_rest = {"facts": facts, "owed": False, "paused": False, "repairs": 0, "started_at": None}
-    return carry.model_copy(update={**changes, **at_rest, "inbox": cut(state.inbox, MAX_INBOX_BYTES)})
+    return carry.model_copy(update={**changes, **at_rest, "inbox": cut_messages(state.inbox, MAX_INBOX_BYTES)})

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from everturn import agent_in_charge, names
 from everturn.calls import pending_calls
 from everturn.calls.decisions import InheritPolicy, policy_after
-from everturn.calls.result_checks import check_of_answer, check_of_event, withheld
+from everturn.calls.result_checks import check_of_answer, check_of_event, withheld_result
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
@@ -211,7 +211,7 @@ class StateByHistory:
                 break
 
     def _stall_over(self, over: steps.Stalling) -> None:
-        self.state.stalls(over.cause, over.cure or None)
+        self.state.begin_stall(over.cause, over.cure or None)
         self._followed.append(over)
 
     def _take_brought(self, step: steps.Step) -> None:
@@ -232,7 +232,7 @@ class StateByHistory:
                 self.state.take_earlier(messages)
             case steps.ToolCompleted(result=result, outcome=outcome):
                 if outcome is not None:
-                    self.state.spend(outcome.usage, outcome.cost_usd)
+                    self.state.add_usage(outcome.usage, outcome.cost_usd)
                 if not self.hooks_see(step):
                     approved = outcome is not None and result.call_id in self.decisions.approvals
                     # The transcript's result of an agent that somebody approved also holds that approval.
@@ -335,7 +335,7 @@ class StateByHistory:
             self._stall_over(lost)
             return
         if result := lost.request.result:
-            self._take_result(withheld(call, lost.cause, result.decision))
+            self._take_result(withheld_result(call, lost.cause, result.decision))
             return
         self.decisions.edited.pop(call.call_id, None)
         self.decisions.refused_edits += lost.kind == names.INVALID_EDIT
@@ -345,7 +345,7 @@ class StateByHistory:
             self.decisions.asked.get(call.call_id),
             kind=lost.kind,
             cause=lost.cause,
-            left=lost.left,
+            state_left=lost.left,
             proposed=lost.proposed,
             decision=lost.request.decision or self.decisions.approvals.get(call.call_id),
         )
@@ -369,7 +369,7 @@ class StateByHistory:
         if isinstance(step, steps.MessageSent):
             if self.state.message_problem(step.said, size_of(step.said)):
                 return False
-            self.state.receive(step.said.as_message(), step.said.message_id)
+            self.state.receive_message(step.said.as_message(), step.said.message_id)
             return True
         was_taken = self._take_command(step)
         if was_taken or step.accepted:
@@ -417,16 +417,16 @@ class StateByHistory:
         if isinstance(step, steps.MessageSent):
             return True
         if step.name == names.RESUME:
-            return not (self.state.idle or self.state.pending)
+            return not (self.state.is_idle or self.state.pending)
         call_id = step.payload.get("call_id")
         known = self.decisions.is_known(call_id) or self.calls.has_begun(call_id)
-        return step.name in names.DECISIONS and not known and not self.state.idle
+        return step.name in names.DECISIONS and not known and not self.state.is_idle
 
     def _hand_over(self, call: ToolCall, plan: RunHandoff) -> None:
         if self._cut_short:
             return
-        handoffs_left = self.state.in_charge.left(self.state.limits.max_handoffs)
-        self._take_result(agent_in_charge.result_of(call, plan, left=handoffs_left))
+        handoffs_left = self.state.in_charge.handoffs_left(self.state.limits.max_handoffs)
+        self._take_result(agent_in_charge.result_of(call, plan, handoffs_left=handoffs_left))
 
     # ------------------------------------------------------------ what follows by itself
 

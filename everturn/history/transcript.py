@@ -12,7 +12,7 @@ from everturn.calls.result_checks import check_of_event
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
 from everturn.compressed_messages import unpack
 from everturn.errors import ConversationError, NotFound
-from everturn.heartbeat_details import SeenReply, longer
+from everturn.heartbeat_details import SeenReply, longer_reply
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
     ActivityEnded,
@@ -133,7 +133,7 @@ class Transcript:
         """Takes what was seen of a reply that was cut short. If more of it comes after all, that replaces it."""
         request = self._asked
         if request and seen and seen.turn == request.turn:
-            self._cut = cut = longer(self._cut, seen) or seen
+            self._cut = cut = longer_reply(self._cut, seen) or seen
             self._put_messages(
                 request.position + len(request.delta), [cut.as_message(request.agent if request.signed else "")]
             )

@@ -11,7 +11,7 @@ from everturn.records import on_lines
 from everturn.storage.artifacts import Artifacts
 from everturn.tools.context import ToolContext
 from everturn.tools.tool import Tool, tool
-from everturn.truncation import described
+from everturn.truncation import describe_part
 
 READ_RESULT = "read_result"
 
@@ -62,7 +62,7 @@ def _text_of(artifacts: Artifacts, context: ToolContext, call_id: str) -> str:
             f"No result of {call_id!r} is kept. Only results that were cut are kept, "
             "each under the call_id in its notice."
         )
-    return result.text or on_lines([*map(described, result.content)])
+    return result.text or on_lines([*map(describe_part, result.content)])
 
 
 def _format_page(text: str, call_id: str, offset: int, limit: int) -> str:

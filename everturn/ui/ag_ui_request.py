@@ -164,7 +164,7 @@ def _with_front_end(new_message: NewMessage, run: RunInput) -> NewMessage:
     context = [(entry.description, entry.value) for entry in run.context or ()]
     if run.state not in (None, "", {}, []):
         context.append(("its state", run.state))
-    message = with_front_end(new_message.parts, tools=tools, shown=context)
+    message = with_front_end(new_message.parts, tools=tools, on_screen=context)
     return NewMessage(new_message.message_id, [*message.parts], reader=READER)
 
 

@@ -173,7 +173,7 @@ class Hosting(Interceptor):
     def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
         found = [self.known_messages.interceptor]
         if self._profile is not QUICK:
-            found.append(lost_after(self._profile.timeout, cancelled=self.heartbeats.cancelling))
+            found.append(lost_after(self._profile.timeout, cancelled=self.heartbeats.hurry_run))
         if self._lane and "models" in self._roles:
             found.append(announcing(self._lane))
         if self._roles != ALL:
@@ -185,13 +185,13 @@ class Hosting(Interceptor):
         input: WorkflowInterceptorClassInput,  # noqa: A002 - temporalio's name
     ) -> type[WorkflowInboundInterceptor] | None:
         # A model turn that its conversation cancels need not wait for its next beat, if it runs here.
-        input.unsafe_extern_functions[CANCELLING] = self.heartbeats.cancelling
+        input.unsafe_extern_functions[CANCELLING] = self.heartbeats.hurry_run
         return HideTenants if self._client.data_converter.payload_codec else None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         info = activity.info()
         if is_users_own(info):
-            self.heartbeats.begin(info)
+            self.heartbeats.begin_activity(info)
             if self._throttle_is_open:
                 next = ThrottledHeartbeats(next)  # noqa: A001
         if info.workflow_type != names.CONVERSATION:
@@ -208,7 +208,7 @@ class Hosting(Interceptor):
             stack.callback(self.steps.shutdown, wait=False)
             stack.enter_context(self._journal)
             # Not awaited: so that what dead workers had in hand keeps no worker from starting.
-            watch = asyncio.create_task(self._journal.watch(self._client))
+            watch = asyncio.create_task(self._journal.watch_others(self._client))
             stack.callback(watch.cancel)
             limits = watch_limits(
                 self._client,

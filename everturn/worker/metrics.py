@@ -128,7 +128,7 @@ class Metrics(Interceptor):
         return {"tenant": tenant}
 
     def _count_prefixes(self) -> None:
-        hits, misses = self._prefixes.uncounted()
+        hits, misses = self._prefixes.take_counts()
         self._hits.add(hits)
         self._misses.add(misses)
         self._bytes.set(self._prefixes.bytes)

@@ -14,7 +14,7 @@ from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.errors import InvalidSetting
 from everturn.hooks import Hooks
-from everturn.hooks import checked as checked_hooks
+from everturn.hooks import check_hooks as checked_hooks
 from everturn.limits import Budget, RateLimit
 from everturn.providers.rate_limit_queue import checked_limits, read_limits
 from everturn.settings import Settings

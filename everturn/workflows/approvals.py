@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.calls.decisions import already_decided
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso_time
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
@@ -117,8 +117,8 @@ class PendingApprovals:
         rules = self._state.rules
         agent = self._state.agent
         for pending in [*self.undecided.values()]:
-            if rule := pending.released(rules, agent=agent):
-                released = AppliedDecision(decision_of(rule, at=iso(workflow.now())), by_rule=True)
+            if rule := pending.releasing_rule(rules, agent=agent):
+                released = AppliedDecision(decision_of(rule, decided_at=iso_time(workflow.now())), by_rule=True)
                 self.decide(pending.call.call_id, released)
             elif at_the_gate := pending.back_at_the_gate(rules, agent=agent):
                 self._ask_first(at_the_gate)
@@ -126,8 +126,8 @@ class PendingApprovals:
                 self._follow_policy(pending, again=True)
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
-        if rule := pending.ruled(self._state.rules, agent=self._state.agent, again=again):
-            self.decide(pending.call.call_id, AppliedDecision(decision_of(rule, at=iso(workflow.now()))))
+        if rule := pending.ruling_of(self._state.rules, agent=self._state.agent, again=again):
+            self.decide(pending.call.call_id, AppliedDecision(decision_of(rule, decided_at=iso_time(workflow.now()))))
 
     def _ask_first(self, pending: PendingCall) -> None:
         """Whoever waits for the call's answer asks for its approval instead. Until then, it waits here already."""
@@ -225,7 +225,7 @@ class PendingApprovals:
         return addressed
 
     def _addressed_ids(self, call_id: str, verdict: str) -> Iterator[str]:
-        return (key for key, pending in self.undecided.items() if pending.addressed(call_id, verdict))
+        return (key for key, pending in self.undecided.items() if pending.is_addressed(call_id, verdict))
 
     @property
     def undecided(self) -> dict[str, PendingCall]:
@@ -263,7 +263,7 @@ def _decision_of_expiry(pending: PendingCall, expiry: Expiry) -> AppliedDecision
     """The decision that an expiry makes instead of a person."""
     after = timedelta(seconds=min(expiry.after, LONGEST_SECONDS))
     verdict = pending.verdict_on_expiry
-    decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso(workflow.now()))
+    decision = Decision(verdict=verdict, by=names.THE_CLOCK, at=iso_time(workflow.now()))
     if verdict == "answer":
         text = f"{pending.call.name} timed out: no answer came within {after}."
         return AppliedDecision(decision, (Text(text=text),), is_error=True, by_rule=True)

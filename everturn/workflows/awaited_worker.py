@@ -9,7 +9,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from everturn.calls.pending_calls import iso
+from everturn.calls.pending_calls import iso_time
 from everturn.limits import MODEL_PATIENCE
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.workflows import tool_results
@@ -135,4 +135,4 @@ class AwaitedWorker:
 
 
 def _with_time(cause: str) -> str:
-    return f"{cause} Waiting for one since {iso(workflow.now())}."
+    return f"{cause} Waiting for one since {iso_time(workflow.now())}."

@@ -13,7 +13,7 @@ from temporalio import workflow
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, iso, rules_of
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, iso_time, rules_of
 from everturn.payloads import Control, MessageIn
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
@@ -97,11 +97,11 @@ class Commands:
         """Waits until there is a message to answer, the conversation closes, or has idled for its time."""
         state = self.state
         await self.holds.nothing_lost()
-        while state.idle and not state.closing:
+        while state.is_idle and not state.closing:
             self._on_change()
             with suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: not state.idle or state.closing or bool(self.handlers.lost),
+                    lambda: not state.is_idle or state.closing or bool(self.handlers.lost),
                     timeout=timedelta(seconds=min(state.start.keep_open or 0.0, LONGEST_SECONDS)),
                 )
             if not self.handlers.lost:
@@ -124,13 +124,13 @@ class Commands:
         """A message by signal that comes while the conversation closes: nobody can be told that it is refused."""
         if not self.state.closing or self.state.message_problem(message, size_of(message)):
             return False
-        self.state.receive(message.as_message(), message.message_id)
+        self.state.receive_message(message.as_message(), message.message_id)
         return True
 
     def _take_message(self, message: MessageIn) -> dict[str, Any]:
         if message.stream is not None:
             self.stream = message.stream
-        is_new = self.state.receive(message.as_message(), message.message_id)
+        is_new = self.state.receive_message(message.as_message(), message.message_id)
         if is_new:
             self._tracing.note_message(message.trace)
         return {"taken": is_new}
@@ -151,7 +151,7 @@ class Commands:
     def _addressed_calls(self, decision: Approve | Deny | Answer) -> list[PendingCall]:
         verdict = verdict_of(decision)
         undecided = self.approvals.undecided.values()
-        return [pending for pending in undecided if pending.addressed(decision.call_id, verdict)]
+        return [pending for pending in undecided if pending.is_addressed(decision.call_id, verdict)]
 
     def _take_approval(self, approval: Approve) -> dict[str, Any]:
         decision = Decision(
@@ -171,7 +171,7 @@ class Commands:
         return self._apply_decision(answer.call_id, AppliedDecision(decision, answer.as_parts(), answer.is_error))
 
     def _keep_early_decision(self, decision: Approve | Deny | Answer, later: Later) -> bool:
-        return not self.state.idle and self.approvals.keep_early(decision.call_id, later)
+        return not self.state.is_idle and self.approvals.keep_early(decision.call_id, later)
 
     def _apply_decision(self, call_id: str, applied: AppliedDecision, rules: Policy = ()) -> dict[str, Any]:
         """`rules`: what is decided so for always."""
@@ -208,7 +208,7 @@ class Commands:
         return self._show_change()
 
     def _keep_early_resume(self, _: Control, later: Later) -> bool:
-        return not (self.state.idle or self.state.pending) and self.holds.keep_early(later)
+        return not (self.state.is_idle or self.state.pending) and self.holds.keep_early(later)
 
     def _resume(self, control: Control) -> dict[str, Any]:
         self.holds.freed = names.RESUME, control.by
@@ -254,4 +254,4 @@ def _too_full_for(decision: Approve | Deny | Answer) -> str:
 
 
 def current_time() -> str:
-    return iso(workflow.now())
+    return iso_time(workflow.now())

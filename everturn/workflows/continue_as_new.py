@@ -17,7 +17,7 @@ from everturn.size_estimates import fits
 from everturn.sizes import MAX_HANDED_BYTES, MAX_HISTORY_BYTES, MAX_OPEN_BYTES, MAX_PACKED_BYTES, size_of
 from everturn.state import State
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.truncation import cut
+from everturn.truncation import cut_messages
 from everturn.workflows import sent_messages, tool_results
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.chain import Chain
@@ -96,7 +96,7 @@ def fit_inbox(state: State, room: int) -> bool:
         return True
     if left_in_run():
         return False
-    state.inbox = list(cut(state.inbox, room))
+    state.inbox = list(cut_messages(state.inbox, room))
     if not fits(state.inbox, room):
         return False  # so many that even what is left of them has to be answered first
     workflow_log("inbox.cut", level="warning", messages=len(state.inbox), kept_bytes=room)

@@ -289,7 +289,7 @@ class ConversationWorkflow:
 
     def _take_outcome(self, outcome: Outcome) -> None:
         """Adds the cost of a sub-agent's conversation to this one, which asked."""
-        self._state.spend(outcome.usage, outcome.cost_usd)
+        self._state.add_usage(outcome.usage, outcome.cost_usd)
         self._show_state()
 
     # ------------------------------------------------------------ from run to run
@@ -393,7 +393,7 @@ class ConversationWorkflow:
             turn=state.turn,
             policy=state.policy,
             inherited=state.inherited,
-            waiting=tuple(pending.shown() for pending in state.pending.values()),
+            waiting=tuple(pending.as_waiting() for pending in state.pending.values()),
             agents=tuple(self._agents.running.values()),
             usage=state.usage,
             cost_usd=state.cost_usd,

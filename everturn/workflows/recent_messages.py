@@ -12,7 +12,7 @@ from everturn.records import Message, Text, ToolResult, results_in
 from everturn.size_estimates import fits
 from everturn.sizes import MAX_DELTA_BYTES, MAX_PAGE_BYTES, size_of
 from everturn.state import State
-from everturn.truncation import cut
+from everturn.truncation import cut_messages
 from everturn.workflows import web_ui
 
 MAX_HELD_CHARS = 256_000
@@ -58,7 +58,7 @@ class RecentMessages:
                 break
             room -= size_of(message)
             page.append(message)
-        return list(cut(page, MAX_DELTA_BYTES))
+        return list(cut_messages(page, MAX_DELTA_BYTES))
 
 
 class HeldMessages:

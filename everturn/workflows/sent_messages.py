@@ -9,10 +9,10 @@ from pydantic import JsonValue
 from everturn.carryover import mark_of
 from everturn.payloads import ModelRequest
 from everturn.records import Message, results_in
-from everturn.size_estimates import how_many_fit, larger
+from everturn.size_estimates import how_many_fit, is_larger
 from everturn.sizes import INLINE_BYTES, MAX_DELTA_BYTES, MAX_INBOX_BYTES, shortened, size_of
 from everturn.state import State
-from everturn.truncation import cut, without_content
+from everturn.truncation import cut_messages, without_content
 
 
 def next_delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
@@ -43,7 +43,7 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
         budget=state.budget,
         limits_mark=mark_of(state.facts.limits) if state.facts else "",
         **state.start.labels,
-        **state.prompts.asked,
+        **state.prompts.request_fields,
     )
 
 
@@ -73,8 +73,8 @@ def _fit_messages(
     named = tuple(
         call_id
         for call_id, result in results_in(messages).items()
-        if call_id in state.recorded and larger(result, INLINE_BYTES)
+        if call_id in state.recorded and is_larger(result, INLINE_BYTES)
     )
     if named:
         messages = without_content(messages, named)
-    return cut(messages, room), named
+    return cut_messages(messages, room), named

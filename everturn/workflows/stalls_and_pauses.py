@@ -49,7 +49,7 @@ class StallsAndPauses:
     async def wait_while_stalled(self, cause: str, cure: str | None) -> None:
         """Waits until a person sends `resume`."""
         state = self._state
-        state.stalls(cause, cure)
+        state.begin_stall(cause, cure)
         self._on_change()
         self._early.release(names.RESUME, until=lambda: state.stall is None)
         self._early.discard_late(names.RESUME)  # one is enough: further ones were not meant for a later stall

@@ -13,7 +13,7 @@ from everturn.payloads import Start
 from everturn.sizes import MARGIN_BYTES, MAX_PAYLOAD_BYTES, size_of
 from everturn.state import State
 from everturn.storage.data_converter import NoValue
-from everturn.truncation import cut
+from everturn.truncation import cut_messages
 from everturn.user_parts import kinds_problem
 from everturn.validation.explaining import explain
 from everturn.workflows import message_dispatch
@@ -43,7 +43,7 @@ class StartInput:
         if ids := (*carry.get("message_ids", ()), *state.message_ids):
             more["message_ids"] = ids[-REMEMBERED_IDS:]
         kept = {**self.handed, "carry": {**carry, **more}}
-        messages = cut(tuple(state.inbox), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
+        messages = cut_messages(tuple(state.inbox), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
         inbox = [*carry.get("inbox", ()), *(message.model_dump(mode="json") for message in messages)]
         return {**kept, "carry": {**kept["carry"], "inbox": inbox}}
 

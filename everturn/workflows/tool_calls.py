@@ -20,7 +20,7 @@ from temporalio.exceptions import (
 
 from everturn import agent_in_charge, names
 from everturn.calls.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
-from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld
+from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld_result
 from everturn.calls.subagent_results import result_of
 from everturn.carryover import OpenReply
 from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
@@ -240,7 +240,7 @@ class OpenCalls:
         self.from_outputs.discard(call.call_id)
         if (size := size_of(request)) > MAX_PAYLOAD_BYTES:
             problem = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
-            return withheld(call, problem, result.decision)
+            return withheld_result(call, problem, result.decision)
         room = await self._space.allot_share(request=size, others=self._to_come)
         if room < MAX_RESULT_BYTES:
             request = request.model_copy(update={"room": room})
@@ -250,7 +250,7 @@ class OpenCalls:
         except (Unreadable, ActivityError) as error:
             if is_cancelled_exception(error):
                 raise
-            return withheld(call, tool_results.cause_of(error), result.decision)
+            return withheld_result(call, tool_results.cause_of(error), result.decision)
         self.recorded.add(call.call_id)
         return checked
 
@@ -288,9 +288,9 @@ class OpenCalls:
             try:
                 if isinstance(plan, RunHandoff):
                     decision = decision and await self._check_edit(call, decision, as_shown=as_shown)
-                    times = self._state.in_charge.left(self._state.limits.max_handoffs)
-                    return agent_in_charge.result_of(call, plan, left=times, decision=decision)
-                again = pending is not None and pending.doubtful
+                    times = self._state.in_charge.handoffs_left(self._state.limits.max_handoffs)
+                    return agent_in_charge.result_of(call, plan, handoffs_left=times, decision=decision)
+                again = pending is not None and pending.is_doubtful
                 return await self._run_tool(call, plan, decision, answer, again=again, as_shown=as_shown)
             except (Unreadable, ActivityError) as error:
                 pending = self._after_run(call, plan, pending, error, decision)
@@ -358,7 +358,7 @@ class OpenCalls:
         approved, if they are not the model's."""
         call_id = pending.call.call_id
         while True:
-            pending = pending.at(workflow.time())
+            pending = pending.asked_since(workflow.time())
             applied = await self._ask_person(pending)
             if applied.asks_first:
                 pending = self._state.pending[call_id]
@@ -366,7 +366,7 @@ class OpenCalls:
             is_checked = pending.policy and not applied.by_rule
             if is_checked and (refusal := await self._find_refusal(pending.call, applied.decision)):
                 self._approvals.take_back(call_id)
-                pending = pending.after_check(by=applied.decision.by, refusal=refusal)
+                pending = pending.after_check(decided_by=applied.decision.by, refusal=refusal)
                 continue
             self._approvals.make_final(call_id)
             return pending, replace(applied, decision=pending.with_arguments(applied.decision))
@@ -388,7 +388,7 @@ class OpenCalls:
         proposed = tool_results.proposed_by(error)
         cause = tool_results.cause_of(error)
         return after_run(
-            call, plan, pending, kind=kind, cause=cause, left=details, proposed=proposed, decision=decision
+            call, plan, pending, kind=kind, cause=cause, state_left=details, proposed=proposed, decision=decision
         )
 
     async def _check_edit(self, call: ToolCall, decision: Decision, *, as_shown: bool, given: bool = False) -> Decision:
@@ -594,6 +594,6 @@ class OpenCalls:
 
 def _not_run(call: ToolCall, pending: PendingCall, applied: AppliedDecision) -> ToolResult:
     """The result that follows from a decision not to run it, or not again."""
-    if pending.doubtful:
+    if pending.is_doubtful:
         return tool_results.outcome_unknown(call, applied)
     return tool_results.result_of_decision(call, applied)

@@ -37,7 +37,7 @@ class WaitNotices:
         self._due = False
         pending = self._state.pending
         self._announced &= pending.keys()  # one that waits again is new again
-        new = [waiting.shown() for call_id, waiting in pending.items() if call_id not in self._announced]
+        new = [waiting.as_waiting() for call_id, waiting in pending.items() if call_id not in self._announced]
         self._announced.update(call.call_id for call in new)
         if new:
             notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.agent)

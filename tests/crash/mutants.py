@@ -117,12 +117,12 @@ def _denied_run() -> None:
 
 def _message_twice() -> None:
     """A message that is sent again, with the same id, counts again."""
-    receive = State.receive
+    receive = State.receive_message
 
     def wrong(self: State, message: Any, message_id: str | None = None) -> bool:
         return receive(self, message, None)
 
-    State.receive = wrong  # type: ignore[method-assign]
+    State.receive_message = wrong  # type: ignore[method-assign]
 
 
 def _once_again() -> None:

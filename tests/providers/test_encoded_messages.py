@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everturn.activities import compaction
-from everturn.activities.prefix_cache import Prefix, PrefixCache, transcript
+from everturn.activities.prefix_cache import Prefix, PrefixCache, follow_prefix
 from everturn.activities.turn_request import shown_to_model, with_notes
 from everturn.carryover import View
 from everturn.models import Model, ModelSettings
@@ -48,7 +48,7 @@ def turn_by_turn(messages: Sequence[Message], prefixes: PrefixCache | None = Non
     for place in [*replies, len(messages)]:
         prefix = prefixes.find(digest, begin)
         assert prefix is not None
-        yield transcript(prefix, messages[begin:place])
+        yield follow_prefix(prefix, messages[begin:place])
         if place < len(messages):
             digest = prefixes.remember(digest, prefix, messages[begin : place + 1])
             begin = place + 1
@@ -97,9 +97,9 @@ def test_a_transcript_is_in_memory_once(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_long_text_is_the_same_object_in_the_transcript_and_in_the_requests(model: str) -> None:
-    prefix = PrefixCache().found("", conversation(6, "a long text " * 100))
+    prefix = PrefixCache().remember_whole("", conversation(6, "a long text " * 100))
     assert isinstance(prefix, Prefix)
-    items = next(filter(None, map(_wire_items, body_of(_request(model, transcript(prefix, (ASK,)))).values())))
+    items = next(filter(None, map(_wire_items, body_of(_request(model, follow_prefix(prefix, (ASK,)))).values())))
     texts = {id(text) for text in prefix.long_texts(0)}
     shared = [id(piece) in texts for piece in items.written if len(piece) > 1_000]
     assert len(shared) >= 3
@@ -196,7 +196,7 @@ def test_what_a_model_is_shown_of_a_transcript_is_encoded_once_too(model: str, v
     written = set()
     for asked in turn_by_turn(said):
         shown = shown_to_model(asked, view if len(asked) > 9 else None)
-        anew = with_notes(compaction.shown([*asked], view if len(asked) > 9 else None))
+        anew = with_notes(compaction.messages_shown([*asked], view if len(asked) > 9 else None))
         turn, plain = _request(model, shown), _request(model, anew)
         assert body_in_json(body_of(turn)) == write(body_of(plain))
         written.add(max(len(items.written) for items in map(_wire_items, body_of(turn).values()) if items is not None))

@@ -42,7 +42,9 @@ def by_history(*taken: steps.Step, keep_open: float | None = 60.0) -> StateByHis
 
 def test_a_conversation_that_is_over_does_not_idle() -> None:
     closed = steps.RunClosed(9, AT, Outcome(status="completed"))
-    assert not by_history(steps.TurnScheduled(5, AT, ASKED), steps.TurnCompleted(7, AT, ASKED, SAID), closed).state.idle
+    assert not by_history(
+        steps.TurnScheduled(5, AT, ASKED), steps.TurnCompleted(7, AT, ASKED, SAID), closed
+    ).state.is_idle
 
 
 def test_what_is_said_after_the_last_reply_that_a_limit_allows_begins_no_answer() -> None:

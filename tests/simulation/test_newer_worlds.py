@@ -81,7 +81,7 @@ def _calls_are_forced_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _nobody_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_doubts", lambda _: "")
+    monkeypatch.setattr(planning, "_doubts_of_provider", lambda _: "")
 
 
 def _no_response_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

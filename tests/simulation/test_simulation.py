@@ -181,12 +181,12 @@ def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(planning, "_asked", no)
+    monkeypatch.setattr(planning, "_needs_decision", no)
 
 
 def _forgets_message_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    receive = State.receive
-    monkeypatch.setattr(State, "receive", lambda self, message, message_id=None: receive(self, message, None))
+    receive = State.receive_message
+    monkeypatch.setattr(State, "receive_message", lambda self, message, message_id=None: receive(self, message, None))
 
 
 @pytest.mark.parametrize("mistake", [_loses_a_result, _asks_nobody, _forgets_message_ids])

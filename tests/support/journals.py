@@ -24,7 +24,7 @@ def left(folder: Path, *lines: dict[str, Any] | str, scope: dict[str, str] = SCO
     """The journal of a worker that died."""
     file = folder / name
     with file.open("x") as written:
-        written.write(json.dumps(journal._header(scope, os.fstat(written.fileno()).st_ino)) + "\n")
+        written.write(json.dumps(journal._make_header(scope, os.fstat(written.fileno()).st_ino)) + "\n")
         written.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
     file.chmod(0o600)
     return file

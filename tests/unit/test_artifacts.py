@@ -17,7 +17,7 @@ from everturn.records import Image
 from everturn.sizes import size_of
 from everturn.storage.artifacts import Artifacts, name_of
 from everturn.tools.read_result import READ_RESULT, read_result_tool
-from everturn.truncation import Notice, bounded, chars_of, result_fits
+from everturn.truncation import Notice, bound_content, chars_of, result_fits
 
 IDS = st.text(min_size=1, max_size=300)
 
@@ -196,7 +196,7 @@ PARTS = st.lists(
 @settings(deadline=None)
 @given(PARTS, st.integers(0, 4000), st.integers(500, 6000))
 def test_what_is_cut_fits_and_what_fits_is_left_alone(content: list[Any], max_chars: int, max_bytes: int) -> None:
-    cut = bounded(content, max_chars=max_chars, notice=Notice(), max_bytes=max_bytes)
+    cut = bound_content(content, max_chars=max_chars, notice=Notice(), max_bytes=max_bytes)
     notices = [part for part, was in zip(cut, content, strict=False) if part != was]
     assert size_of(cut) <= max_bytes + 300 * (len(content) + 1)
     assert chars_of(cut) <= max_chars + 200 * len(content)
@@ -209,18 +209,18 @@ def test_what_is_cut_fits_and_what_fits_is_left_alone(content: list[Any], max_ch
 
 def test_a_notice_says_how_much_is_shown_and_what_can_be_done() -> None:
     content = (Text(text="a" * 600), Text(text="b" * 600), Image(data="A" * 10, media_type="image/png"), Text(text="c"))
-    cut = bounded(content, max_chars=1000, notice=Notice(text="Read on at {shown}."))
+    cut = bound_content(content, max_chars=1000, notice=Notice(text="Read on at {shown}."))
     assert cut[1] == Text(text="b" * 400 + "\n[Cut: 1,000 of 1,201 characters are shown. Read on at 1000.]")
     assert [part.kind for part in cut] == ["text", "text", "image"]
 
 
 def test_characters_that_json_writes_long_count_as_what_they_take() -> None:
-    cut = bounded((Text(text="\x00" * 1000),), max_chars=1000, notice=Notice(), max_bytes=1000)
+    cut = bound_content((Text(text="\x00" * 1000),), max_chars=1000, notice=Notice(), max_bytes=1000)
     assert size_of(cut) < 1200
 
 
 def test_an_image_that_is_too_large_is_described() -> None:
     image = Image(data="A" * 2_000_000, media_type="image/png")
-    (notice,) = bounded((image,), max_chars=1000, notice=Notice(other="It is kept as c/call_1."))
+    (notice,) = bound_content((image,), max_chars=1000, notice=Notice(other="It is kept as c/call_1."))
     described = "image (image/png, 2,000,000 base64 characters)"
     assert notice == Text(text=f"\n[Left out because it is too large: {described}. It is kept as c/call_1.]")

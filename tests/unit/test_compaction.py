@@ -45,7 +45,7 @@ def test_the_last_messages_are_always_shown_with_one_summary_and_calls_beside_th
                 messages.append(summary(number))
         messages.append(behind)
         said.append(behind)
-        shown = list(compaction.shown(messages, view))
+        shown = list(compaction.messages_shown(messages, view))
         summaries = [message for message in shown if message.summary]
         assert len(summaries) == (view is not None)
         rest = [message for message in shown if message not in summaries]

@@ -24,9 +24,9 @@ from everturn.records import (
     ToolCall,
     ToolResult,
 )
-from everturn.size_estimates import fits, how_many_fit, larger
+from everturn.size_estimates import fits, how_many_fit, is_larger
 from everturn.sizes import LEAST_PART_BYTES, clipped, shortened, shortened_line, size_of
-from everturn.truncation import cut, cut_part, without_content
+from everturn.truncation import cut_messages, cut_part, without_content
 
 # Each of these is one character: of one byte as JSON, of two, three, four and six.
 WORDS = st.builds(
@@ -69,7 +69,7 @@ MESSAGES = st.lists(
 @settings(max_examples=200)
 @given(MESSAGES, st.integers(15_000, 100_000))
 def test_messages_that_are_cut_fit_and_each_is_still_there(messages: list[Message], room: int) -> None:
-    made = cut(messages, room)
+    made = cut_messages(messages, room)
     assert size_of(made) <= room
     assert [(message.role, len(message.parts)) for message in made] == [
         (message.role, len(message.parts)) for message in messages
@@ -93,7 +93,7 @@ def test_a_part_that_is_cut_fits(part: Part, room: int) -> None:
 @given(MESSAGES, st.integers(2, 30_000))
 def test_the_quick_measure_says_what_the_exact_one_says(messages: list[Message], room: int) -> None:
     assert fits(messages, room) == (size_of(messages) <= room)
-    assert [larger(part, room) for message in messages for part in message.parts] == [
+    assert [is_larger(part, room) for message in messages for part in message.parts] == [
         size_of(part) > room for message in messages for part in message.parts
     ]
     count = how_many_fit(messages, room)
@@ -103,7 +103,7 @@ def test_the_quick_measure_says_what_the_exact_one_says(messages: list[Message],
 
 def test_what_comes_first_stays_whole() -> None:
     messages = [Message.user("first " * 100), Message.user("語" * 10_000), Message.user("last")]
-    first, second, last = cut(messages, 5_000)
+    first, second, last = cut_messages(messages, 5_000)
     assert first == messages[0]
     assert last == messages[2]
     assert second.text.endswith("of 10,000 characters are shown.]")
@@ -152,7 +152,7 @@ def test_very_many_results_keep_their_ids() -> None:
     results = [
         ToolResult(call_id=f"{number:0128}", name="n" * 256, content=(Text(text="No."),)) for number in range(99)
     ]
-    (message,) = cut([Message(role="tool", parts=tuple(results))], 30_000)
+    (message,) = cut_messages([Message(role="tool", parts=tuple(results))], 30_000)
     assert [result.call_id for result in message.tool_results] == [result.call_id for result in results]
     assert size_of([message]) <= 30_000
 

@@ -169,7 +169,12 @@ def test_a_text_is_shortened_after_its_spaces(text: str, line: str) -> None:
 def test_a_message_with_an_id_is_taken_once() -> None:
     state = State(Start(agent="clerk"), run_began=0.0)
     said = Message.user("Hello")
-    assert [state.receive(said, "a"), state.receive(said, "a"), state.receive(said, "b"), state.receive(said)] == [
+    assert [
+        state.receive_message(said, "a"),
+        state.receive_message(said, "a"),
+        state.receive_message(said, "b"),
+        state.receive_message(said),
+    ] == [
         True,
         False,
         True,

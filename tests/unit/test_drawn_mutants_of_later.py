@@ -38,7 +38,7 @@ def test_messages_go_along_with_an_unreadable_start_as_far_as_a_payload_has_room
     room = MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of((message,)) + beside
     handed["odd"] = "x" * (room - size_of(handed))
     state = State(Start(agent="clerk", keep_open=1.0), run_began=0.0)
-    state.receive(message)
+    state.receive_message(message)
     left = start_input.StartInput(Start(agent="clerk"), handed=handed).handed_on(state)
     assert size_of(left) <= MAX_PAYLOAD_BYTES
     (kept,) = left["carry"]["inbox"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everturn import Message, ModelSettings, Text, ToolCall, ToolResult
-from everturn.activities.hook_answers import Unfit, checked, own_copy
+from everturn.activities.hook_answers import Unfit, check_answer, own_copy
 from everturn.activities.hook_runs import _reply_problem
 from everturn.hooks import AskApproval, DenyCall, ModelInput, StallWith, StopWith
 from everturn.records import Reply
@@ -22,7 +22,7 @@ HALF = "\ud800"
 
 
 def of(said: Any, before: Any = CALL) -> Any:
-    return checked(said, given=own_copy(before), before=before)
+    return check_answer(said, given=own_copy(before), before=before)
 
 
 def _with(record: Any, **changes: Any) -> Any:
@@ -103,8 +103,8 @@ def test_what_is_changed_in_place_is_a_change_and_nothing_else_sees_it() -> None
     given = own_copy(CALL)
     given.arguments["to"]["name"] = "Bob"
     assert CALL.arguments == {"cents": 5, "to": {"name": "Ann"}}
-    assert checked(None, given=given, before=CALL).arguments["to"] == {"name": "Bob"}
+    assert check_answer(None, given=given, before=CALL).arguments["to"] == {"name": "Bob"}
     given.arguments["cents"] = object()
     with pytest.raises(Unfit, match="ToolCall that is none"):
-        checked(None, given=given, before=CALL)
-    assert checked(DenyCall("no"), given=given, before=CALL) == DenyCall("no")
+        check_answer(None, given=given, before=CALL)
+    assert check_answer(DenyCall("no"), given=given, before=CALL) == DenyCall("no")

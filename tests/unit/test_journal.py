@@ -32,11 +32,11 @@ def tokens(tasks: Any) -> list[str]:
 
 def orphans(folder: Path, scope: dict[str, str] = SCOPE) -> list[str]:
     with Journal(folder, scope=scope) as mine:
-        return tokens(mine._orphans())
+        return tokens(mine._orphaned_tasks())
 
 
 def test_a_worker_that_ends_leaves_nothing(folder: Path) -> None:
-    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("t")):
+    with Journal(folder, scope=SCOPE) as mine, mine.holding_task(task("t")):
         assert orphans(folder) == [], "its worker lives"
     assert list(folder.iterdir()) == []
 
@@ -47,9 +47,9 @@ import os, signal
 from pathlib import Path
 from everturn.activities.journal import Journal
 with Journal(Path({str(folder)!r}), scope={SCOPE!r}) as mine:
-    with mine.holding({task("ended")!r}):
+    with mine.holding_task({task("ended")!r}):
         pass
-    with mine.holding({task("open")!r}):
+    with mine.holding_task({task("open")!r}):
         os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
@@ -77,19 +77,19 @@ def test_a_dead_journal_of_another_queue_is_left_alone_until_it_is_stale(folder:
 def test_one_that_is_just_being_made_is_left_alone(folder: Path) -> None:
     with Journal(folder, scope=SCOPE) as mine:
         (folder / NAME).touch()
-        assert list(mine._orphans()) == []
+        assert list(mine._orphaned_tasks()) == []
         (folder / NAME).unlink()
         left(folder, task("t"))
-        assert tokens(mine._orphans()) == tokens([task("t")]), "it is looked at again"
+        assert tokens(mine._orphaned_tasks()) == tokens([task("t")]), "it is looked at again"
 
 
 def test_a_worker_looks_at_journals_of_other_queues_once_and_forgets_those_that_are_gone(folder: Path) -> None:
     with Journal(folder, scope=SCOPE) as mine:
         with Journal(folder, scope={**SCOPE, "task_queue": "another"}):
             for _ in range(2):
-                assert list(mine._orphans()) == []
+                assert list(mine._orphaned_tasks()) == []
                 assert len(mine._passed) == 1
-        assert list(mine._orphans()) == []
+        assert list(mine._orphaned_tasks()) == []
         assert mine._passed == set()
 
 
@@ -99,10 +99,10 @@ def test_half_a_last_line_is_passed_over(folder: Path) -> None:
 
 
 def test_a_long_journal_is_written_anew_with_what_is_in_hand(folder: Path) -> None:
-    with Journal(folder, scope=SCOPE, max_bytes=700) as mine, mine.holding(task("long")):
+    with Journal(folder, scope=SCOPE, max_bytes=700) as mine, mine.holding_task(task("long")):
         (file,) = folder.iterdir()
         for number in range(100):
-            with mine.holding(task(str(number))), file.open("rb") as written:
+            with mine.holding_task(task(str(number))), file.open("rb") as written:
                 assert journal._header_of(written.fileno()) == mine._header
                 held = tokens(journal._tasks_in(written.fileno()))
                 assert held == tokens([task("long"), task(str(number))])
@@ -112,7 +112,7 @@ def test_a_long_journal_is_written_anew_with_what_is_in_hand(folder: Path) -> No
 def test_a_folder_that_can_not_be_written_costs_nothing_else(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with Journal(blocked / "journals", scope=SCOPE) as mine, mine.holding(task("t")):
+    with Journal(blocked / "journals", scope=SCOPE) as mine, mine.holding_task(task("t")):
         assert list(tmp_path.iterdir()) == [blocked]
 
 
@@ -120,26 +120,26 @@ def test_a_disk_that_is_full_fails_no_tool(folder: Path) -> None:
     with Path("/dev/full").open("wb", buffering=0) as full, Journal(folder, scope=SCOPE) as mine:
         assert mine._descriptor is not None
         os.dup2(full.fileno(), mine._descriptor)
-        with mine.holding(task("t")):
+        with mine.holding_task(task("t")):
             pass
         assert list(folder.iterdir()) == [], "no other worker takes it for a dead one's"
-        with mine.holding(task("u")):
+        with mine.holding_task(task("u")):
             pass
 
 
 def test_a_journal_that_comes_into_a_folder_at_rest_is_found(folder: Path) -> None:
     with Journal(folder, scope=SCOPE) as mine:
         os.utime(folder, (1_000_000_000, 1_000_000_000))
-        assert list(mine._orphans()) == []
+        assert list(mine._orphaned_tasks()) == []
         left(folder, task("t"))
-        assert tokens(mine._orphans()), "its time is another one now"
+        assert tokens(mine._orphaned_tasks()), "its time is another one now"
 
 
 def test_a_folder_that_goes_away_hands_nothing_back(folder: Path) -> None:
     with Journal(folder, scope=SCOPE) as mine:
         shutil.rmtree(folder)
-        assert list(mine._orphans()) == []
-        with mine.holding(task("t")):
+        assert list(mine._orphaned_tasks()) == []
+        with mine.holding_task(task("t")):
             pass
 
 
@@ -169,18 +169,18 @@ def test_whatever_is_no_journal_of_ours_stays_as_it_is(folder: Path, tmp_path: P
 
 
 def test_a_copy_of_a_journal_is_none(folder: Path) -> None:
-    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("t")):
+    with Journal(folder, scope=SCOPE) as mine, mine.holding_task(task("t")):
         (file,) = folder.iterdir()
         shutil.copy2(file, folder / NAME)
         assert orphans(folder) == []
 
 
 def test_what_a_living_worker_runs_is_never_handed_back(folder: Path) -> None:
-    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("running")):
+    with Journal(folder, scope=SCOPE) as mine, mine.holding_task(task("running")):
         left(folder, task("running"), task("lost"))
         assert orphans(folder) == tokens([task("lost")])
         left(folder, task("running"))
-        assert list(mine._orphans()) == []
+        assert list(mine._orphaned_tasks()) == []
         # One server may have two names.
         left(folder, task("running"), scope={**SCOPE, "server": "alias"})
         assert orphans(folder, {**SCOPE, "server": "alias"}) == []
@@ -191,10 +191,10 @@ def test_a_damaged_journal_stops_nothing(folder: Path, damage: str, caplog: pyte
     DAMAGED[damage](folder / NAME)
     left(folder, task("lost"), name=NAME.replace("0123", "dddd"))
     with Journal(folder, scope=SCOPE) as mine:
-        found = tokens(mine._orphans())
+        found = tokens(mine._orphaned_tasks())
         assert set(found) - set(tokens([task("x")])) == set(tokens([task("lost")]))
         told = len(caplog.records)
-        assert list(mine._orphans()) == []
+        assert list(mine._orphaned_tasks()) == []
         assert len(caplog.records) == told, "said once"
 
 
@@ -222,7 +222,7 @@ def test_a_link_put_in_the_journals_place_is_not_written_through(folder: Path, t
         (file,) = folder.iterdir()
         file.unlink()
         file.symlink_to(precious)
-        with mine.holding(task("t")):
+        with mine.holding_task(task("t")):
             pass
     assert precious.read_text() == "mine"
     assert file.is_symlink(), "nor is it removed, for it is not ours"
@@ -232,8 +232,8 @@ def test_a_link_put_in_the_journals_place_is_not_written_through(folder: Path, t
 def test_a_folder_that_others_write_into_is_refused(folder: Path, mode: int) -> None:
     folder.chmod(mode)
     left(folder, task("t"))
-    with Journal(folder, scope=SCOPE) as mine, mine.holding(task("u")):
-        assert list(mine._orphans()) == []
+    with Journal(folder, scope=SCOPE) as mine, mine.holding_task(task("u")):
+        assert list(mine._orphaned_tasks()) == []
         assert [file.name for file in folder.iterdir()] == [NAME]
 
 

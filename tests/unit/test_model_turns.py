@@ -102,7 +102,9 @@ async def test_a_turn_says_what_it_cost_or_that_nobody_knows(
 ) -> None:
     assert (await turn(scripted(["Hello."]))).cost_usd is None
     monkeypatch.setitem(prices._PRICED_AS, "scripted", "openai")
-    monkeypatch.setattr(prices, "_price", lambda: lambda _name, _listed, usage, _context: usage.output_tokens / 1e6)
+    monkeypatch.setattr(
+        prices, "_price_function", lambda: lambda _name, _listed, usage, _context: usage.output_tokens / 1e6
+    )
     assert (await turn(scripted([say("Hello.", usage={"prompt_tokens": 1, "completion_tokens": 2})]))).cost_usd == 2e-6
 
 

@@ -120,11 +120,11 @@ def test_a_long_reason_that_becomes_a_rule(letter: str) -> None:
 
 
 def test_large_progress_of_a_tool() -> None:
-    said = heartbeat._shown({"rows": "\x00" * MAX_PROGRESS_BYTES})
+    said = heartbeat._progress_copy({"rows": "\x00" * MAX_PROGRESS_BYTES})
     assert said.startswith('{"rows":"')
     assert is_cut(said, 1_000)
-    assert is_cut(heartbeat._shown(iter_named("é" * 5_000)), 1_000)
-    assert heartbeat._shown({"rows": 3}) == {"rows": 3}
+    assert is_cut(heartbeat._progress_copy(iter_named("é" * 5_000)), 1_000)
+    assert heartbeat._progress_copy({"rows": 3}) == {"rows": 3}
 
 
 def iter_named(name: str) -> Any:
@@ -189,7 +189,7 @@ def test_the_long_words_of_an_activity_that_failed(letter: str) -> None:
 @LETTERS
 def test_the_long_texts_of_a_plan(letter: str) -> None:
     said = letter * 9_000
-    refused, awaited, run = planning._fitted(
+    refused, awaited, run = planning._fit_plan(
         (
             RefuseCall(call_id="c1", text=said),
             AwaitAnswer(call_id="c2", why=said),
@@ -200,7 +200,7 @@ def test_the_long_texts_of_a_plan(letter: str) -> None:
     assert isinstance(awaited, AwaitAnswer)
     assert isinstance(run, RunTool)
     assert all(is_cut(text or "", 4_000, 9_000) for text in (refused.text, awaited.why, run.approval))
-    many = planning._fitted(tuple(RefuseCall(call_id=f"c{n}", text=said) for n in range(512)))
+    many = planning._fit_plan(tuple(RefuseCall(call_id=f"c{n}", text=said) for n in range(512)))
     assert size_of(many) <= MAX_BESIDE_REPLY_BYTES
     assert all(is_cut(one.text, 200, 9_000) for one in many if isinstance(one, RefuseCall))
 

@@ -224,7 +224,7 @@ def test_a_model_request_that_names_all_its_results_fits() -> None:
     assert delta[1].text == message(MAX_INBOX_BYTES).text
 
 
-PLACE = TraceContext.of("a" * 32, "b" * 16, sampled=True, tracestate='"' * 512)
+PLACE = TraceContext.from_ids("a" * 32, "b" * 16, sampled=True, tracestate='"' * 512)
 LINKS = (PLACE.model_copy(update={"tracestate": ""}),) * MAX_LINKS
 
 
@@ -301,7 +301,7 @@ def test_a_model_reply_fits_with_its_plan(text: str) -> None:
         for n in range(400, 512)
     ]
     planned += [RefuseCall(call_id=call_id(n), text=text) for n in range(512, MAX_CALLS)]
-    plan = planning._fitted(tuple(planned))
+    plan = planning._fit_plan(tuple(planned))
     assert size_of(plan) <= MAX_BESIDE_REPLY_BYTES
     assert len(plan) >= planning.MAX_PLANNED_CALLS
     assert size_of(reply(plan=plan)) < MAX_PAYLOAD_BYTES
@@ -424,7 +424,7 @@ def handed(**more: Any) -> CarryOver:
             trace=traced(), told="sampled", links=LINKS, usage_before=USAGE, cost_before=1.2345678e300
         ),
     }
-    beside |= {"began": Beginning.of(NAME, message(MAX_INPUT_BYTES)), "last_stop": "filtered"}
+    beside |= {"began": Beginning.from_message(NAME, message(MAX_INPUT_BYTES)), "last_stop": "filtered"}
     return CarryOver(**{**beside, **more})
 
 
@@ -453,7 +453,7 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
     state.last_text = full(MAX_REPLY_BYTES)
     state.facts = FACTS
     for one in IDS:
-        state._taken.take(one)
+        state._taken.take_id(one)
     transcript = [message(20_000) for _ in range(19)]
     made = next_life(state, transcript, origin=StoredInRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
     assert len(made.unseen) == 19

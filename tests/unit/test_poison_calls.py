@@ -24,7 +24,7 @@ from everturn.workflows.tool_results import could_not_run, of_local
 class Server:
     """One activity, as Temporal keeps it: the attempt, and the last details that came."""
 
-    def __init__(self, count: str = "lost") -> None:
+    def __init__(self, count: str = "lost_tries") -> None:
         self.attempt = 0
         self.details: tuple[Any, ...] = ()
         self._count = count
@@ -52,12 +52,12 @@ class Server:
                 if try_ == "fails":
                     raise ApplicationError("it failed")
                 if try_ == "fails and has spent":
-                    poison_calls.leave(**{SPENT: 3.0})
+                    poison_calls.leave_details(**{SPENT: 3.0})
                     raise ApplicationError("it failed")
                 if try_.startswith("alone"):
                     ran = try_ == "alone, lost while it ran"
-                    facts = {LOST: poison_calls.lost(), ALONE: poison_calls._lost_alone()}
-                    poison_calls.leave(**facts, **{AT: activity.info().attempt, RAN: ran})
+                    facts = {LOST: poison_calls.lost_tries(), ALONE: poison_calls._lost_alone()}
+                    poison_calls.leave_details(**facts, **{AT: activity.info().attempt, RAN: ran})
 
         request = ExecuteActivityInput(fn=lambda: None, args=[], executor=None, headers={})
         try:
@@ -123,7 +123,7 @@ async def test_lost_tries_are_those_that_left_no_word(tries: list[str], lost: in
 async def test_a_call_is_blamed_for_its_first_losses_and_for_those_when_it_ran_alone(
     tries: list[str], blamed: int
 ) -> None:
-    server = Server("blamed")
+    server = Server("blamed_tries")
     for one in tries:
         await server.run(one)
     assert await server.run("looks") == blamed

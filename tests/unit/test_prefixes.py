@@ -110,9 +110,9 @@ def test_results_are_found_for_their_run_only_and_all_or_none() -> None:
 def test_a_prefix_that_came_without_a_digest_is_not_taken_for_another() -> None:
     prefixes = PrefixCache()
     mine, others = (Message.user("mine"),), (Message.user("another's"),)
-    assert [*prefixes.found("", mine)] == [*mine]
+    assert [*prefixes.remember_whole("", mine)] == [*mine]
     assert prefixes.find("", 1) is None
-    assert [*prefixes.found("", others)] == [*others]
+    assert [*prefixes.remember_whole("", others)] == [*others]
 
 
 def test_a_turn_without_messages_adds_nothing() -> None:
@@ -137,7 +137,7 @@ def test_messages_are_read_as_they_were_remembered(value: JsonValue) -> None:
         Message(role="tool", parts=(ToolResult(call_id="1", content=(text, text), is_error=True, extra=more),)),
         Message(role="user", parts=()),
     ]
-    prefix = PrefixCache().found("", said)
+    prefix = PrefixCache().remember_whole("", said)
     assert isinstance(prefix, Prefix)
     for read in ([*prefix], prefix[:], [prefix[place] for place in range(len(said))], [*reversed(prefix)][::-1]):
         assert [message.model_dump_json() for message in read] == [message.model_dump_json() for message in said]

@@ -68,10 +68,10 @@ def test_cached_tokens_are_cheaper_and_counts_that_contradict_each_other_fail_no
 
 def test_without_the_list_no_price_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
-    prices._price.cache_clear()
+    prices._price_function.cache_clear()
     try:
         assert prices.cost_usd(Model("openai:gpt-5.5"), SPENT) is None
     finally:
         monkeypatch.undo()
-        prices._price.cache_clear()
+        prices._price_function.cache_clear()
     assert prices.cost_usd(Model("openai:gpt-5.5"), SPENT) is not None

@@ -156,14 +156,14 @@ def test_a_call_that_is_refused_while_others_are_accepted_does_not_slow_them_dow
 def test_who_is_refused_alone_is_known_and_given_up_after_patience() -> None:
     refusals = provider_limits._OwnRefusals()
     for number in range(3):
-        assert not refusals.alone(accepted=100.0)
-        refusals.add(50.0 + number)
-    assert refusals.alone(accepted=51.0)
-    assert not refusals.alone(accepted=49.0)  # nobody was accepted since
-    assert refusals.seconds() == 0
+        assert not refusals.is_alone(accepted=100.0)
+        refusals.add_refusal(50.0 + number)
+    assert refusals.is_alone(accepted=51.0)
+    assert not refusals.is_alone(accepted=49.0)  # nobody was accepted since
+    assert refusals.seconds_refused() == 0
     for number in range(10):
-        refusals.add(2_000.0 + number)
-    assert refusals.seconds() == pytest.approx(1_959.0)
+        refusals.add_refusal(2_000.0 + number)
+    assert refusals.seconds_refused() == pytest.approx(1_959.0)
 
 
 @pytest.mark.parametrize(

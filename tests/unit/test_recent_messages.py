@@ -16,7 +16,7 @@ def begun(*, length: int = 0, said: str = "") -> tuple[State, RecentMessages]:
     start = Start(agent="clerk", carry=CarryOver(earlier=Packed(data=""), length=length))
     state = State(start, run_began=0.0, on_prefix=held.add)
     if said:
-        state.receive(Message.user(said))
+        state.receive_message(Message.user(said))
         state.begin_turn(messages=1)
     return state, held
 
@@ -70,5 +70,5 @@ def test_a_named_result_is_no_more_than_its_id() -> None:
 def test_a_cost_of_nothing_is_a_number_with_a_fraction() -> None:
     """As an int, no search attribute of Temporal's takes it, and the workflow task fails for ever."""
     state, _ = begun()
-    state.spend(Usage(), 0.0)
+    state.add_usage(Usage(), 0.0)
     assert isinstance(state.cost_usd, float)

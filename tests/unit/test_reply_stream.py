@@ -30,25 +30,25 @@ async def said() -> ReplyStream:
 
 async def test_pieces_of_one_kind_are_one_piece_and_their_order_stays(said: ReplyStream) -> None:
     for kind, text in (("thinking", "a"), ("thinking", "b"), ("text", "c"), ("text", "d"), ("thinking", "e")):
-        said.take(Delta(kind, text))  # type: ignore[arg-type]
+        said.take_delta(Delta(kind, text))  # type: ignore[arg-type]
     expected = (("thinking", "ab"), ("text", "cd"), ("thinking", "e"))
-    assert said.streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
+    assert said.next_streamed() == Streamed(every=heartbeat.INTERVAL_SECONDS, pieces=expected)
 
 
 async def test_who_has_said_nothing_beats_as_ever(said: ReplyStream) -> None:
-    assert said.streamed() is None
+    assert said.next_streamed() is None
     assert said._beat.details == ()
 
 
 async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
     said = speaking(asyncio.get_running_loop(), recent_bytes=20, max_bytes=44)
     for text in ("one two ", "three four "):
-        said.take(Delta("thinking", "?"))
-        said.take(Delta("text", text))
-    whole = said.streamed()
+        said.take_delta(Delta("thinking", "?"))
+        said.take_delta(Delta("text", text))
+    whole = said.next_streamed()
     assert whole is not None
     assert (whole.at, whole.pieces) == (9, (("thinking", "?"), ("text", "three four ")))
-    recent = said.streamed()
+    recent = said.next_streamed()
     assert recent is not None
     assert (recent.at, recent.pieces) == (14, (("text", "e four "),))
     assert said._pieces == list(whole.pieces), "what no beat can hold any more is forgotten"
@@ -58,16 +58,16 @@ async def test_a_beat_is_bounded_and_says_what_came_before_it() -> None:
 async def test_a_beat_is_measured_in_bytes_as_written(letter: str) -> None:
     said, chars = speaking(asyncio.get_running_loop()), 0
     for number in range(100):
-        said.take(Delta("text", letter * (number * 20)))
-        said.take(Delta("thinking", "why " + letter))
+        said.take_delta(Delta("text", letter * (number * 20)))
+        said.take_delta(Delta("thinking", "why " + letter))
         chars += number * 20 + 5
-    whole, recent = said.streamed(), said.streamed()
+    whole, recent = said.next_streamed(), said.next_streamed()
     assert whole is not None
     assert recent is not None
     for beat, most in ((whole, MAX_STREAMED_BYTES), (recent, RECENT_BYTES)):
         assert most - 50 < size_of(beat.pieces) <= most
         assert beat.at + chars_of(beat.pieces) == chars
-    seen = SeenReply.of(whole.model_copy(update={"turn": 1}))
+    seen = SeenReply.from_streamed(whole.model_copy(update={"turn": 1}))
     assert seen is not None
     assert seen.text.startswith("[Cut: what came before these ")
 
@@ -113,7 +113,7 @@ async def test_the_first_words_are_beaten_out_at_once_and_the_next_at_the_pace(e
         spoken = ReplyStream(own, attempt=1, every=every)
         until = loop.time() + 0.28
         while loop.time() < until:
-            spoken.take(Delta("text", "x"))
+            spoken.take_delta(Delta("text", "x"))
             await asyncio.sleep(0.002)
         own.stop()
 

@@ -38,7 +38,7 @@ def test_the_limit_of_time_counts_from_the_first_run_on() -> None:
 
 def test_messages_that_waited_as_it_closed_are_answered_with_those_that_came_later() -> None:
     one = state()
-    one.receive(Message.user("first"), None)
+    one.receive_message(Message.user("first"), None)
     one.inbox, one.late = [*one.inbox, Message.user("waited")], [Message.user("late")]
     one.take_up_again(200.0)
     assert [message.text for message in one.inbox] == ["first", "waited", "late"]
@@ -68,11 +68,11 @@ def test_what_another_turn_had_said_is_not_taken() -> None:
 
 def test_what_turns_cost_adds_up() -> None:
     one = state()
-    one.spend(Usage(input_tokens=10), 0.5)
-    one.spend(Usage(input_tokens=5), 0.25)
+    one.add_usage(Usage(input_tokens=10), 0.5)
+    one.add_usage(Usage(input_tokens=5), 0.25)
     assert one.cost_usd == 0.75
     assert one.usage.input_tokens == 15
-    one.spend(Usage(), None)
+    one.add_usage(Usage(), None)
     assert one.cost_usd is None
 
 
@@ -122,14 +122,14 @@ def asked(reason: WaitReason, *, since: float = 7.0) -> PendingCall:
 
 
 def test_who_may_not_decide_does_not_make_a_call_wait_longer() -> None:
-    again = asked("needs_approval").after_check(by="ann", refusal="no")
-    assert (again.asked.reason, again.asked.since, again.at(99.0).asked.since) == ("not_allowed", 7.0, 7.0)
+    again = asked("needs_approval").after_check(decided_by="ann", refusal="no")
+    assert (again.asked.reason, again.asked.since, again.asked_since(99.0).asked.since) == ("not_allowed", 7.0, 7.0)
 
 
 @pytest.mark.parametrize("reason", ["needs_approval", "not_allowed"])
 def test_new_rules_decide_what_waits_however_it_came_to_that(reason: WaitReason) -> None:
     rule = Rule(tool="pay", then="deny")
-    assert asked(reason).ruled((rule,), again=True) == rule
+    assert asked(reason).ruling_of((rule,), again=True) == rule
 
 
 def test_a_denial_for_always_keeps_its_conditions() -> None:

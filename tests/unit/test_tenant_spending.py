@@ -38,7 +38,7 @@ class Tenant:
         self.notes: dict[str, BudgetNote | None] = {}
         self.turns: dict[str, int] = {}
 
-    async def count(self, batch: SpendingBatch) -> SpendingAnswer | None:
+    async def count_spending(self, batch: SpendingBatch) -> SpendingAnswer | None:
         if self.silent:
             raise NoAnswer("it is away")
         self.updates += 1
@@ -62,9 +62,9 @@ class Tenant:
         before = self.notes.get(conversation) or BudgetNote()
 
         async def run() -> BudgetNote | None:
-            note = await worker.ask(conversation, before, asked=False)
+            note = await worker.ask_for_turn(conversation, before, is_question=False)
             spent = ModelReply(message=Message.user(""), usage=Usage(output_tokens=tokens), cost_usd=0.0)
-            return await worker.tell(conversation, note, number, spent, asked=False, done=done)
+            return await worker.report_turn(conversation, note, number, spent, is_question=False, done=done)
 
         environment = ActivityEnvironment()
         environment.info = replace(environment.info, attempt=attempt, workflow_run_id="run")

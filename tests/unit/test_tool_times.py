@@ -25,7 +25,7 @@ def _agent(**options: Any) -> Agent:
 def _after(*seconds: float) -> ToolTimes:
     times = ToolTimes()
     for one in seconds:
-        times.take(_agent(), "look", one, None)
+        times.note_run(_agent(), "look", one, None)
     return times
 
 
@@ -47,7 +47,7 @@ SLOW = QUICK_SECONDS + 0.1
     ],
 )
 def test_a_tool_is_quick_by_the_95th_percentile_of_its_last_runs(seconds: list[float], quick: bool) -> None:
-    assert _after(*seconds).hurries(_agent(), _look(effect="read", local="auto")) is quick
+    assert _after(*seconds).runs_hurried(_agent(), _look(effect="read", local="auto")) is quick
 
 
 @pytest.mark.parametrize(
@@ -69,26 +69,26 @@ def test_the_tool_says_first_then_its_agent_then_the_setting(
 ) -> None:
     times = ToolTimes(local=of_worker)
     for one in QUICK:
-        times.take(_agent(), "look", one, None)
-    assert times.hurries(_agent(local=of_agent), _look(effect=effect, local=of_tool)) is hurries
+        times.note_run(_agent(), "look", one, None)
+    assert times.runs_hurried(_agent(local=of_agent), _look(effect=effect, local=of_tool)) is hurries
 
 
 def test_a_tool_whose_results_are_large_is_not_quick() -> None:
     times = _after(*QUICK)
     large = ToolResult(call_id="a", name="look", content=(Text(text="x" * (LOCAL_BYTES + 1)),))
-    times.take(_agent(), "look", 0.01, large)
-    assert not times.hurries(_agent(), _look(effect="read", local="auto"))
+    times.note_run(_agent(), "look", 0.01, large)
+    assert not times.runs_hurried(_agent(), _look(effect="read", local="auto"))
 
 
 def test_tools_of_one_name_are_timed_by_their_agents() -> None:
-    assert not _after(*QUICK).hurries(Agent("other", model="scripted:demo"), _look(effect="read", local="auto"))
+    assert not _after(*QUICK).runs_hurried(Agent("other", model="scripted:demo"), _look(effect="read", local="auto"))
 
 
 def test_what_is_remembered_is_bounded() -> None:
     times = _after(*QUICK)
     for number in range(MOST_TOOLS):
-        times.take(_agent(), f"tool_{number}", 0.01, None)
-    assert not times.hurries(_agent(), _look(effect="read", local="auto"))
+        times.note_run(_agent(), f"tool_{number}", 0.01, None)
+    assert not times.runs_hurried(_agent(), _look(effect="read", local="auto"))
     assert len(times._seconds) == MOST_TOOLS
 
 

@@ -260,11 +260,11 @@ class Speechless:
 async def test_progress_is_taken_as_it_is_now_and_whatever_it_is_it_can_be_sent() -> None:
     beat = Heartbeat(b"", asyncio.get_running_loop())
     done = {"pages": [1]}
-    beat.report(done)
+    beat.report_progress(done)
     done["pages"].append(2)
     assert beat.progress == {"pages": [1]}
     for progress, said in [(itertools.count(), "count(0)"), (Speechless(), "Speechless"), ("x" * 100_000, '"xxx')]:
-        beat.report(progress)
+        beat.report_progress(progress)
         assert beat.progress.startswith(said)
         assert len(beat.progress) <= 1000
 

@@ -128,12 +128,12 @@ def test_texts_of_prompts_have_a_bound_in_a_run() -> None:
     known = KnownPrompts()
     for number in range(500):
         text = "".join(random.Random(f"{number}").choices("abcdefghijklmnopqrstuvwxyz", k=2_000))
-        asked = known.asked
-        one = RecordedPrompt.of(
+        asked = known.request_fields
+        one = RecordedPrompt.from_prompt(
             Prompt(instructions=text), known=asked.get("prompts", ()), room=asked.get("prompt_room")
         )
-        known.take(one)
-    assert known.asked["prompt_room"] < 3_000
+        known.take_prompt(one)
+    assert known.request_fields["prompt_room"] < 3_000
     assert not one.packed
     assert one.digest
 

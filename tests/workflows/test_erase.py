@@ -212,7 +212,7 @@ def test_journals_of_dead_workers_that_name_it_are_removed(tmp_path: Path) -> No
         made = journal.Journal(tmp_path, scope={"server": "s"}).__enter__()
         for conversation in conversations:
             made._held[conversation] = task(conversation)
-            made._write(task(conversation))
+            made._write_line(task(conversation))
         os.close(made._descriptor)  # as a kill does
         made._folder.close()
 
@@ -220,9 +220,9 @@ def test_journals_of_dead_workers_that_name_it_are_removed(tmp_path: Path) -> No
     left_by_a_dead_worker("b")
     left_by_a_dead_worker("a", "b")
     with journal.Journal(tmp_path, scope={"server": "s"}) as alive:
-        with alive.holding(task("a")):
-            assert journal.forget({"a"}, tmp_path) == (1, 2)
-        assert journal.forget({"a"}, tmp_path) == (0, 1)  # nothing is in its hand: it names nobody
+        with alive.holding_task(task("a")):
+            assert journal.forget_conversations({"a"}, tmp_path) == (1, 2)
+        assert journal.forget_conversations({"a"}, tmp_path) == (0, 1)  # nothing is in its hand: it names nobody
     assert len(files(tmp_path)) == 2
 
 

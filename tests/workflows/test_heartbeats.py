@@ -104,8 +104,8 @@ async def test_neither_text_nor_progress_makes_a_thrifty_activity_beat_sooner() 
         beat.start()
         said = ReplyStream(beat, attempt=1, every=None)
         for word in ("one ", "two "):
-            said.take(Delta("text", word))
-            beat.report({"done": word})
+            said.take_delta(Delta("text", word))
+            beat.report_progress({"done": word})
             await asyncio.sleep(0)
         beat.stop()
         assert beat.due - beat.last == pytest.approx(THRIFTY.interval_seconds, abs=0.1)
@@ -138,8 +138,8 @@ async def test_each_activity_of_a_thrifty_worker_may_be_silent_for_as_long(clien
 @pytest.mark.parametrize(("timeout", "interval"), [(5, 1.5), (12, 1.5), (13, 10.0), (20, 10.0)])
 def test_a_thrifty_worker_beats_as_often_as_what_a_quick_one_scheduled_needs(timeout: float, interval: float) -> None:
     heartbeats = Heartbeats(cast("Any", None), Journal(Path("nowhere"), scope={}), THRIFTY)
-    assert heartbeats._interval(timedelta(seconds=timeout)) == interval
-    assert heartbeats._interval(None) == QUICK.interval_seconds
+    assert heartbeats._interval_for(timedelta(seconds=timeout)) == interval
+    assert heartbeats._interval_for(None) == QUICK.interval_seconds
 
 
 async def test_a_cancellation_does_not_wait_for_the_next_of_a_thrifty_workers_beats(

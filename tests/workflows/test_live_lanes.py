@@ -16,7 +16,7 @@ from redis import Redis
 
 from everturn import Client, events
 from everturn.devserver import DevServer
-from everturn.heartbeat_details import Streamed, whole
+from everturn.heartbeat_details import Streamed, whole_reply
 from everturn.temporal.heartbeat_profiles import PROFILES
 from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting
@@ -196,7 +196,7 @@ def test_what_was_said_is_put_together_from_pieces_that_follow_each_other() -> N
         return Streamed(every=0, attempt=attempt, at=at, pieces=tuple(("text", text) for text in texts))
 
     def text(*pieces: Streamed) -> str | None:
-        found = whole(pieces)
+        found = whole_reply(pieces)
         return None if found is None else "".join(one for _, one in found.pieces)
 
     assert text() is None

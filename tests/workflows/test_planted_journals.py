@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everturn import Client, tool
-from everturn.activities.journal import Journal, _header
+from everturn.activities.journal import Journal, _make_header
 from everturn.testing import ScriptedModel, call
 from everturn.worker.hosting import journal_scope
 from tests.support.agents import agent_on, hosting
@@ -61,7 +61,7 @@ async def test_a_planted_journal_does_not_run_a_tool_twice_at_once(
         # The worker itself finds the first one, and a neighbour of its the second.
         await plant(folder, client, running_task)
         with Journal(folder, scope=journal_scope(client.temporal, client.task_queue)) as neighbour:
-            watch = asyncio.create_task(neighbour.watch(client.temporal))
+            watch = asyncio.create_task(neighbour.watch_others(client.temporal))
             await plant(folder, client, running_task)
             watch.cancel()
         done.set()
@@ -73,6 +73,6 @@ async def plant(folder: Path, client: Client, task: str) -> None:
     """A journal as a dead worker would have left it; returns when it was taken for one."""
     planted = folder / NAME
     with planted.open("x") as file:
-        header = _header(journal_scope(client.temporal, client.task_queue), os.fstat(file.fileno()).st_ino)
+        header = _make_header(journal_scope(client.temporal, client.task_queue), os.fstat(file.fileno()).st_ino)
         file.write(f"{json.dumps(header)}\n{task}\n")
     await eventually(lambda: not planted.exists(), what="it was found")

@@ -178,7 +178,7 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bounds(events=5, handed_bytes=10)
-    messages = ModelTurns._messages
+    messages = ModelTurns._complete_messages
     sent: list[str] = []
 
     async def cancelling(self: ModelTurns, request: Any) -> Any:
@@ -191,7 +191,7 @@ async def test_a_cancellation_that_comes_together_with_a_longer_prefix_counts(
             await handle.cancel()
         return found
 
-    monkeypatch.setattr(ModelTurns, "_messages", cancelling)
+    monkeypatch.setattr(ModelTurns, "_complete_messages", cancelling)
     model = scripted([call("look", {"number": 1234567}), "Never."])
     agent = agent_on(model, tools=[look])
     async with hosting(client, agent, cached_conversations=cached_conversations):

@@ -26,7 +26,7 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.may = asyncio.Event(), asyncio.Event()
-        turn = ModelTurns._turn
+        turn = ModelTurns._run_turn
 
         async def held(*given: Any) -> Any:
             try:
@@ -36,7 +36,7 @@ class Slow:
                 await self.may.wait()
                 raise
 
-        monkeypatch.setattr(ModelTurns, "_turn", held)
+        monkeypatch.setattr(ModelTurns, "_run_turn", held)
 
 
 @pytest.fixture

@@ -47,14 +47,14 @@ def what_took_effect_waits_in_doubt(moment: Moment) -> Iterator[str]:
     for call_id, pending in moment.state.pending.items():
         # An answer is not kept from a run to the next while its call is in doubt: MCP's servers ask again.
         asks_again = pending.tool_asks and pending.call.name in MCP_ASKS
-        if call_id in done and not pending.doubtful and not asks_again:
+        if call_id in done and not pending.is_doubtful and not asks_again:
             yield f"{pending.call.name} {call_id} took effect, and waits since {pending.asked.in_words!r}"
 
 
 def what_may_have_run_does_not_expire(moment: Moment) -> Iterator[str]:
     """Only a person says whether it runs again, however long that takes."""
     for call_id, pending in moment.state.pending.items():
-        shown = pending.shown()
+        shown = pending.as_waiting()
         if shown.reason == "outcome_unknown" and shown.expires_at:
             yield f"nobody knows what {pending.call.name} {call_id} has done, and it expires at {shown.expires_at}"
 

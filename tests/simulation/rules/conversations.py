@@ -15,11 +15,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from everturn import names
-from everturn.activities.compaction import ASK, shown
-from everturn.activities.prefix_cache import chained
+from everturn.activities.compaction import ASK, messages_shown
+from everturn.activities.prefix_cache import chain_digest
 from everturn.activities.turn_request import with_notes
 from everturn.events import Event
-from everturn.heartbeat_details import SeenReply, longer
+from everturn.heartbeat_details import SeenReply, longer_reply
 from everturn.history import steps
 from everturn.history.transcript import filled_delta
 from everturn.limits import Limits
@@ -276,7 +276,7 @@ def compacted_prompts_are_right(one: Evidence) -> Iterator[str]:
         if isinstance(step, steps.TurnScheduled) and not step.request.summarise:
             # Not what the transcript has there by its end: a summary may have come between the two.
             whole = [*one.transcript[: step.request.position], *filled_delta(step.request, results)]
-            view = with_notes(shown(whole, step.request.view))
+            view = with_notes(messages_shown(whole, step.request.view))
             possible.add(_written([*view, *_note(step.request, view)]))
     for asked in one.asked:
         if asked.messages and asked.messages[-1].text != ASK and _written(asked.messages) not in possible:
@@ -317,7 +317,7 @@ def digests_are_right(one: Evidence) -> Iterator[str]:
     """Every prefix has its digest, and every turn begins where the one before has ended."""
     digests, digest = [""], ""
     for message in one.transcript:
-        digest = chained(digest, [message])
+        digest = chain_digest(digest, [message])
         digests.append(digest)
     for step in one.steps:
         match step:
@@ -469,12 +469,12 @@ def outcomes_add_up(one: Evidence) -> Iterator[str]:
                 case steps.TurnFailed():
                     runs = False
                 case steps.CommandSent(name=names.CANCEL_TURN, payload=payload) if turns > replied:
-                    cut = longer(cut, Control.model_validate(payload).seen)
+                    cut = longer_reply(cut, Control.model_validate(payload).seen)
                     if not runs:
                         usage += cut.usage if cut and cut.turn == turns else Usage()
                         replied = turns  # and none that is asked again
                 case steps.TurnCancelled(said=said):
-                    cut = longer(cut, said)
+                    cut = longer_reply(cut, said)
                     usage += cut.usage if cut and cut.turn == turns else Usage()
                     replied, runs = turns, False
                 case steps.ToolCompleted(outcome=Outcome() as outcome):

@@ -30,7 +30,7 @@ def each_turn_is_told_its_own(one: Evidence) -> Iterator[str]:
             if recorded is None:
                 yield f"nothing says what turn {step.request.turn} was asked with"
                 continue
-            if text := recorded.read():
+            if text := recorded.unpack_prompt():
                 texts[recorded.digest] = text
             found = texts.get(recorded.digest)
             if found and not found.instructions.startswith(f"turn {step.request.turn} of {one.id}"):

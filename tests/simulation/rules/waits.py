@@ -50,7 +50,7 @@ class Waits:
 
     def moved(self, conversation_id: str, pending: Mapping[str, PendingCall]) -> Iterator[str]:
         for call_id, one in pending.items():
-            if not one.asked.since or one.doubtful:
+            if not one.asked.since or one.is_doubtful:
                 continue
             now = (one.since, one.expires)
             if self._needs.get((conversation_id, call_id), one.needs) != one.needs:
