@@ -384,7 +384,7 @@ class World:
         with (
             patch.object(model_turns, "ask", self.model),
             patch.object(background, "cancel", self.model.cancel),
-            patch.object(transports, "streams", self.mcp.streams),
+            patch.object(transports, "open_streams", self.mcp.streams),
         ):
             yield
 
