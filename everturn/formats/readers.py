@@ -86,7 +86,8 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
     reply: list[Json] = []
     for item in given:
         check_item_type(item)
-        kind, role = item.get("type", "message"), item.get("role")
+        kind = item.get("type", "message")
+        role = item.get("role")
         if kind == "message":
             check_says(item, frozenset({"content"}), "a Responses message")
             _check_blocks(item.get("content"), RESPONSES_BLOCKS, "a Responses message's content")
@@ -128,11 +129,12 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
                         said.append(anthropic_part(block))
                         continue
                     parts = _content(block.get("content"), anthropic_part)
-                    name, is_error = _answering(found, block.get("tool_use_id")), bool(block.get("is_error"))
+                    call = _answering(found, block.get("tool_use_id"))
+                    is_error = bool(block.get("is_error"))
                     extra = beside(block, "type", "tool_use_id", "content", "is_error")
                     if any(isinstance(part, Opaque) for part in parts):  # a found tool, a stored file
                         extra["content"] = block["content"]
-                    _add_result(found, name, _result_parts(parts), is_error, extra=extra, provider=provider)
+                    _add_result(found, call, _result_parts(parts), is_error, extra=extra, provider=provider)
                 if said:
                     found.append(_said("user", said, provider))
             case "system":
@@ -192,7 +194,9 @@ def _decoded(protocol: Any, body: Json, provider: str, before: Sequence[Message]
 
 
 def _phase(item: Json) -> Json:
-    return {"item": {"phase": item["phase"]}} if item.get("phase") else {}
+    if not item.get("phase"):
+        return {}
+    return {"item": {"phase": item["phase"]}}
 
 
 def _flush_items(found: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
@@ -216,9 +220,10 @@ def _flush_items(found: list[Message], reply: list[Json], provider: str, custom:
 
 
 def _said(role: str, parts: Sequence[Part], provider: str) -> Message:
-    bound = any(isinstance(part, Opaque) or part.extra for part in parts)
+    if not any(isinstance(part, Opaque) or part.extra for part in parts):
+        provider = ""
     known = "user" if role == "user" else "system"
-    return Message(role=known, parts=tuple(parts), provider=provider if bound else "")
+    return Message(role=known, parts=tuple(parts), provider=provider)
 
 
 def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> tuple[str, str]:
@@ -252,7 +257,8 @@ def _add_result(
         provider = ""
     if found and found[-1].role == "tool":
         others = found.pop()
-        parts, provider = [*others.parts, *parts], provider or others.provider
+        parts = [*others.parts, *parts]
+        provider = provider or others.provider
     found.append(Message(role="tool", parts=tuple(parts), provider=provider))
 
 
@@ -276,16 +282,19 @@ def _content(content: Any, read: Any) -> list[Part]:
         return []
     if isinstance(content, str):
         return [Text(text=content)]
-    blocks = content if isinstance(content, list) else [content]
-    return [read(block) if isinstance(block, dict) else Text(text=str(block)) for block in blocks]
+    if not isinstance(content, list):
+        content = [content]
+    return [read(block) if isinstance(block, dict) else Text(text=str(block)) for block in content]
 
 
 def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     """A functionResponse's content. We write it under `output` or `error`; other programs use other keys."""
-    said = response.get("response")
-    said = said if isinstance(said, dict) else {}
-    key = next((name for name in ("output", "error", "result", "return_value") if said.keys() == {name}), None)
-    value = said[key] if key else said
+    value = response.get("response")
+    if not isinstance(value, dict):
+        value = {}
+    key = next((name for name in ("output", "error", "result", "return_value") if value.keys() == {name}), None)
+    if key:
+        value = value[key]
     parts: list[Part] = [Text(text=value if isinstance(value, str) else _json(value))]
     parts += _result_parts(gemini_part(part) for part in response.get("parts") or ())
     return parts, key == "error"

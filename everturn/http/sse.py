@@ -88,7 +88,8 @@ class EventDecoder:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name in {b"data", b"error"}:
-            self._name = "error" if name == b"error" else self._name
+            if name == b"error":
+                self._name = "error"
             self._data_bytes += len(value)
             if self._data_bytes > self.max_event_bytes:
                 raise self._too_long()
@@ -98,7 +99,9 @@ class EventDecoder:
         return None  # comments (an empty name), id, retry and unknown fields say nothing to us
 
     def _dispatch(self) -> Event | None:
-        event = Event("\n".join(self._data), self._name) if self._data else None
+        event: Event | None = None
+        if self._data:
+            event = Event("\n".join(self._data), self._name)
         self._data.clear()
         self._data_bytes = 0
         self._name = ""

@@ -223,9 +223,11 @@ class _Following:
         """Resumes the stream after its last event; if another try began the response, from its first event."""
         before = self.assembler.sequence
         self.assembler.resumed_after = before
-        after = {"starting_after": before} if before >= 0 else {}
+        query: dict[str, Any] = {"stream": "true"}
+        if before >= 0:
+            query["starting_after"] = before
         try:
-            async with self._fetched(stream="true", **after) as answer:
+            async with self._fetched(**query) as answer:
                 if answer.status_code in _NO_STREAM:
                     _log.info("response.polled", response=self._known, status=answer.status_code)
                     self._streams = False
@@ -236,10 +238,12 @@ class _Following:
             _log.info("response.stream_broke", response=self._known, error=type(error).__name__)
         if self.done:
             return
-        self._silent = 0 if self.assembler.sequence > before else self._silent + 1
-        if self._silent:
-            self._streams = self._streams and self._silent < MOST_SILENT
-            await asyncio.sleep(BROKEN_SECONDS)
+        if self.assembler.sequence > before:
+            self._silent = 0
+            return
+        self._silent += 1
+        self._streams = self._streams and self._silent < MOST_SILENT
+        await asyncio.sleep(BROKEN_SECONDS)
 
     async def _poll(self) -> None:
         wait = POLL_SECONDS
@@ -260,9 +264,10 @@ class _Following:
     @contextlib.asynccontextmanager
     async def _fetched(self, **query: Any) -> AsyncIterator[httpx.Response]:
         """Raises Unavailable if the response is gone."""
-        endpoint, response_id = self.prepared.endpoint, self._known
+        endpoint = self.prepared.endpoint
+        response_id = self._known
         wanted = [*query.items(), *(("include[]", name) for name in self._include)]
-        path = f"/responses/{quote(response_id, safe='')}" + (f"?{urlencode(wanted)}" if wanted else "")
+        path = f"/responses/{quote(response_id, safe='')}?{urlencode(wanted)}"
         with lent() as client:
             async with answered(client, "GET", endpoint.url(path), headers=self.prepared.headers) as answer:
                 if answer.status_code == httpx.codes.NOT_FOUND:
@@ -274,7 +279,8 @@ class _Following:
 
     async def _take(self, answer: httpx.Response, *, stream: bool) -> None:
         """Reads an answer's events, or the response that it holds. `stream`: events were asked for."""
-        endpoint, content_type = self.prepared.endpoint, answer.headers.get("content-type", "").lower()
+        endpoint = self.prepared.endpoint
+        content_type = answer.headers.get("content-type", "").lower()
         if "event-stream" in content_type or (stream and "json" not in content_type):
             try:
                 await http.assemble(answer, self, endpoint, on_delta=self._on_delta)

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from everturn.errors import InvalidReply
 from everturn.models import Model, ModelSettings
-from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolResult
+from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolCall, ToolResult
 from everturn.sizes import shortened_line
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import ServerTool, UnsupportedParameter
@@ -113,8 +113,10 @@ def assistant_message(parts: Sequence[Part], *, request: Request) -> Message:
             f"The reply of {request.model.name!r} is unusable: it holds {len(parts):,} parts, more than {MAX_PARTS:,}.",
             provider=request.model.provider,
         )
-    bound = any(part.extra or isinstance(part, Thinking | Opaque | ServerToolUse) for part in parts)
-    return Message(role="assistant", parts=tuple(parts), provider=request.model.provider if bound else "")
+    provider = ""
+    if any(part.extra or isinstance(part, Thinking | Opaque | ServerToolUse) for part in parts):
+        provider = request.model.provider
+    return Message(role="assistant", parts=tuple(parts), provider=provider)
 
 
 OnDelta = Callable[[Delta], None]
@@ -142,17 +144,38 @@ def check_tools(request: Request) -> None:
     )
 
 
-def placeholder(part: Image | Document, why: str = "which this model can't be shown") -> str:
+def placeholder(part: Image | Document, reason: str = "which this model can't be shown") -> str:
     """The text that stands in for a part that can't be sent: `[document: bill.pdf, which ...]`."""
-    # Only the beginning of a `data:` URL: the rest is the content.
-    address = (part.url or "").partition(",")[0] if (part.url or "")[:5].lower() == "data:" else part.url
-    named = (part.name if isinstance(part, Document) else "") or address or part.media_type or ""
-    return f"[{part.kind}: {shortened_line(named, _MAX_NAMED_CHARS)}, {why}]" if named else f"[{part.kind}: {why}]"
+    address = part.url or ""
+    if address[:5].lower() == "data:":
+        address = address.partition(",")[0]  # the rest is the content
+    name = address or part.media_type or ""
+    if isinstance(part, Document):
+        name = part.name or name
+    if not name:
+        return f"[{part.kind}: {reason}]"
+    return f"[{part.kind}: {shortened_line(name, _MAX_NAMED_CHARS)}, {reason}]"
+
+
+def own_extra(part: Part, *, own: bool) -> dict[str, Any]:
+    """A part's `extra` for the provider that it came from; nothing for any other."""
+    if own:
+        return part.extra
+    return {}
+
+
+def sent_arguments(call: ToolCall) -> dict[str, Any]:
+    """A call's arguments as a model reads them again."""
+    if call.unparsed is None:
+        return call.arguments
+    return {UNPARSED: call.unparsed}
 
 
 def with_extra(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """A part as it is written, with its `extra` beside it: who wrote the extra can add fields, and change none."""
-    return {**fields, **extra, **fields} if extra else fields
+    if not extra:
+        return fields
+    return {**fields, **extra, **fields}
 
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -167,7 +190,9 @@ def plain_name(name: str, *, most: int = 64, otherwise: str = "unknown") -> str:
 def error_prefix(result: ToolResult, text: str) -> str:
     """What is put before a result's text if the protocol has no flag for errors; empty if the text begins with that
     word itself."""
-    return "Error: " if result.is_error and not text.lower().startswith(("error:", "error ")) else ""
+    if result.is_error and not text.lower().startswith(("error:", "error ")):
+        return "Error: "
+    return ""
 
 
 def cache_key(conversation_id: str) -> str:

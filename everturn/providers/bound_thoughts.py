@@ -56,7 +56,8 @@ def without_stale_thoughts(request: Request) -> BoundRequest:
     marked = [place for place, message in bound if _is_marked(message, request.model)]
     if not marked:
         return BoundRequest(request)
-    beginning, latest = _beginning_of(request), marked[-1]
+    beginning = _beginning_of(request)
+    latest = marked[-1]
     if request.messages[latest].bound_to == beginning:
         return BoundRequest(_stripped(request, before=latest))
     left_out = _count(request.messages[latest:], request.model)
@@ -79,7 +80,9 @@ def marked_reply(reply: Reply, sent: BoundRequest) -> Reply:
     if sent.beginning:
         provider = sent.request.model.provider
         message = message.model_copy(update={"bound_to": sent.beginning, "provider": provider})
-    details = reply.details | ({LEFT_OUT: sent.left_out} if sent.left_out else {})
+    details = dict(reply.details)
+    if sent.left_out:
+        details[LEFT_OUT] = sent.left_out
     if message is reply.message and details == reply.details:
         return reply
     return reply.model_copy(update={"message": message, "details": details})
@@ -117,8 +120,10 @@ def _without_thoughts(message: Message, model: Model) -> Message:
     if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
     # Of OpenAI's Responses, items that a reasoning led to are refused without it in their own form, and taken in words.
-    foreign = row_of(model.provider).protocol == "openai_responses"
-    return message.model_copy(update={"parts": parts, "provider": "" if foreign else message.provider})
+    provider = message.provider
+    if row_of(model.provider).protocol == "openai_responses":
+        provider = ""
+    return message.model_copy(update={"parts": parts, "provider": provider})
 
 
 def _bare(part: Part) -> Part:

@@ -26,24 +26,29 @@ def call_ids(
     own, if the provider gives one: otherwise a conversation that is started again under its old id would get
     the idempotency keys of the one before.
     """
-    mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}" if response_id else ""
+    mark = ""
+    if response_id:
+        mark = f"_{blake2b(response_id.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
     facts = facts_of(messages)
     used = BranchedSet(facts.call_ids, hidden)
     seen: set[str] = set()
     ids: list[tuple[str, str | None]] = []
     for number, wanted in enumerate(map(mend, given)):
-        call_id, provider_id = wanted, None
+        call_id = wanted
+        provider_id: str | None = None
         if wanted in used or not _USABLE.fullmatch(wanted):
             call_id = _new(f"call_{facts.replies}_{number}{mark}", used)
-            provider_id = wanted if wanted not in seen else None
+            if wanted and wanted not in seen:
+                provider_id = wanted
         used.add(call_id)
         seen.add(wanted)
-        ids.append((call_id, provider_id or None))
+        ids.append((call_id, provider_id))
     return ids
 
 
 def _new(wanted: str, used: BranchedSet) -> str:
-    new, tries = wanted, 1
+    new = wanted
+    tries = 1
     while new in used:
         tries += 1
         new = f"{wanted}_{tries}"

@@ -255,15 +255,18 @@ class ModelEndpoint:
     def url(self, path: str) -> str:
         """The address of `path` (which starts with a slash); a query in the base URL, such as Azure's, stays last."""
         base, _, query = self.base_url.partition("?")
-        joined = "&" if "?" in path else "?"
-        return f"{base.rstrip('/')}{path}{joined if query else ''}{query}"
+        url = f"{base.rstrip('/')}{path}"
+        if not query:
+            return url
+        separator = "&" if "?" in path else "?"
+        return f"{url}{separator}{query}"
 
     def headers(self) -> dict[str, str]:
         """The headers that carry the key: not for logs."""
         headers = dict(self.row.headers)
         if self.key:
-            bearer = self.row.key_header == "Authorization"
-            headers[self.row.key_header] = f"Bearer {self.secret}" if bearer else self.secret
+            is_bearer = self.row.key_header == "Authorization"
+            headers[self.row.key_header] = f"Bearer {self.secret}" if is_bearer else self.secret
         return headers
 
 
@@ -290,13 +293,17 @@ def all_rows() -> dict[str, Row]:
 def protocol_of(request: Request) -> ProtocolName | WireProtocol:
     """What a request is encoded by."""
     row = row_of(request.model.provider)
-    return row.served_by if row.served_by and request.server_tools else row.protocol
+    if row.served_by and request.server_tools:
+        return row.served_by
+    return row.protocol
 
 
 def dialect_of(model: Model) -> Dialect:
     """The dialect of a model's server. With another base URL, `openai-chat:` is any server that speaks like OpenAI."""
     dialect = row_of(model.provider).dialect
-    return replace(dialect, gateway=True) if model.base_url and model.provider == "openai-chat" else dialect
+    if model.base_url and model.provider == "openai-chat":
+        return replace(dialect, gateway=True)
+    return dialect
 
 
 _OF_VENDORS = re.compile(r"(?:^|[/.-])(?:gpt-[3-9]|chatgpt|o[134](?:$|-)|claude|gemini|grok)", re.I)
@@ -364,7 +371,9 @@ def _base_url(model: Model, row: Row, *, environ: Mapping[str, str]) -> tuple[st
         raise InvalidSetting(
             f"{source} is not an HTTP address: {without_password(url)!r}.", cure="Write http://HOST or https://HOST."
         )
-    return _azure_url(url, model.model) if model.provider == "azure" else url, given_by
+    if model.provider == "azure":
+        url = _azure_url(url, model.model)
+    return url, given_by
 
 
 def _azure_url(url: str, deployment: str) -> str:

@@ -43,12 +43,14 @@ class WireItems(list[Item]):
 
     def in_json(self) -> Iterator[bytes]:
         """The list as JSON, in pieces."""
-        first, rest = write(self[: self.head])[1:-1], write(self[self.head :])[1:-1]
+        first = write(self[: self.head])[1:-1]
+        rest = write(self[self.head :])[1:-1]
         yield b"[" + first
         if self.written:
             yield self.written[0] if first else self.written[0][1:]
             yield from self.written[1:]
-        yield b"," if rest and (first or self.written) else b""
+        if rest and (first or self.written):
+            yield b","
         yield rest
         yield b"]"
 
@@ -59,8 +61,11 @@ def body_in_json(body: dict[str, Any]) -> bytes:
         return write(body)
     pieces: list[bytes] = []
     for name, value in body.items():
-        pieces.append((b"," if pieces else b"{") + write(name) + b":")
-        pieces += value.in_json() if isinstance(value, WireItems) else [write(value)]
+        pieces += [b"," if pieces else b"{", write(name), b":"]
+        if isinstance(value, WireItems):
+            pieces += value.in_json()
+        else:
+            pieces.append(write(value))
     return b"".join([*pieces, b"}"])
 
 
@@ -129,7 +134,8 @@ class EncodedMessages(ABC):
         """Writes what no later message can change. `messages`: those that were added since this was last done; `texts`:
         their long texts, and maybe others, which are not kept twice."""
         place = self._first_open()
-        closed, self.open = self.open[:place], self.open[place:]
+        closed = self.open[:place]
+        self.open = self.open[place:]
         known = {text: text for text in texts}
         for opened in closed:
             item = self.item(opened)
@@ -193,7 +199,8 @@ class ShownBeginning(Sequence[Message]):
     def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
         after_head = self._start - len(self._head)
         if isinstance(place, int):
-            place = place + len(self) if place < 0 else place
+            if place < 0:
+                place += len(self)
             if place < len(self._head):
                 return self._head[place]
             return self._shown(self._source[place + after_head])
@@ -205,7 +212,9 @@ class ShownBeginning(Sequence[Message]):
         return iter(self[:])
 
     def long_texts(self, start: int) -> Sequence[bytes]:
-        return self._source.long_texts(max(start + self._start - len(self._head), 0) if start else 0)
+        if start:
+            start = max(start + self._start - len(self._head), 0)
+        return self._source.long_texts(start)
 
     def kept(self, key: Hashable) -> Any:
         return self._source.kept((self._key, key))
@@ -246,8 +255,11 @@ class RememberedMessages(Sequence[Message]):
     def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
         before = len(self.beginning)
         if isinstance(place, int):
-            place = place + len(self) if place < 0 else place
-            return self.beginning[place] if 0 <= place < before else self.new[place - before]
+            if place < 0:
+                place += len(self)
+            if 0 <= place < before:
+                return self.beginning[place]
+            return self.new[place - before]
         start, stop, step = place.indices(len(self))
         if step != 1:
             return [*self][place]
@@ -289,7 +301,8 @@ def _settled(beginning: TranscriptBeginning, kept: E | None, kind: type[E], requ
     place = _last_reply_in(beginning, kept.count)
     more = beginning[kept.count : place]
     if more and not kept.is_apart_from(more):
-        kept, more = kind(), beginning[:place]
+        kept = kind()
+        more = beginning[:place]
     if more and kept.can_close_after(more, request):
         texts = beginning.long_texts(kept.count)
         kept.add(more, request)

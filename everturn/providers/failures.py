@@ -63,10 +63,12 @@ def error_in(body: dict[str, Any]) -> object | None:
         for place in (choice, a_dict(choice).get("delta"), a_dict(choice).get("message")):
             if isinstance(place, dict) and place.get("error"):
                 return {"error": place["error"]}
-    said = body.get("object") == "error" or body.get("type") == "error" or a_list(body.get("errors"))
+    is_named = body.get("object") == "error" or body.get("type") == "error" or a_list(body.get("errors"))
     status = a_dict(body.get("base_resp")).get("status_code")
     bare = (body.get("error_code") or body.get("detail")) and "choices" not in body
-    return body if said or status or bare else None
+    if is_named or status or bare:
+        return body
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +206,20 @@ def of_response(
     kind = _kind(status, said)
     given_ids = (header(headers, name) for name in _REQUEST_IDS)
     request_id = next(filter(None, given_ids), said.request_id)
-    waits = (retry_after(headers), said.retry_after, limit_reset(headers) if status == 429 else None)
+    if request_id:
+        request_id = _sentence(request_id, endpoint)[:128]
+    wait = retry_after(headers)
+    if wait is None:
+        wait = said.retry_after
+    if wait is None and status == 429:
+        wait = limit_reset(headers)
     error = kind(
         _message(endpoint, status, said, request_id),
         cure=_cure(kind, endpoint, status),
         provider=endpoint.provider,
         status=status,
-        retry_after=next((wait for wait in waits if wait is not None), None),
-        request_id=_sentence(request_id, endpoint)[:128] if request_id else None,
+        retry_after=wait,
+        request_id=request_id or None,
     )
     error.refuses_thoughts = 400 <= status < 429 and bool(
         said.codes & _THOUGHTS or _THOUGHTS_WORDS.search(said.message) or _ITEM_WORDS.search(said.message)
@@ -237,10 +245,15 @@ def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.Invalid
         what = "can't be reached"
     else:
         what = "broke the connection"
-    detail = _sentence(str(error), endpoint)
+    detail = type(error).__name__
+    if text := _sentence(str(error), endpoint):
+        detail += f": {text}"
+    to_check = "the network"
+    if endpoint.base_url_from:
+        to_check += f", and {endpoint.base_url_from}"
     return ConnectionFailed(
-        f"{endpoint.model}: {_address(endpoint)} {what} ({type(error).__name__}{f': {detail}' if detail else ''}).",
-        cure=f"Check the network{f', and {endpoint.base_url_from}' if endpoint.base_url_from else ''}.",
+        f"{endpoint.model}: {_address(endpoint)} {what} ({detail}).",
+        cure=f"Check {to_check}.",
         provider=endpoint.provider,
     )
 
@@ -249,10 +262,11 @@ def not_the_protocol(
     endpoint: ModelEndpoint, what: str, *, status: int | None = None, body: bytes = b""
 ) -> InvalidReply:
     """The error for an answer that can't be read. `what` says why; the beginning of `body` is quoted."""
-    begins = _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]
+    if begins := _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]:
+        what += f"; it begins {begins!r}"
     given_by = endpoint.base_url_from or "the network"
     return InvalidReply(
-        f"The reply of {endpoint.model!r} is unusable: {what}{f'; it begins {begins!r}' if begins else ''}.",
+        f"The reply of {endpoint.model!r} is unusable: {what}.",
         cure=f"If this goes on, check {given_by}: is {_address(endpoint)} the address of a model API?",
         provider=endpoint.provider,
         status=status,
@@ -285,13 +299,15 @@ def _kind(status: int, said: _ErrorBody) -> type[ProviderError]:
 
 def _message(endpoint: ModelEndpoint, status: int, said: _ErrorBody, request_id: str | None) -> str:
     sentence = _sentence(said.message, endpoint) or "no explanation"
-    end = "" if sentence.endswith((".", "!", "?")) else "."
-    named = f" (request {_sentence(request_id, endpoint)[:128]})" if request_id else ""
-    return f"{endpoint.model} answered {status}{named}: {sentence}{end}"
+    if not sentence.endswith((".", "!", "?")):
+        sentence += "."
+    named = f" (request {request_id})" if request_id else ""
+    return f"{endpoint.model} answered {status}{named}: {sentence}"
 
 
 def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> str:
-    variable, given_by = endpoint.key_env or "its key", endpoint.base_url_from
+    variable = endpoint.key_env or "its key"
+    given_by = endpoint.base_url_from
     if kind is RequestRefused and status < 400:
         source = given_by or "a proxy on the way"
         return f"It answered with a redirect: check {source}. It was asked at {_address(endpoint)}."
@@ -379,7 +395,9 @@ def _out_of_html(text: str) -> str:
     if "<html" not in text[:1024].lower() and not text.lstrip().lower().startswith("<!doctype"):
         return text
     title = re.search(r"<title[^>]{0,200}>(.{0,500}?)</title>", text, re.I | re.S)
-    return f"an HTML page, {' '.join(title.group(1).split())!r}" if title else "an HTML page"
+    if title is None:
+        return "an HTML page"
+    return f"an HTML page, {' '.join(title.group(1).split())!r}"
 
 
 def _sentence(text: str, endpoint: ModelEndpoint) -> str:
@@ -403,4 +421,6 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if isfinite(number) and number >= 0 else None
+    if not isfinite(number) or number < 0:
+        return None
+    return number

@@ -84,12 +84,12 @@ def prepared(request: Request, *, most_output_tokens: int | None = None) -> Prep
     named = protocol_of(request)
     protocol = PROTOCOLS[named] if isinstance(named, str) else named
     path, body = protocol.encode(replace(request, now=provider_clock.now_at(endpoint)))
-    given = body.pop(EXTRA_HEADERS, None)
-    extra_headers = _extra_headers(given) if given else {}
+    extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
     headers = _headers(tuple(extra_headers.items()), tuple(endpoint.headers().items()))
     content = body_in_json(body)
-    known = output_limits.known(endpoint.base_url, endpoint.model, body_bytes=len(content))
-    most = known if most_output_tokens is None else most_output_tokens
+    most = most_output_tokens
+    if most is None:
+        most = output_limits.known(endpoint.base_url, endpoint.model, body_bytes=len(content))
     if most is not None and (output_limits.asked_for(body) or 0) > most:
         content = body_in_json(output_limits.lowered(body, most))
     return Prepared(endpoint, protocol, path, content, headers)

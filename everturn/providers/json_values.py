@@ -36,20 +36,27 @@ def parse(text: str | bytes) -> Any:
     """
     if len(text) > MAX_JSON_VALUES:
         _check_count(text)
-    if text[:1] in (b"\xef", "\ufeff"):  # a byte order mark: RFC 8259 lets a reader pass over it
-        text = text.removeprefix(_MARK) if isinstance(text, bytes) else text[1:]
+    # A byte order mark: RFC 8259 lets a reader pass over it.
+    text = text.removeprefix(_MARK) if isinstance(text, bytes) else text.removeprefix("\ufeff")
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        if (b"\\u" if isinstance(text, bytes) else "\\u") not in text:  # type: ignore[operator]
-            # pydantic says it in words alone.
-            raise (TooDeep() if "recursion limit" in str(error) else error) from None
+        if not _has_escaped_character(text):
+            if "recursion limit" in str(error):  # pydantic says it in words alone
+                raise TooDeep from None
+            raise error from None
     try:
         value = json.loads(text, parse_constant=refuse_constant)
     except RecursionError:
         raise TooDeep from None
     _check_depth(value, MAX_JSON_DEPTH)
     return value
+
+
+def _has_escaped_character(text: str | bytes) -> bool:
+    if isinstance(text, bytes):
+        return b"\\u" in text
+    return "\\u" in text
 
 
 def write(value: Any) -> bytes:
@@ -77,25 +84,55 @@ def object_in(text: str) -> dict[str, Any] | None:
         value = mended(parse(mend(text)))
     except ValueError:
         return None
-    return value if isinstance(value, dict) and place_of_odd_number(value) is None else None
+    if isinstance(value, dict) and place_of_odd_number(value) is None:
+        return value
+    return None
+
+
+def text_or_json(value: object) -> str:
+    """A text as it is, and any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    return write(value).decode()
 
 
 def a_dict(value: object) -> dict[str, Any]:
     """`value` if it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def a_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
+
+
+def as_list(value: object) -> list[Any]:
+    """`value` if it is a list, else a list of it alone."""
+    if isinstance(value, list):
+        return value
+    return [value]
 
 
 def a_str(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
+
+
+def an_int(value: object) -> int | None:
+    if isinstance(value, int):
+        return value
+    return None
 
 
 def a_count(value: object) -> int:
     """`value` if it is a number of tokens, else 0."""
-    return int(value) if isinstance(value, int | float) and isfinite(value) and value > 0 else 0
+    if isinstance(value, int | float) and isfinite(value) and value > 0:
+        return int(value)
+    return 0
 
 
 def _check_count(text: str | bytes) -> None:
@@ -105,9 +142,11 @@ def _check_count(text: str | bytes) -> None:
         raise TooManyValues(f"it holds more than {MAX_JSON_VALUES:,} values")
 
 
-def _check_depth(value: Any, left: int) -> None:
-    if left < 0:
+def _check_depth(value: Any, remaining: int) -> None:
+    if remaining < 0:
         raise TooDeep
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            _check_depth(item, left - 1)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            _check_depth(item, remaining - 1)

@@ -110,7 +110,8 @@ class Medium(NamedTuple):
 def medium_of(part: Image | Document) -> Medium:
     """The part's content. A `data:` URL is decoded; of another URL, the path may show the type. What the bytes are goes
     before what was said; a text is in UTF-8, whatever `charset` it came in."""
-    written, data = part.media_type or "", part.data
+    written = part.media_type or ""
+    data = part.data
     if part.url and (inline := _inline(part.url)):
         written, data = inline
     elif part.url and not written:
@@ -145,16 +146,20 @@ def _in_utf8(data: str, charset: str) -> str:
 def _inline(url: str) -> tuple[str, str] | None:
     """The type and the base64 of a `data:` URL."""
     head, comma, data = url.partition(",")
-    found = _DATA_URL.fullmatch(head) if comma else None
-    if found is None:
+    match = _DATA_URL.fullmatch(head)
+    if match is None or not comma:
         return None
-    return found[1] + found[2], data if found[3] else b64encode(unquote_to_bytes(data)).decode()
+    if not match[3]:
+        data = b64encode(unquote_to_bytes(data)).decode()
+    return match[1] + match[2], data
 
 
 def url_of(part: Image | Document) -> str:
     """The part's address, or a `data:` URL with its content."""
     media_type, data = medium_of(part)
-    return part.url or "" if data is None else f"data:{media_type};base64,{data}"
+    if data is None:
+        return part.url or ""
+    return f"data:{media_type};base64,{data}"
 
 
 def takes(part: Image | Document, taken: frozenset[str], *, schemes: tuple[str, ...] = SCHEMES) -> bool:

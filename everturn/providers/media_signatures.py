@@ -80,9 +80,13 @@ def true_type(declared: str, data: str) -> str:
         return declared
     if declared in _UNSAID or not _is_container(found):
         same = _CONTAINERS.get(found)
-        return declared if same and same.fullmatch(declared) else found
+        if same and same.fullmatch(declared):
+            return declared
+        return found
     # A zip or an OLE file, which may be any of the Office formats.
-    return found if declared.startswith(_MEDIA) or declared == "application/pdf" else declared
+    if declared.startswith(_MEDIA) or declared == "application/pdf":
+        return found
+    return declared
 
 
 def _is_container(found: str) -> bool:
@@ -108,8 +112,12 @@ def _sure(head: bytes) -> str | None:
 
 def _likely(head: bytes, declared: str) -> str | None:
     if markup := _MARKUP.match(head):
-        return "text/html" if markup[1] else ("image/svg+xml" if b"<svg" in head.lower() else "text/xml")
+        if markup[1]:
+            return "text/html"
+        return "image/svg+xml" if b"<svg" in head.lower() else "text/xml"
     if declared.startswith("audio/") or declared in _UNSAID or declared == "image/bmp":
         return next((kind for signature, kind in _LIKELY if head.startswith(signature)), None)
     # A picture's data may begin with any two bytes, if its type has no signature here.
-    return "image/bmp" if head.startswith(b"BM") and declared.startswith("image/") else None
+    if head.startswith(b"BM") and declared.startswith("image/"):
+        return "image/bmp"
+    return None

@@ -64,23 +64,33 @@ def named_in(message: str) -> OutputLimit | None:
             numbers = {name: int(digits[:12]) for name, digits in match.groupdict().items()}
             window = numbers.get("window")
             most = numbers["most"] if window is None else window - numbers["input"]
-            return OutputLimit(most, window) if most >= MIN_OUTPUT_TOKENS else None
+            if most < MIN_OUTPUT_TOKENS:
+                return None
+            return OutputLimit(most, window)
     return None
 
 
 def remember(base_url: str, model: str, limit: OutputLimit) -> None:
-    kept, value = (_most, limit.most) if limit.window is None else (_windows, limit.window)
-    kept.pop((base_url, model), None)
-    kept[base_url, model] = value
+    if limit.window is None:
+        _remember_in(_most, (base_url, model), limit.most)
+    else:
+        _remember_in(_windows, (base_url, model), limit.window)
+
+
+def _remember_in(kept: dict[tuple[str, str], int], key: tuple[str, str], tokens: int) -> None:
+    kept.pop(key, None)
+    kept[key] = tokens
     if len(kept) > _MOST_WINDOWS:
         del kept[next(iter(kept))]
 
 
 def known(base_url: str, model: str, *, body_bytes: int) -> int | None:
     """The most that a request of this length can ask for, as far as this process has learned; None if it has not."""
-    window = _windows.get((base_url, model))
-    left = None if window is None else max(window - body_bytes // _BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS)
-    limits = [limit for limit in (left, _most.get((base_url, model))) if limit is not None]
+    limits: list[int] = []
+    if (window := _windows.get((base_url, model))) is not None:
+        limits.append(max(window - body_bytes // _BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS))
+    if (most := _most.get((base_url, model))) is not None:
+        limits.append(most)
     return min(limits, default=None)
 
 
@@ -99,6 +109,8 @@ def lowered(body: dict[str, Any], most: int) -> dict[str, Any]:
     body = body | lower
     budget = a_dict(body.get("thinking")).get("budget_tokens")
     if isinstance(budget, int) and budget >= most:  # Claude's has to be the smaller one
-        thinking = {"thinking": body["thinking"] | {"budget_tokens": most - 1}} if most > _MIN_BUDGET else {}
-        body = {name: value for name, value in body.items() if name != "thinking"} | thinking
+        thinking = body["thinking"] | {"budget_tokens": most - 1}
+        body = {name: value for name, value in body.items() if name != "thinking"}
+        if most > _MIN_BUDGET:
+            body["thinking"] = thinking
     return body

@@ -28,4 +28,7 @@ def heard(endpoint: ModelEndpoint, headers: Mapping[str, str]) -> None:
 def now_at(endpoint: ModelEndpoint) -> datetime | None:
     """The time there; None if this process has had no answer with a time yet."""
     told = _told.get(endpoint.base_url)
-    return told[0] + timedelta(seconds=time.monotonic() - told[1]) if told else None
+    if told is None:
+        return None
+    date, arrived_at = told
+    return date + timedelta(seconds=time.monotonic() - arrived_at)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-MARGIN, MARGIN_SHARED = 0.9, 0.7
+MARGIN: Final = 0.9
+MARGIN_SHARED: Final = 0.7
 """The share of the accepted calls, alone and shared, to start from: the provider's bucket was full at first."""
 CUT: Final = 0.15
 LEAST_CUT_AT_FIRST: Final = 0.3

@@ -53,10 +53,10 @@ def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> f
         text = header(headers, name)
         number = _number(text)
         if number is not None and number > _LONGEST_SECONDS:
-            at = number / 1000 if number >= _MILLISECONDS else number
-            clock = now or http_date(headers.get("date", "")) or datetime.now(UTC)
-            number = max(0.0, at - clock.timestamp())
-            return number if number <= _LONGEST_SECONDS else None
+            if number >= _MILLISECONDS:
+                number /= 1000
+            wait = max(0.0, number - _clock(headers, now).timestamp())
+            return wait if wait <= _LONGEST_SECONDS else None
         if (seconds := _seconds(text, headers, now)) is not None:
             return seconds
     used_up = [allowance for allowance in allowances(headers, now=now) if allowance.remaining <= 0]
@@ -94,8 +94,14 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     if seconds is not None:
         return seconds
     date = http_date(text)
-    now = now or http_date(headers.get("date", "")) or datetime.now(UTC)
-    return max(0.0, (date - now).total_seconds()) if date else None
+    if date is None:
+        return None
+    return max(0.0, (date - _clock(headers, now)).total_seconds())
+
+
+def _clock(headers: Mapping[str, str], now: datetime | None) -> datetime:
+    """The time at the server, if it says it."""
+    return now or http_date(headers.get("date", "")) or datetime.now(UTC)
 
 
 def http_date(text: str) -> datetime | None:
@@ -104,7 +110,12 @@ def http_date(text: str) -> datetime | None:
         date = parsedate_to_datetime(text)
     except (ValueError, IndexError, TypeError, OverflowError):
         return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
+    return _in_utc(date)
+
+
+def _in_utc(time: datetime) -> datetime:
+    """The time, which is UTC's if it names no zone."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _number(text: str) -> float | None:
@@ -112,7 +123,9 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if isfinite(number) and 0 <= number <= _MOST else None
+    if not isfinite(number) or not 0 <= number <= _MOST:
+        return None
+    return number
 
 
 def _seconds(text: str, headers: Mapping[str, str], now: datetime | None) -> float | None:
@@ -124,8 +137,10 @@ def _seconds(text: str, headers: Mapping[str, str], now: datetime | None) -> flo
         if _DURATION.fullmatch(text):
             seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
         else:
-            seconds = _until(text, now or http_date(headers.get("date", "")) or datetime.now(UTC))
-    return None if seconds is None or seconds > _LONGEST_SECONDS else seconds
+            seconds = _until(text, _clock(headers, now))
+    if seconds is None or seconds > _LONGEST_SECONDS:
+        return None
+    return seconds
 
 
 def _until(text: str, now: datetime) -> float | None:
@@ -133,5 +148,4 @@ def _until(text: str, now: datetime) -> float | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - now).total_seconds())
+    return max(0.0, (_in_utc(at) - now).total_seconds())

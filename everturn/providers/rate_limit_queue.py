@@ -74,12 +74,18 @@ class Limit:
     def refusing_seconds(self) -> float:
         """How long it has accepted no call, plus the rest of the hold that it asked for; 0 if it accepts calls."""
         since = self.limiter.refusing_since
-        return 0.0 if since is None else _now() - since + self.hold_seconds()
+        if since is None:
+            return 0.0
+        return _now() - since + self.hold_seconds()
 
     def permit_at_once(self) -> Permit | None:
         """None if the call has to wait."""
-        at = None if self._waiting else self.limiter.when(_now())
-        return None if at is None or at > _now() else self.limiter.send(_now())
+        if self._waiting:
+            return None
+        time = self.limiter.when(_now())
+        if time is None or time > _now():
+            return None
+        return self.limiter.send(_now())
 
     async def permit_if_felt(self) -> Permit:
         """As `permit`, but nobody waits while no limit is known or felt: a program's own calls and those of hooks are
@@ -214,7 +220,8 @@ def know(known: Known) -> None:
     here.known |= known
     for one in here.limits.values():
         if said := known.get(one.provider):
-            one.limiter.rpm, one.limiter.tpm = said.rpm, said.tpm
+            one.limiter.rpm = said.rpm
+            one.limiter.tpm = said.tpm
             one.wake()
 
 
@@ -230,7 +237,9 @@ async def going(
         yield
     except RateLimited as error:
         presumed.cancel()
-        seconds = None if error.retry_after is None else min(error.retry_after, longest_hold)
+        seconds = error.retry_after
+        if seconds is not None:
+            seconds = min(seconds, longest_hold)
         limit.refused(permit, seconds, alone=alone)
         raise
     finally:

@@ -43,7 +43,8 @@ FIRST_RATE_SHARED: Final = 1.15
 KNOWN_AFTER_SECONDS: Final = 5.0
 """Calls accepted before the first 429 show the rate only after this long."""
 
-FEELING_GROWTH, FEELING_GROWTH_SHARED = 1.3, 1.15
+FEELING_GROWTH: Final = 1.3
+FEELING_GROWTH_SHARED: Final = 1.15
 """Per second: of a worker alone, and of one that shares the limit, since the others grow meanwhile."""
 CLOSING_GROWTH: Final = 1.1
 CLOSING_STEP: Final = 0.2
@@ -53,14 +54,17 @@ QUIET_SECONDS: Final = 25.0
 """After this long without a 429 the growth doubles; it goes on with the square of the time."""
 LONGEST_STEP_SECONDS: Final = 2.0
 
-LEAST_RATE, MOST_RATE = 0.01, 1e6
+LEAST_RATE: Final = 0.01
+MOST_RATE: Final = 1e6
 
 FIRST_LOOK: Final = 0.1
 """The part of a hold after which one call is sent early."""
 LEAST_LOOK: Final = 0.02
 LOOK_SECONDS: Final = 2.0
 """The earliest time for that call, give or take a half."""
-EARLIER, LATER, SPREAD = 1.3, 3.0, 0.5
+EARLIER: Final = 1.3
+LATER: Final = 3.0
+SPREAD: Final = 0.5
 LEAST_TEST_SECONDS: Final = 1.0
 """While one call tests for noise, the others wait at most so long, if the 429 holds them for less."""
 LONGER_BY: Final = 1.25
@@ -143,7 +147,9 @@ class RateLimiter:
         known = self._known_rate()
         if self.phase == "open":
             return known
-        return self._rate if known is None else min(self._rate, known)
+        if known is None:
+            return self._rate
+        return min(self._rate, known)
 
     # ------------------------------------------------------------ may one go?
 
@@ -152,10 +158,14 @@ class RateLimiter:
         if now < self.hold:
             if self._looking:
                 return None
-            return self.hold if self._look is None else min(self.hold, max(now, self._look))
+            if self._look is None:
+                return self.hold
+            return min(self.hold, max(now, self._look))
         if self.phase == "open" and self._unanswered >= self._window:
             return None
-        return now if self.rate is None else max(now, self._next)
+        if self.rate is None:
+            return now
+        return max(now, self._next)
 
     def send(self, now: float) -> Permit:
         """Records that a call goes out, at a time that `when` returned."""
@@ -178,10 +188,12 @@ class RateLimiter:
             self.answered_at = now
         if permit.taken:
             return
-        permit.taken, permit.counted_at = True, now
+        permit.taken = True
+        permit.counted_at = now
         permit.refusing_since = self.refusing_since
         self._close(permit)
-        self.refusing_since, self._own_hold = None, OWN_HOLD_SECONDS
+        self.refusing_since = None
+        self._own_hold = OWN_HOLD_SECONDS
         self._noise.accepted()
         if self.workers == 1 and self.phase == "steady" and self._noise.is_far_below(self._rate):
             self.phase = "closing_in"
@@ -221,7 +233,10 @@ class RateLimiter:
                 self._part = min(1.0, self._part * LATER)
         elif not alone and (permit is None or self._cut_at is None or permit.sent >= self._cut_at):
             # else it was under way by the last cut
-            self._refused_in_a_row = self._refused_in_a_row + 1 if self._noise.in_a_row < 2 else 0
+            if self._noise.in_a_row < 2:
+                self._refused_in_a_row += 1
+            else:
+                self._refused_in_a_row = 0
             learned = self.phase in ("steady", "closing_in") and self._own is None
             if not self._noise.explains(now):
                 suspected = self._noise.is_suspected(self._rate, learned=learned)
@@ -241,7 +256,8 @@ class RateLimiter:
         """The call ended, with any outcome."""
         self._close(permit)
         if self._looking is permit:  # it broke, and says nothing about the hold: another call tests it
-            self._looking, self._look = None, now + LOOK_SECONDS
+            self._looking = None
+            self._look = now + LOOK_SECONDS
             self._tests_noise = False
 
     def used(self, usage: Usage) -> None:
@@ -259,8 +275,9 @@ class RateLimiter:
                 continue
             rooms.append(one.remaining / need)
             if one.remaining < need:
-                wait = (need - one.remaining) / filled
-                wait = min(wait, LONGEST_TOLD_SECONDS if one.reset is None else min(one.reset, LONGEST_TOLD_SECONDS))
+                wait = min((need - one.remaining) / filled, LONGEST_TOLD_SECONDS)
+                if one.reset is not None:
+                    wait = min(wait, one.reset)
                 self.hold = max(self.hold, now + wait)
                 self._next = max(self._next, self.hold)
             if one.remaining < max(2 * need, SHORT * one.limit):
@@ -276,9 +293,14 @@ class RateLimiter:
             self._next = min(self._next, self._last + 1 / rate)
 
     def _known_rate(self) -> float | None:
-        rates = [self.rpm] if self.rpm else []
-        rates += [self.tpm / self.tokens.need("tokens")] if self.tpm else []
-        return min(rates) / 60 / self.workers if rates else None
+        rates: list[float] = []
+        if self.rpm:
+            rates.append(self.rpm)
+        if self.tpm:
+            rates.append(self.tpm / self.tokens.need("tokens"))
+        if not rates:
+            return None
+        return min(rates) / 60 / self.workers
 
     def _close(self, permit: Permit) -> None:
         if permit.open:
@@ -288,7 +310,8 @@ class RateLimiter:
     def _grow(self, now: float) -> None:
         """Raises the rate for the time since it last grew: a pause counts for LONGEST_STEP_SECONDS at most. If fewer
         calls came than it allows, it has not been tried, and stays."""
-        seconds, self._grown = min(now - self._grown, LONGEST_STEP_SECONDS), now
+        seconds = min(now - self._grown, LONGEST_STEP_SECONDS)
+        self._grown = now
         if (unused := now - max(self._next, self._cut_at or 0.0)) > UNUSED_SECONDS:
             self._idle += unused
             return
@@ -313,8 +336,9 @@ class RateLimiter:
                 self._rate *= 1 + STEADY_GROWTH / self.workers * (1 + (quiet / QUIET_SECONDS) ** 2) * seconds
             case other:
                 assert_never(other)
-        known = self._known_rate()
-        most = MOST_RATE if known is None else known
+        most = self._known_rate()
+        if most is None:
+            most = MOST_RATE
         self._rate = min(self._rate, most)
         if self._own:
             self._own.rate = min(self._own.rate, most)
@@ -338,7 +362,8 @@ class RateLimiter:
             self._taken.popleft()
 
     def _was_cut(self, now: float) -> None:
-        self._cut_at, self._idle = now, 0.0
+        self._cut_at = now
+        self._idle = 0.0
 
     def _raise(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -360,13 +385,16 @@ class RateLimiter:
         elif self.phase != "open":
             self._cut_to_what_was_taken(now)
         elif (known := self._known_rate()) is not None:
-            self._rate, self.phase = known * (1 - rate_cuts.CUT), "steady"
+            self._rate = known * (1 - rate_cuts.CUT)
+            self.phase = "steady"
         elif len(self._taken) >= rate_cuts.FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
-            self._rate, self.phase = len(self._taken) / span * (1 - rate_cuts.CUT), "closing_in"
+            self._rate = len(self._taken) / span * (1 - rate_cuts.CUT)
+            self.phase = "closing_in"
         else:
             self._held_long = held > worker_share.LONG_HOLD_SECONDS
             shared = self.workers if self._held_long else self.workers**FIRST_RATE_SHARED
-            self._rate, self.phase = FIRST_RATE / shared, "feeling"
+            self._rate = FIRST_RATE / shared
+            self.phase = "feeling"
             self._felt_since = now
             self._taken.clear()
         self._rate = max(self._rate, LEAST_RATE)
@@ -374,10 +402,12 @@ class RateLimiter:
 
     def _cut_with_care(self, now: float) -> None:
         if self._own:
-            self._rate, self.phase = self._own.cut(self._rate, now), "steady"
+            self._rate = self._own.cut(self._rate, now)
+            self.phase = "steady"
         elif len(self._taken) >= worker_share.FEW_CALLS:
             self._own = WorkerShare.found(self._rate, now, workers=self.workers)
-            self._rate, self.phase = self._own.below, "closing_in"
+            self._rate = self._own.below
+            self.phase = "closing_in"
 
     def _cut_to_what_was_taken(self, now: float) -> None:
         span = max(0.1, min(rate_cuts.MEASURED_SECONDS, now - self._felt_since))
@@ -390,17 +420,17 @@ class RateLimiter:
                     self._rate = min(self._rate, rate_cuts.FAR_ABOVE * taken)
             self._rate = max(self._rate * (1 - rate_cuts.MOST_CUT), min(self._rate * (1 - rate_cuts.CUT), taken))
         elif len(self._taken) >= rate_cuts.FEW_AT_FIRST or self.workers == 1:
-            found = taken * (rate_cuts.MARGIN if self.workers == 1 else rate_cuts.MARGIN_SHARED)
-            least, most = (
-                self._rate * (1 - rate_cuts.MOST_CUT_AT_FIRST),
-                self._rate * (1 - rate_cuts.LEAST_CUT_AT_FIRST),
-            )
-            self._rate, self.phase = min(max(found, least), most), "closing_in"
+            margin = rate_cuts.MARGIN if self.workers == 1 else rate_cuts.MARGIN_SHARED
+            least = self._rate * (1 - rate_cuts.MOST_CUT_AT_FIRST)
+            most = self._rate * (1 - rate_cuts.LEAST_CUT_AT_FIRST)
+            self._rate = min(max(taken * margin, least), most)
+            self.phase = "closing_in"
 
     def _slow_down(self, share: float, now: float) -> None:
         """Lowers the rate to the share, one step at a time: other workers may not use their shares."""
         if self.phase == "open":
-            self.phase, self._rate = "steady", max(share, LEAST_RATE)
+            self.phase = "steady"
+            self._rate = max(share, LEAST_RATE)
             self._felt_since = self._grown = now
             self._was_cut(now)
         elif self._cut_at is None or now - self._cut_at > LONGEST_STEP_SECONDS:
@@ -412,9 +442,13 @@ class RateLimiter:
             retry_after = self._own_hold * self.uniform(0.25, 1.0)
             self._own_hold = min(2 * self._own_hold, LONGEST_OWN_HOLD_SECONDS)
         self.hold = max(self.hold, now + retry_after * self.uniform(1.0, LONGER_BY))
-        self._next, self._grown = max(self._next, self.hold), self.hold
+        self._next = max(self._next, self.hold)
+        self._grown = self.hold
         if self._looking is None:
             # While they feel for a limit in haste, all of them look, and there is room for few.
             crowded = self.phase == "feeling" and self.workers > 1 and not self._held_long
-            look = max(LOOK_SECONDS * (2 if crowded else 1), retry_after * self._part)
-            self._look = now + look * self.uniform(1 - SPREAD, 1 + SPREAD) if self._part < 1 else None
+            least = 2 * LOOK_SECONDS if crowded else LOOK_SECONDS
+            self._look = None
+            if self._part < 1:
+                look = max(least, retry_after * self._part)
+                self._look = now + look * self.uniform(1 - SPREAD, 1 + SPREAD)

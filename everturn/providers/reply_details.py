@@ -15,6 +15,8 @@ def details_of(model: Model, *, served_by: object, tier: object, **said: Any) ->
     """`model` if it differs from the one asked for (a dated version, a fallback), `service_tier`, and whatever else is
     `said`, under the provider's own names. Empty values are left out: each field costs history bytes."""
     name = a_str(served_by).removeprefix("models/")
-    found = {MODEL: name if name != model.model.removeprefix("models/") else "", SERVICE_TIER: a_str(tier), **said}
+    if name == model.model.removeprefix("models/"):
+        name = ""
+    found = {MODEL: name, SERVICE_TIER: a_str(tier), **said}
     kept: dict[str, Any] = mended({name: value for name, value in found.items() if value not in (None, "", [], {})})
     return kept

@@ -27,10 +27,14 @@ def reported_cost_usd(usage: dict[str, Any], model: Model) -> float | None:
     if cost is None or usage.get("is_byok") is not True:
         return cost
     upstream = _amount(a_dict(usage.get("cost_details")).get("upstream_inference_cost"))
-    return None if upstream is None else cost + upstream
+    if upstream is None:
+        return None
+    return cost + upstream
 
 
 def _amount(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if isfinite(value) and value >= 0 else None
+    if not isfinite(value) or value < 0:
+        return None
+    return float(value)

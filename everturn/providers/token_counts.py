@@ -27,11 +27,17 @@ def counted(usage: dict[str, Any], *, given: str, made: str) -> Usage:
     Some totals are larger than the two together. xAI and Gemini leave the reasoning out of the output; gateways before
     Claude leave out of the input what was read from its cache, or written to it.
     """
-    given, made = (_OTHER_NAMES[name] if name not in usage else name for name in (given, made))
-    of_input, of_output = a_dict(usage.get(f"{given}_details")), a_dict(usage.get(f"{made}_details"))
-    read, written = _first(_READ, of_input, usage), _first(_WRITTEN, of_input, usage)
+    if given not in usage:
+        given = _OTHER_NAMES[given]
+    if made not in usage:
+        made = _OTHER_NAMES[made]
+    of_input = a_dict(usage.get(f"{given}_details"))
+    of_output = a_dict(usage.get(f"{made}_details"))
+    read = _first(_READ, of_input, usage)
+    written = _first(_WRITTEN, of_input, usage)
     reasoning = a_count(of_output.get("reasoning_tokens"))
-    input_tokens, output_tokens = a_count(usage.get(given)), a_count(usage.get(made))
+    input_tokens = a_count(usage.get(given))
+    output_tokens = a_count(usage.get(made))
     beyond = max(a_count(usage.get("total_tokens")) - input_tokens - output_tokens, 0)
     outside = _outside(input_tokens, beyond, read=read, written=written, reasoning=reasoning)
     for_an_hour = a_dict(of_input.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens")
@@ -55,7 +61,9 @@ def _outside(input_tokens: int, beyond: int, *, read: int, written: int, reasoni
         if outside and beyond in {outside, outside + reasoning}:
             return 0 if beyond == reasoning else outside
     # Without such a total: what was read and written can't be a part of a smaller count.
-    return read + written if read + written > input_tokens else 0
+    if read + written > input_tokens:
+        return read + written
+    return 0
 
 
 def _first(names: tuple[str, ...], *places: dict[str, Any]) -> int:

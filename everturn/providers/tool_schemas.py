@@ -179,8 +179,12 @@ def _add_properties(schema: Schema, more: Mapping[str, Any]) -> None:
             known[name] = value
         elif known[name] != value and value not in (True, {}):
             before = known[name]
-            listed = before["anyOf"] if isinstance(before, Mapping) and before.keys() == {"anyOf"} else [before]
-            known[name] = {"anyOf": [*listed, *([] if value in listed else [value])]}
+            listed = [before]
+            if isinstance(before, Mapping) and before.keys() == {"anyOf"}:
+                listed = [*before["anyOf"]]
+            if value not in listed:
+                listed.append(value)
+            known[name] = {"anyOf": listed}
     if known:
         schema["properties"] = known
 
@@ -195,36 +199,50 @@ def with_items(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
     if not is_array or (isinstance(made.get("items"), Mapping) and "prefixItems" not in made):
         return made
-    items, prefix = made.get("items"), made.get("prefixItems")
+    items = made.get("items")
+    prefix = made.get("prefixItems")
     if prefix is None and isinstance(items, list):  # as JSON Schema wrote it before 2020
-        prefix, items = items, made.get("additionalItems")
+        prefix = items
+        items = made.get("additionalItems")
     array = {name: value for name, value in made.items() if name not in ("prefixItems", "additionalItems")}
     if not prefix:
-        return {**array, "items": items if isinstance(items, Mapping) else {}}
+        return {**array, "items": _as_schema(items)}
     further = [items] if isinstance(items, Mapping) else []
-    kinds = [with_items(one) if isinstance(one, Mapping) else {} for one in [*prefix, *further]]
-    different = [one for place, one in enumerate(kinds) if one not in kinds[:place]]
+    kinds = [with_items(_as_schema(schema)) for schema in [*prefix, *further]]
+    different = [kind for place, kind in enumerate(kinds) if kind not in kinds[:place]]
     array["items"] = different[0] if len(different) == 1 else {"anyOf": different}
     if not further:
         array.setdefault("maxItems", len(prefix))
     if len(different) > 1:
         order = f"In this order: {_written(list(prefix))}"
-        array["description"] = f"{array['description']} {order}" if array.get("description") else order
+        if array.get("description"):
+            order = f"{array['description']} {order}"
+        array["description"] = order
     return array
+
+
+def _as_schema(value: object) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def _each_schema(schema: Mapping[str, Any], change: Any) -> Mapping[str, Any]:
     """The schema with `change` made to each schema that it holds; the same if nothing changed."""
+
+    def changed(inner: Any) -> Any:
+        return change(inner) if isinstance(inner, Mapping) else inner
+
     made = dict(schema)
     for name in _SCHEMAS_BY_NAME:
         if isinstance(inside := schema.get(name), Mapping):
-            made[name] = {key: change(one) if isinstance(one, Mapping) else one for key, one in inside.items()}
+            made[name] = {key: changed(inner) for key, inner in inside.items()}
     for name in _SCHEMAS:
         if isinstance(listed := schema.get(name), list):
-            made[name] = [change(one) if isinstance(one, Mapping) else one for one in listed]
+            made[name] = [changed(inner) for inner in listed]
     for name in _SCHEMA:
-        if isinstance(one := schema.get(name), Mapping):
-            made[name] = change(one)
+        if name in schema:
+            made[name] = changed(schema[name])
     return schema if made == schema else made
 
 
@@ -253,18 +271,22 @@ def _told(name: str, schema: Any) -> Any:
     """The schema of a property that has another name now: its description says which."""
     if plain_property(name) == name or not isinstance(schema, Mapping):
         return schema
-    described = f"{schema['description']} " if schema.get("description") else ""
-    return {**schema, "description": f"{described}(Named {name[:200]!r}.)"}
+    description = f"(Named {name[:200]!r}.)"
+    if schema.get("description"):
+        description = f"{schema['description']} {description}"
+    return {**schema, "description": description}
 
 
 def _renamed_back(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
     definitions = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
     arguments = _own_names(call.arguments, schema, definitions)
-    return call if arguments == call.arguments else call.model_copy(update={"arguments": arguments})
+    if arguments == call.arguments:
+        return call
+    return call.model_copy(update={"arguments": arguments})
 
 
 def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
-    schemas = [*_meant(schema, definitions, left=_MOST_REFERENCES)]
+    schemas = [*_meant(schema, definitions, depth=_MOST_REFERENCES)]
     if isinstance(value, dict):
         known = {name: one for inside in schemas for name, one in (inside.get("properties") or {}).items()}
         by_wire = {plain_property(name): name for name in known if name not in value}
@@ -273,18 +295,20 @@ def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
         return {own[name]: _own_names(item, known.get(own[name], others), definitions) for name, item in value.items()}
     if isinstance(value, list):
         items = [inside.get("items") for inside in schemas if isinstance(inside.get("items"), Mapping)]
-        return [_own_names(item, {"anyOf": items}, definitions) for item in value] if items else value
+        if not items:
+            return value
+        return [_own_names(item, {"anyOf": items}, definitions) for item in value]
     return value
 
 
-def _meant(schema: Any, definitions: Mapping[str, Any], *, left: int) -> Iterator[Mapping[str, Any]]:
+def _meant(schema: Any, definitions: Mapping[str, Any], *, depth: int) -> Iterator[Mapping[str, Any]]:
     """The schema, and those that it refers to or chooses from, for the same value."""
-    if not isinstance(schema, Mapping) or not left:
+    if not isinstance(schema, Mapping) or not depth:
         return
     yield schema
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        yield from _meant(definitions.get(reference.rpartition("/")[2]), definitions, left=left - 1)
+        yield from _meant(definitions.get(reference.rpartition("/")[2]), definitions, depth=depth - 1)
     for word in ("anyOf", "oneOf", "allOf"):
-        for one in schema.get(word) or ():
-            yield from _meant(one, definitions, left=left - 1)
+        for branch in schema.get(word) or ():
+            yield from _meant(branch, definitions, depth=depth - 1)

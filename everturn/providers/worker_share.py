@@ -22,10 +22,13 @@ MOST_FELT_GROWTH: Final = 1.0
 429, with the fourth power of the time."""
 FEW_CALLS: Final = 6
 """A 429 before so many accepted calls does not end that search: the others' first calls had emptied the bucket."""
-FIRST_CUT, FIRST_CUT_EACH, MOST_FIRST_CUT = 0.3, 0.025, 0.5
+FIRST_CUT: Final = 0.3
+FIRST_CUT_EACH: Final = 0.025
+MOST_FIRST_CUT: Final = 0.5
 """The more workers share the limit, the further it is passed before all of them have noticed."""
 
-CUT, CUT_AGAIN = 0.1, 0.05
+CUT: Final = 0.1
+CUT_AGAIN: Final = 0.05
 SAME_EXCESS_SECONDS: Final = 10.0
 """429s within this time come of the same excess, so the later ones lower the share less."""
 BRIEF_CUT: Final = 0.1

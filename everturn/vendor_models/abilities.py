@@ -380,8 +380,9 @@ def takes_functions(model: Model) -> bool:
 
 
 def _known_abilities(model: Model) -> Abilities:
-    anybodys = model.provider == "azure" or (model.base_url and model.provider in _ANYBODYS)
-    return UNKNOWN if anybodys else abilities_of(model)
+    if model.provider == "azure" or (model.base_url and model.provider in _ANYBODYS):
+        return UNKNOWN
+    return abilities_of(model)
 
 
 def check_tools(model: Model, *, functions: Sequence[str], server_tools: Iterable[str]) -> None:
@@ -389,7 +390,9 @@ def check_tools(model: Model, *, functions: Sequence[str], server_tools: Iterabl
     its provider does not run; `server_tools`: the class names of those that it does."""
     abilities = _known_abilities(model)
     if functions and not abilities.calls:
-        named = ", ".join(functions[:_MOST_NAMED]) + (", ..." if len(functions) > _MOST_NAMED else "")
+        named = ", ".join(functions[:_MOST_NAMED])
+        if len(functions) > _MOST_NAMED:
+            named += ", ..."
         raise InvalidTool(
             f"{model.name} can't call tools, and was given {named}.",
             cure="Remove the tools, or take a model that can call them.",

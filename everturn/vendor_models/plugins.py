@@ -64,7 +64,8 @@ def loaded(name: str) -> Any:
     try:
         added = points[0].load()
     except Exception as error:
-        package, problem = package_of(points[0]), f"{type(error).__name__}: {error!s:.300}"
+        package = package_of(points[0])
+        problem = f"{type(error).__name__}: {error!s:.300}"
         raise InvalidModel(
             f"The provider {name!r} of {package} can't be loaded: {problem}.",
             cure=f"Install {package} again, in a version that fits this everturn.",

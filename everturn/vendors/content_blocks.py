@@ -40,16 +40,19 @@ def parts_in(value: Any) -> list[Any] | None:
     """
     if isinstance(value, list | tuple):
         found = [part if (part := read_block(item)) is not None else item for item in value]
-        shown = any(isinstance(part, Image | Document) for part in found)
-        said = bool(found) and all(isinstance(part, Text) for part in found)
-        return found if shown or said else None
+        if any(isinstance(part, Image | Document) for part in found):
+            return found
+        if found and all(isinstance(part, Text) for part in found):
+            return found
+        return None
     if (part := read_block(value)) is not None:
         return [part]
     result = _fields(value, ("content", "isError"))
     if result.keys() <= _RESULT and isinstance(result.get("content"), list):
         if not result["content"] and isinstance(result.get("isError"), bool):
-            structured = result.get("structuredContent")
-            return [] if structured is None else [structured]
+            if (structured := result.get("structuredContent")) is None:
+                return []
+            return [structured]
         return parts_in(result["content"])
     return None
 
@@ -68,21 +71,29 @@ def read_block(value: Any) -> Text | Image | Document | None:
         part = _read(block)
     except ValueError:  # it looks like a block and is none: a picture without data, say
         return None
-    return part if isinstance(part, Text | Image | Document) else None
+    if isinstance(part, Text | Image | Document):
+        return part
+    return None
 
 
 def _fields(value: Any, marks: tuple[str, ...]) -> Json:
     """A mapping's, and of other objects only those of an SDK's that have one of the marks. Empty for anything else."""
+    if isinstance(value, dict):
+        return value
     if isinstance(value, Mapping):
-        return value if isinstance(value, dict) else dict(value)
+        return dict(value)
     is_sdks = hasattr(value, "model_dump") and not isinstance(value, type)
-    return as_dict(value) if is_sdks and any(getattr(value, mark, None) is not None for mark in marks) else {}
+    if is_sdks and any(getattr(value, mark, None) is not None for mark in marks):
+        return as_dict(value)
+    return {}
 
 
 def _read(block: Json) -> Any:
     kind = block.get("type")
     if isinstance(block.get("kind"), str) and "type" not in block:  # our own, as JSON
-        return _OWN.validate_python(block) if block["kind"] in {"image", "document"} else None
+        if block["kind"] not in {"image", "document"}:
+            return None
+        return _OWN.validate_python(block)
     if any(isinstance(block.get(name), Mapping) for name in _GEMINI) and "type" not in block:
         camel = {"inline_data": "inlineData", "file_data": "fileData", "mime_type": "mimeType", "file_uri": "fileUri"}
         return gemini_part(
@@ -92,7 +103,9 @@ def _read(block: Json) -> Any:
         return None
     if kind in _TEXTS:
         text = block.get("text")
-        return Text(text=text) if isinstance(text, str) and block.keys() <= _BESIDE_TEXT else None
+        if not isinstance(text, str) or not block.keys() <= _BESIDE_TEXT:
+            return None
+        return Text(text=text)
     if kind == "resource":
         return _resource(block.get("resource"))
     if kind == "input_audio" and isinstance(audio := block.get("input_audio"), Mapping):
@@ -104,11 +117,12 @@ def _read(block: Json) -> Any:
 
 def _flat(block: Json, kind: str) -> Image | Document | None:
     """MCP's `{"type": "image", "data", "mimeType"}`, and LangChain's with `base64`, `mime_type` or `url`."""
-    data, url = _text(block, "data", "base64"), _text(block, "url")
+    data = _text(block, "data", "base64")
+    url = _text(block, "url")
     media_type = _text(block, "mimeType", "mime_type", "media_type")
     if data and media_type:
-        named = {"name": name} if kind != "image" and (name := _text(block, "name", "filename")) else {}
-        return media(media_type, data=data, **({} if media_type.lower().startswith("image/") else named))
+        name = "" if kind == "image" else _text(block, "name", "filename")
+        return _medium(media_type, data, name=name or "")
     if url and kind == "image" and block.keys() <= _BESIDE_URL:
         return Image(url=url, media_type=media_type)
     return None
@@ -122,8 +136,14 @@ def _resource(resource: Any) -> Text | Image | Document | None:
         return Text(text=resource["text"])
     media_type = _text(resource, "mimeType") or "application/octet-stream"
     name = PurePosixPath(urlsplit(str(resource.get("uri"))).path).name
-    named = {} if media_type.lower().startswith("image/") else {"name": name}
-    return media(media_type, data=_text(resource, "blob"), **named)
+    return _medium(media_type, _text(resource, "blob"), name=name)
+
+
+def _medium(media_type: str, data: str | None, *, name: str) -> Image | Document:
+    """An Image has no name."""
+    if not name or media_type.lower().startswith("image/"):
+        return media(media_type, data=data)
+    return media(media_type, data=data, name=name)
 
 
 def _text(fields: Mapping[str, Any], *names: str) -> str | None:
@@ -131,4 +151,6 @@ def _text(fields: Mapping[str, Any], *names: str) -> str | None:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    return {names.get(name, name): inner for name, inner in value.items()} if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    return {names.get(name, name): inner for name, inner in value.items()}

@@ -17,29 +17,31 @@ def openai_part(block: Json) -> Part:
             text = str(block.get("text") or block.get("refusal") or "")
             return Text(text=text, extra=beside(block, "type", "text", "refusal", "annotations", "logprobs"))
         case "image_url" | "input_image":
-            given = block.get("image_url")
-            url = given.get("url") if isinstance(given, dict) else given
-            extra = beside(given if isinstance(given, dict) else block, "type", "url", "image_url", "file_id")
+            url = block.get("image_url")
+            fields = block
+            if isinstance(url, dict):
+                fields = url
+                url = fields.get("url")
+            extra = beside(fields, "type", "url", "image_url", "file_id")
             if extra.get("detail") == "auto":
                 del extra["detail"]
             if isinstance(url, str) and url:
-                media_type, data = _data_url(url)
-                return Image(extra=extra, **({"data": data, "media_type": media_type} if data else {"url": url}))
+                return Image(extra=extra, **_source(url))
         case "file" | "input_file":
             file = block.get("file") if isinstance(block.get("file"), dict) else block
             assert isinstance(file, dict)
-            name, url = str(file.get("filename") or ""), file.get("file_data") or file.get("file_url")
+            name = str(file.get("filename") or "")
+            url = file.get("file_data") or file.get("file_url")
             if isinstance(url, str) and url:
-                media_type, data = _data_url(url)
                 extra = beside(file, "type", "filename", "file_data", "file_url", "file_id")
-                source = {"data": data, "media_type": media_type} if data else {"url": url}
-                return Document(name=name, extra=extra, **source)
+                return Document(name=name, extra=extra, **_source(url))
     return Opaque(data=block)
 
 
 def anthropic_part(block: Json) -> Part:
     source = block.get("source")
-    source = source if isinstance(source, dict) else {}
+    if not isinstance(source, dict):
+        source = {}
     kind = block.get("type")
     if kind == "text":
         return Text(text=str(block.get("text") or ""), extra=beside(block, "type", "text"))
@@ -48,11 +50,9 @@ def anthropic_part(block: Json) -> Part:
         data = base64.b64encode(str(source.get("data")).encode()).decode()
         return Document(data=data, media_type="text/plain", name=str(block.get("title") or ""), extra=extra)
     if kind in {"image", "document"} and source.get("type") in {"base64", "url"}:
-        where = (
-            {"data": source.get("data"), "media_type": source.get("media_type")}
-            if source["type"] == "base64"
-            else {"url": source.get("url")}
-        )
+        where = {"url": source.get("url")}
+        if source["type"] == "base64":
+            where = {"data": source.get("data"), "media_type": source.get("media_type")}
         if kind == "image":
             return Image(**where, extra=extra)
         return Document(**where, name=str(block.get("title") or ""), extra=extra)
@@ -62,7 +62,8 @@ def anthropic_part(block: Json) -> Part:
 def gemini_part(part: Json) -> Part:
     if isinstance(part.get("text"), str):
         return Text(text=part["text"], extra=beside(part, "text"))
-    inline, file = part.get("inlineData"), part.get("fileData")
+    inline = part.get("inlineData")
+    file = part.get("fileData")
     if isinstance(inline, dict) and inline.get("data") and inline.get("mimeType"):
         return media(str(inline["mimeType"]), data=inline["data"], extra=beside(part, "inlineData"))
     if isinstance(file, dict) and file.get("fileUri"):
@@ -80,9 +81,9 @@ def media(media_type: str, **source: Any) -> Image | Document:
     return kind(media_type=media_type or None, **source)
 
 
-def _data_url(url: str) -> tuple[str | None, str | None]:
-    """The media type and the data of a `data:` URL; None for other URLs."""
-    header, comma, data = url.partition(",")
-    if not (comma and header.startswith("data:") and header.endswith(";base64")):
-        return None, None
-    return header[5:].removesuffix(";base64") or "application/octet-stream", data
+def _source(url: str) -> dict[str, Any]:
+    """The fields of a part that say where its content is: of a `data:` URL, the content itself."""
+    header, _, data = url.partition(",")
+    if not (data and header.startswith("data:") and header.endswith(";base64")):
+        return {"url": url}
+    return {"data": data, "media_type": header[5:].removesuffix(";base64") or "application/octet-stream"}

@@ -33,17 +33,21 @@ def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
     body: dict[str, Any] = {"max_tokens": settings.max_output_tokens or model.max_tokens}
     choice = _tool_choice(request, model)
     thinking = _thinking(request, model, max_tokens=body["max_tokens"], choice=choice, thoughtless=thoughtless)
-    body |= {"thinking": thinking} if thinking else {}
+    if thinking:
+        body["thinking"] = thinking
     output: dict[str, Any] = {}
     if thinking and thinking["type"] == "adaptive":
         output["effort"] = _level(settings.reasoning_effort or "", model)
     if request.output_schema is not None and (schema := _format(request, model)):
         output["format"] = {"type": "json_schema", "schema": schema}
-    body |= {"output_config": output} if output else {}
+    if output:
+        body["output_config"] = output
     body |= _temperature(request, model, thinking)
     if settings.stop:
         body["stop_sequences"] = list(settings.stop)
-    return body | ({"tool_choice": choice} if choice else {})
+    if choice:
+        body["tool_choice"] = choice
+    return body
 
 
 def tools(request: Request) -> list[dict[str, Any]]:
@@ -64,9 +68,12 @@ def tools(request: Request) -> list[dict[str, Any]]:
 
 
 def _tool(tool: ToolSpec, request: Request) -> dict[str, Any]:
-    about = {"description": tool.description} if tool.description else {}
+    encoded: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        encoded["description"] = tool.description
+    encoded["input_schema"] = {"type": "object", **tool.parameters}
     more = tool_options(request.model, tool, *ToolOptions.model_fields, callers=("direct", "code_execution"))
-    return {"name": tool.name, **about, "input_schema": {"type": "object", **tool.parameters}, **more}
+    return encoded | more
 
 
 def _server_tool(tool: ServerTool, request: Request) -> dict[str, Any]:
@@ -111,13 +118,17 @@ def _tool_choice(request: Request, model: Abilities) -> dict[str, Any]:
     match wanted:
         case "none":
             return {"type": "none"}
+        case None if settings.parallel_calls is not False:
+            return {}
         case None | "auto":
-            choice = {"type": "auto"} if wanted or settings.parallel_calls is False else {}
+            choice = {"type": "auto"}
         case "required":
             choice = {"type": "any"}
         case name:
             choice = {"type": "tool", "name": name}
-    return choice | ({"disable_parallel_tool_use": True} if settings.parallel_calls is False else {})
+    if settings.parallel_calls is False:
+        choice["disable_parallel_tool_use"] = True
+    return choice
 
 
 def _thinking(
@@ -130,7 +141,9 @@ def _thinking(
     if effort == "none":
         if model.thinking_off == "never":
             warn_unsupported(request.model, asked)
-        return {"type": model.thinking_off} if model.thinking_off in {"disabled", "between_tools"} else {}
+        if model.thinking_off in {"disabled", "between_tools"}:
+            return {"type": model.thinking_off}
+        return {}
     if not model.budget:
         return {"type": "adaptive"}
     # Those who think by a budget refuse it beside a forced call, and in a turn that began without a thought. The
@@ -155,14 +168,17 @@ def _level(effort: str, model: Abilities) -> str:
     """The nearest level that the model has. No model has 'minimal'."""
     if effort == "xhigh" and model.efforts is not None and "xhigh" not in model.efforts:
         return "max"
-    return "low" if effort == "minimal" else effort
+    if effort == "minimal":
+        return "low"
+    return effort
 
 
 def _temperature(request: Request, model: Abilities, thinking: Mapping[str, Any]) -> dict[str, Any]:
     temperature = request.settings.temperature
     if temperature is None:
         return {}
-    if model.takes_temperature("any" if thinking.get("type") in {"enabled", "adaptive"} else "none"):
+    effort = "any" if thinking.get("type") in {"enabled", "adaptive"} else "none"
+    if model.takes_temperature(effort):
         return {"temperature": temperature}
     beside = "" if model.sampling == "never" else " beside reasoning_effort"
     warn_unsupported(request.model, f"temperature={temperature}{beside}")
@@ -208,9 +224,9 @@ def _strict(schema: Any) -> dict[str, Any]:
         found["$defs"] = {name: _strict(inner) for name, inner in schema["$defs"].items()}
     if "$ref" in schema:
         return found | {"$ref": schema["$ref"]}
-    for name in ("anyOf", "allOf", "oneOf"):
+    for name, known_as in {"anyOf": "anyOf", "allOf": "allOf", "oneOf": "anyOf"}.items():
         if name in schema:
-            found["anyOf" if name == "oneOf" else name] = [_strict(inner) for inner in schema[name]]
+            found[known_as] = [_strict(inner) for inner in schema[name]]
     if not (found.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
         raise _Unfit("it has a value without a type")
     if schema.get("type") == "object":
@@ -225,7 +241,9 @@ def _strict(schema: Any) -> dict[str, Any]:
             rest[name] = value
     if rest:
         rules = f"Must fit {write(rest).decode()}"
-        found["description"] = f"{found['description']} {rules}" if found.get("description") else rules
+        if found.get("description"):
+            rules = f"{found['description']} {rules}"
+        found["description"] = rules
     return found
 
 
@@ -245,7 +263,8 @@ def _check_recursion(schema: Mapping[str, Any]) -> None:
     """Raises _Unfit if a definition leads back to itself."""
     leads_to = {f"#/$defs/{name}": set(_references(inner)) for name, inner in schema.get("$defs", {}).items()}
     for start in leads_to:
-        met, ahead = set[str](), [start]
+        met: set[str] = set()
+        ahead = [start]
         while ahead:
             for name in leads_to.get(ahead.pop(), ()):
                 if name == start:

@@ -72,7 +72,9 @@ class _Block:
             given = self.start.get("input")
             return mended(a_dict(given)), None
         value = object_in(text)
-        return ({}, text) if value is None else (value, None)
+        if value is None:
+            return {}, text
+        return value, None
 
 
 @dataclass(slots=True)
@@ -164,13 +166,16 @@ class Assembler:
 
     def _details(self) -> dict[str, Any]:
         fallbacks = [block.start for block in self._blocks.values() if block.type == "fallback"]
+        served_by = self._message.get("model")
+        if fallbacks:
+            served_by = a_dict(fallbacks[-1].get("to")).get("model") or served_by
+        speed = self._usage.get("speed")
         geo = a_str(self._usage.get("inference_geo"))
-        took_over = a_dict(fallbacks[-1].get("to")).get("model") if fallbacks else None
         return details_of(
             self.request.model,
-            served_by=took_over or self._message.get("model"),
+            served_by=served_by,
             tier=self._usage.get("service_tier"),
-            speed=speed if (speed := self._usage.get("speed")) != "standard" else None,
+            speed=None if speed == "standard" else speed,
             inference_geo=None if geo in {"global", "not_available"} else geo,
             stop_details=self._message.get("stop_details"),
             stop_sequence=self._message.get("stop_sequence"),
@@ -198,8 +203,9 @@ class Assembler:
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
         self._blocks[index] = block = _Block(dict(start), over=over)
-        kind = _DELTA_KINDS.get(block.type)
-        return [Delta(kind, a_str(start.get(block.type)))] if kind else []
+        if kind := _DELTA_KINDS.get(block.type):
+            return [Delta(kind, a_str(start.get(block.type)))]
+        return []
 
     def _extend(self, index: object, delta: dict[str, Any]) -> list[Delta]:
         block = self._blocks.get(index) if isinstance(index, int) else None
@@ -273,7 +279,8 @@ class Assembler:
 
 def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
     """The part for a block that is no call of ours; `names`: the server's tools so far, by the ids of their uses."""
-    whole, kind = block.whole(), block.type
+    whole = block.whole()
+    kind = block.type
     match kind:
         case "text":
             if text := a_str(whole.get("text")):
@@ -334,12 +341,13 @@ def _by_others(usage: dict[str, Any], model: str) -> tuple[PartOfUsage, ...]:
     they are the sum of their iterations."""
     iterations = _iterations(usage)
     inside = [item for item in iterations if a_str(item.get("type")) not in _APART]
-    whole, summed = _counts(usage), sum(map(_counts, inside), Usage())
-    adds_up = (whole.input_tokens, whole.output_tokens) == (summed.input_tokens, summed.output_tokens)
-    counted = iterations if adds_up else [item for item in iterations if a_str(item.get("type")) in _APART]
+    whole = _counts(usage)
+    summed = sum(map(_counts, inside), Usage())
+    if (whole.input_tokens, whole.output_tokens) != (summed.input_tokens, summed.output_tokens):
+        iterations = [item for item in iterations if a_str(item.get("type")) in _APART]
     return tuple(
         PartOfUsage(model=name, usage=_counts(item))
-        for item in counted
+        for item in iterations
         if (name := a_str(item.get("model"))) and not (name == model or name.startswith(f"{model}-20"))
     )
 

@@ -16,13 +16,14 @@ from everturn.providers.anthropic_messages.prompt_caching import mark_cached, ma
 from everturn.providers.base import (
     NO_RESULT,
     NOTHING,
-    UNPARSED,
     Request,
     check_tools,
     may_call,
+    own_extra,
     placeholder,
     plain_name,
     schema_in_words,
+    sent_arguments,
     with_extra,
 )
 from everturn.providers.catalog import grammar_over_calls
@@ -63,8 +64,9 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     body: dict[str, Any] = {"model": request.model.model}
     # All system messages go first: older models refuse them in mid-conversation.
     over_calls = request.output_schema is not None and grammar_over_calls(request.model)
-    told = [schema_in_words(request)] if over_calls else []
-    said = [request.instructions, *told, *encoded.system]
+    said = [request.instructions, *encoded.system]
+    if over_calls:
+        said.insert(1, schema_in_words(request))
     if system := "\n\n".join(text for text in said if text.strip()):
         body["system"] = system
     body["messages"] = encoded.items()
@@ -72,8 +74,10 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         body["tools"] = offered
     body |= options(request, thoughtless=encoded.is_thoughtless())
     if over_calls and may_call(request):
-        config = {name: value for name, value in body.pop("output_config", {}).items() if name != "format"}
-        body |= {"output_config": config} if config else {}
+        output = body.pop("output_config", {})
+        output.pop("format", None)
+        if output:
+            body["output_config"] = output
     if container := _container(encoded, now=request.now):
         body["container"] = container
     if settings.stream:
@@ -136,7 +140,9 @@ class AnthropicTurns(EncodedMessages):
             _add(self.open, "user", _results(pairing.after(message), results))
             if message.role == "user":
                 content = list(_content(message.parts, own=own))
-                _add(self.open, "user", content or ([] if pairing.answers(message) else [_text(NOTHING)]))
+                if not (content or pairing.answers(message)):
+                    content = [_text(NOTHING)]
+                _add(self.open, "user", content)
             elif message.role == "system":
                 self.system += (message.text,)
 
@@ -154,7 +160,9 @@ class AnthropicTurns(EncodedMessages):
     def _first_open(self) -> int:
         """The last two user's turns get breakpoints."""
         users = [place for place, (role, _) in enumerate(self.open) if role == "user"]
-        return users[-2] if len(users) > 1 else 0
+        if len(users) < 2:
+            return 0
+        return users[-2]
 
     def begin_with_a_user(self) -> None:
         if not self.written and (not self.open or self.open[0][0] == "assistant"):
@@ -162,11 +170,13 @@ class AnthropicTurns(EncodedMessages):
 
     def is_thoughtless(self) -> bool:
         """Whether the turns end among the calls and results of a turn in which this provider's model never thought."""
-        last_role, last = self.open[-1] if self.open else ("assistant", [])
-        if last_role == "user" and not all(block["type"] == "tool_result" for block in last[:1]):
-            return False  # a user's words begin a turn, unless they came last, with the results
+        turns = self.open
+        if turns and turns[-1][0] == "user":
+            if not all(block["type"] == "tool_result" for block in turns[-1][1][:1]):
+                return False  # a user's words begin a turn, unless they came last, with the results
+            turns = turns[:-1]
         thoughtless = self._thoughtless
-        for role, blocks in self.open[:-1] if last_role == "user" else self.open:
+        for role, blocks in turns:
             thoughtless = _is_thoughtless_after(role, blocks, before=thoughtless)
         return thoughtless
 
@@ -199,7 +209,7 @@ def _server_pairs(messages: Sequence[Message], provider: str) -> tuple[frozenset
         if message.role == "user":
             latest = set()
         elif message.role == "assistant":
-            blocks = list(_server_blocks(message)) if message.provider == provider else []
+            blocks = list(_server_blocks(message, provider))
             started = {a_str(block.get("id")) for block in blocks if "tool_use_id" not in block}
             latest |= started
             uses |= started
@@ -208,7 +218,9 @@ def _server_pairs(messages: Sequence[Message], provider: str) -> tuple[frozenset
     return frozenset((uses & done) | waiting), bool(waiting)
 
 
-def _server_blocks(message: Message) -> Iterator[_Block]:
+def _server_blocks(message: Message, provider: str) -> Iterator[_Block]:
+    if message.provider != provider:
+        return
     for part in message.parts:
         if isinstance(part, ServerToolUse) and isinstance(part.data, dict):
             yield part.data
@@ -217,10 +229,10 @@ def _server_blocks(message: Message) -> Iterator[_Block]:
 def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterator[_Block]:
     """The assistant's blocks in their order; of another provider's message, only what every provider may see."""
     for part in message.parts:
-        extra = part.extra if own else {}
+        extra = own_extra(part, own=own)
         match part:
             case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
-                yield _as_input(with_extra(_text(text), extra)) if extra else _text(text)
+                yield _as_input(with_extra(_text(text), extra))
             case ToolCall():
                 yield _call(part, extra, pairs)
             case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused
@@ -238,7 +250,8 @@ def _as_input(block: _Block) -> _Block:
     """The block without what only replies have, in it and in the blocks of its content."""
     content = block.get("content")
     if isinstance(content, list) and any("citations" in a_dict(inner) for inner in content):
-        block = block | {"content": [_as_input(inner) if isinstance(inner, dict) else inner for inner in content]}
+        inside = [_as_input(inner) if isinstance(inner, dict) else inner for inner in content]
+        block = block | {"content": inside}
     citations = block.get("citations")
     if not isinstance(citations, list):
         return dict(block)
@@ -251,9 +264,9 @@ def _as_input(block: _Block) -> _Block:
 
 
 def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
-    arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
     name = wire_name_of_member(a_str(extra.get("toolset_name")), plain_name(call.name, most=128))
-    block = with_extra({"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": arguments}, extra)
+    block: _Block = {"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": sent_arguments(call)}
+    block = with_extra(block, extra)
     caller = a_dict(block.get("caller"))
     if "tool_id" in caller and caller["tool_id"] not in pairs:
         del block["caller"]
@@ -283,15 +296,19 @@ def _results(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, 
 
 
 def _result(result: ToolResult, *, own: bool) -> _Block:
-    text = result.text if result.text.strip() else ""
+    text = result.text
+    if not text.strip():
+        text = ""
     block: _Block = {"type": "tool_result", "tool_use_id": _wire_id(result.call_id)}
     if result.is_error:  # holds text only, and must hold some
         block |= {"content": text or NO_REASON, "is_error": True}
+    elif _not_texts(result) or (own and any(part.extra for part in result.content)):
+        block["content"] = list(_content(result.content, own=own)) or ""  # an empty list is refused, this is not
     else:
-        # An empty list is refused, an empty text is not.
-        apart = bool(_not_texts(result)) or (own and any(part.extra for part in result.content))
-        block["content"] = (list(_content(result.content, own=own)) if apart else text) or ""
-    return block | (result.extra if own else {})
+        block["content"] = text
+    if own:
+        return block | result.extra
+    return block
 
 
 def _not_texts(result: ToolResult) -> list[Image | Document]:
@@ -301,13 +318,15 @@ def _not_texts(result: ToolResult) -> list[Image | Document]:
 def _content(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
     """What a user's message or a result says. A part's `extra`, such as cache_control, is for this provider's own."""
     for part in parts:
-        extra = part.extra if own else {}
+        extra = own_extra(part, own=own)
         match part:
             case Text(text=text) if text.strip():
                 yield with_extra(_text(text), extra)
             case Image() | Document():
                 shown = _medium(part)
-                yield shown if shown["type"] == "text" else with_extra(shown, extra)
+                if shown["type"] == "text":
+                    extra = {}  # it belongs to the medium, which this stands for
+                yield with_extra(shown, extra)
             case Opaque(data=dict() as data) if own and "type" in data:
                 yield dict(data)
             case _:
@@ -327,13 +346,17 @@ def _medium(part: Image | Document) -> _Block:
             return _text(placeholder(part))
         return {"type": "image", "source": _source(part, media_type, data)}
     assert isinstance(part, Document)
-    titled = {"title": part.name} if part.name else {}
+    block: _Block = {"type": "document"}
     if takes(part, frozenset({PDF})):
-        return {"type": "document", "source": _source(part, media_type, data)} | titled
-    text = decoded(data) if data and is_textual(part) else None
-    if not (text and text.strip()):
-        return _text(placeholder(part))
-    return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}} | titled
+        block["source"] = _source(part, media_type, data)
+    else:
+        text = decoded(data) if data and is_textual(part) else None
+        if not (text and text.strip()):
+            return _text(placeholder(part))
+        block["source"] = {"type": "text", "media_type": "text/plain", "data": text}
+    if part.name:
+        block["title"] = part.name
+    return block
 
 
 def _source(part: Image | Document, media_type: str, data: str | None) -> dict[str, Any]:
@@ -346,7 +369,9 @@ def _container(encoded: AnthropicTurns, *, now: datetime | None) -> str | None:
     """The latest container, if it can still be used; code that waits for a result of ours needs it in any case."""
     container = encoded.container or {}
     name = a_str(container.get("id"))
-    return name if name and (encoded.pending or _fresh(a_str(container.get("expires_at")), now)) else None
+    if name and (encoded.pending or _fresh(a_str(container.get("expires_at")), now)):
+        return name
+    return None
 
 
 def _container_in(message: Message) -> dict[str, Any] | None:
@@ -363,5 +388,6 @@ def _fresh(expires_at: str, now: datetime | None) -> bool:
         expires = datetime.fromisoformat(expires_at)
     except ValueError:
         return True  # it does not say
-    expires = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
+    if not expires.tzinfo:
+        expires = expires.replace(tzinfo=UTC)
     return now is None or now < expires + timedelta(hours=CONTAINER_HOURS)

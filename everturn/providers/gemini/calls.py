@@ -62,17 +62,22 @@ class PartialArguments:
         """`arguments` with the values put in at their paths. Raises ValueError if a path leads nowhere."""
         root: Any = dict(arguments)
         for path, value in self._values.items():
-            root = _put(root, _steps(path), "".join(value) if isinstance(value, list) else value)
+            whole = "".join(value) if isinstance(value, list) else value
+            root = _put(root, _steps(path), whole)
         if not isinstance(root, dict):
             raise ValueError("they are not a JSON object")
         return root
 
 
 def _steps(path: str) -> list[str | int]:
-    place, steps = 1, list[str | int]()
+    place = 1
+    steps: list[str | int] = []
     while place < len(path) and (match := _STEP.match(path, place)) and len(steps) < _MAX_STEPS:
         name, index, single, double = match.groups()
-        steps.append(int(index) if index else name if name else _ESCAPE.sub(r"\1", single or double or ""))
+        if index:
+            steps.append(int(index))
+        else:
+            steps.append(name or _ESCAPE.sub(r"\1", single or double or ""))
         place = match.end()
     if not path.startswith("$") or place < len(path):
         raise ValueError(f"{path!r:.100} is not a JSON path that everturn can read")
@@ -83,7 +88,7 @@ def _put(target: Any, steps: list[str | int], value: Any) -> Any:
     """`target` with `value` at the place that `steps` lead to. Missing levels are created."""
     if not steps:
         return value
-    first, rest = steps[0], steps[1:]
+    first, *rest = steps
     if isinstance(first, int):
         items = [] if target is None else target
         if not isinstance(items, list) or first > len(items):

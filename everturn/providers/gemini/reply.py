@@ -23,7 +23,7 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import plain, stop_of
 from everturn.providers.gemini.calls import PartialArguments, tool_names
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mended, text_or_json
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable, value_of
 from everturn.providers.reply_details import details_of
 from everturn.providers.token_counts import of_modality
@@ -120,11 +120,12 @@ class Assembler:
 
     @property
     def _may_run_code(self) -> bool:
-        asked, extra = self.request.server_tools, self.request.settings.extra
-        offered = any(isinstance(tool, CodeExecution) for tool in asked) or self._offers(
-            "codeExecution", "code_execution"
+        offered = any(isinstance(tool, CodeExecution) for tool in self.request.server_tools)
+        return (
+            offered
+            or self._offers("codeExecution", "code_execution")
+            or "cachedContent" in self.request.settings.extra  # which may have tools of its own
         )
-        return offered or "cachedContent" in extra  # which may have tools of its own
 
     def _offers(self, *names: str) -> bool:
         return any(name in tool for tool in self.request.raw_tools for name in names)
@@ -133,9 +134,10 @@ class Assembler:
     def _awaits_code(self) -> bool:
         """Whether the last part is code whose result is still missing. A file search looks like code, too, and no
         result of it is shown: what follows it is the text, or nothing."""
-        latest = self._parts[-1] if self._parts else None
         searches = self._offers("fileSearch", "file_search") and not self._may_run_code
-        return not (self.done or searches or plain(self._finish) != "stop") and _is_code(latest, "executableCode")
+        if not self._parts or self.done or searches or plain(self._finish) != "stop":
+            return False
+        return _is_code(self._parts[-1], "executableCode")
 
     @property
     def usage_so_far(self) -> Usage:
@@ -149,8 +151,7 @@ class Assembler:
             self.done = True
         if self.done or not data:
             return []
-        value = value_of(event, self.request.model)
-        chunks = value if isinstance(value, list) else [value]
+        chunks = as_list(value_of(event, self.request.model))
         if not all(isinstance(chunk, dict) for chunk in chunks):
             raise self._invalid("an event of the stream is not a JSON object")
         return [delta for chunk in chunks for delta in self.take(chunk)]
@@ -166,10 +167,12 @@ class Assembler:
         if version := chunk.get("modelVersion"):
             self._said_of_it["modelVersion"] = version
         if (feedback := chunk.get("promptFeedback")) and a_dict(feedback).get("blockReason"):
-            self._blocked, self._said_of_it["promptFeedback"] = True, feedback
-        candidates = (a_dict(candidate) for candidate in a_list(chunk.get("candidates")))
-        candidate = next((one for one in candidates if one and not one.get("index")), None)
-        return self._take_candidate(candidate) if candidate else []
+            self._blocked = True
+            self._said_of_it["promptFeedback"] = feedback
+        for candidate in map(a_dict, a_list(chunk.get("candidates"))):
+            if candidate and not candidate.get("index"):
+                return self._take_candidate(candidate)
+        return []
 
     def take_end(self) -> None:
         """Nothing more comes after a body that is one reply. Raises InvalidReply if that is no whole one: "If empty,
@@ -202,14 +205,16 @@ class Assembler:
         grounding = a_dict(self._beside.get("groundingMetadata"))
         queries = {query for query in a_list(grounding.get("webSearchQueries")) if a_str(query).strip()}
         served = a_str(self._said_of_it.get("modelVersion")) or self.request.model.model
-        return min(len(queries), 1) if _BY_PROMPT.search(served) else len(queries)
+        if _BY_PROMPT.search(served):
+            return min(len(queries), 1)
+        return len(queries)
 
     def _details(self) -> dict[str, Any]:
-        said, usage = dict(self._said_of_it), self._usage
+        said = dict(self._said_of_it)
         return details_of(
             self.request.model,
             served_by=said.pop("modelVersion", ""),
-            tier=usage.get("serviceTier") or usage.get("trafficType"),
+            tier=self._usage.get("serviceTier") or self._usage.get("trafficType"),
             **said,
         )
 
@@ -255,7 +260,8 @@ class Assembler:
 
     def _take_words(self, part: dict[str, Any]) -> Delta:
         kind: Literal["text", "thinking"] = "thinking" if part.get("thought") is True else "text"
-        text, extra = part["text"], {name: part[name] for name in part if name not in {"text", "thought"}}
+        text = part["text"]
+        extra = {name: part[name] for name in part if name not in {"text", "thought"}}
         last = self._parts[-1] if self._parts else None
         if not extra and isinstance(last, _Words) and last.kind == kind and not last.extra:
             last.pieces.append(text)
@@ -270,7 +276,9 @@ class Assembler:
         piece has no `willContinue`.
         """
         given = part["functionCall"]
-        call_id, name, arguments = a_str(given.get("id")), a_str(given.get("name")), given.get("args")
+        call_id = a_str(given.get("id"))
+        name = a_str(given.get("name"))
+        arguments = given.get("args")
         extra = {key: part[key] for key in part if key != "functionCall"}
         call = self._latest
         if call is None or not call.open or (name and (call_id or None) != call.id):
@@ -283,7 +291,8 @@ class Assembler:
             self._parts.append(call)
         else:
             call.extra |= extra
-        call.arguments = arguments if arguments is not None else call.arguments
+        if arguments is not None:
+            call.arguments = arguments
         call.open = given.get("willContinue") is True
         try:
             for argument in a_list(given.get("partialArgs")):
@@ -317,21 +326,25 @@ class Assembler:
         self, call: _Call, call_id: str, provider_id: str | None, *, names: dict[str, str], cut_off: bool
     ) -> ToolCall:
         name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
-        arguments = {} if call.arguments is None else call.arguments
-        if call.arguments is None and not call.partial and cut_off:
-            arguments = ""  # no arguments are {}, unless the reply was cut off before they came
-        if isinstance(arguments, dict):
+        given = call.arguments
+        if given is None:
+            # No arguments are {}, unless the reply was cut off before they came.
+            given = "" if cut_off and not call.partial else {}
+        arguments: dict[str, Any] = {}
+        unparsed: str | None = None
+        if isinstance(given, dict):
             try:
-                arguments = mended(call.partial.onto(arguments))
+                arguments = mended(call.partial.onto(given))
             except ValueError as error:
                 raise self._invalid(f"a call's arguments can't be put together ({error})") from None
-        whole = isinstance(arguments, dict)
+        else:
+            unparsed = mend(text_or_json(given))
         return ToolCall(
             call_id=call_id,
             name=names.get(name, name),
-            arguments=arguments if whole else {},
+            arguments=arguments,
             provider_id=provider_id,
-            unparsed=None if whole else mend(arguments if isinstance(arguments, str) else write(arguments).decode()),
+            unparsed=unparsed,
             extra=mended(call.extra),
         )
 
@@ -343,7 +356,9 @@ class Assembler:
         unknown_tool = plain(self._finish) == "unexpected_tool_call" and self.request.tools
         if unknown_tool and any(isinstance(part, _Call) for part in self._parts):
             return "end"
-        return stop_of(self._finish, self.request.model) if self._finish else "end"
+        if not self._finish:
+            return "end"
+        return stop_of(self._finish, self.request.model)
 
     def _stop(self, stop: Stop) -> Stop:
         if stop != "length" and any(isinstance(one, _Call) and not one.open for one in self._parts):
@@ -361,7 +376,8 @@ def _is_code(part: object, name: str) -> bool:
 def _picture(part: dict[str, Any]) -> Image | None:
     """The Image in a part that holds one. Other media are kept as they are."""
     inline = a_dict(part.get("inlineData"))
-    data, media_type = a_str(inline.get("data")), a_str(inline.get("mimeType"))
+    data = a_str(inline.get("data"))
+    media_type = a_str(inline.get("mimeType"))
     if not (data and media_type.startswith("image/") and inline.keys() == {"data", "mimeType"}):
         return None
     extra = {name: part[name] for name in part if name != "inlineData"}

@@ -15,11 +15,12 @@ from everturn.errors import InvalidTool
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import (
     NOTHING,
-    UNPARSED,
     Request,
     ToolSpec,
     check_tools,
+    own_extra,
     placeholder,
+    sent_arguments,
     tool_options,
     warn_unsupported,
     with_extra,
@@ -96,16 +97,19 @@ def encode(request: Request) -> tuple[str, Json]:
     if config := _generation_config(request, forced=forced):
         body["generationConfig"] = config
     name = request.model.model
+    if "/" not in name:
+        name = f"models/{name}"
     method = "streamGenerateContent?alt=sse" if request.settings.stream else "generateContent"
-    path = f"/v1beta/{quote(name if '/' in name else f'models/{name}')}:{method}"
-    return path, _merged(body, request.settings.extra)
+    return f"/v1beta/{quote(name)}:{method}", _merged(body, request.settings.extra)
 
 
 def _version(model: str) -> tuple[int, int]:
     """Gemini's version. A name without a version (gemini-flash-latest, a gateway's own) counts as a new one."""
     if match := _VERSION.search(model):
         return int(match[1]), int(match[2] or 0)
-    return (0, 0) if "gemma" in model else _NEWEST
+    if "gemma" in model:
+        return 0, 0
+    return _NEWEST
 
 
 def _is_3(request: Request) -> bool:
@@ -122,8 +126,11 @@ def _tools(request: Request) -> list[Json]:
             f"{request.model.name} can't have functions and server-side tools in one request.",
             cure="Use Gemini 3 or later, or only one of the two kinds of tools.",
         )
-    declared = {"functionDeclarations": [_declaration(tool, request.model) for tool in request.tools]}
-    return [*([declared] if request.tools else []), *own, *map(dict, request.raw_tools)]
+    tools = [*own, *map(dict, request.raw_tools)]
+    if request.tools:
+        declarations = [_declaration(tool, request.model) for tool in request.tools]
+        tools.insert(0, {"functionDeclarations": declarations})
+    return tools
 
 
 def _declaration(tool: ToolSpec, model: Model) -> Json:
@@ -150,15 +157,17 @@ def _server_tool(tool: ServerTool, request: Request) -> Json:
 def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
     declaring = [tool for tool in tools if tool.keys() & {"functionDeclarations", "function_declarations"}]
     mixed = 0 < len(declaring) < len(tools) and _is_3(request)
-    settings, config = request.settings, Json()
+    settings = request.settings
+    config: Json = {}
     # Server-side tools have no mode: they stay allowed in a concluding turn, whose reply is the last one all the same.
     choice = "none" if request.conclude else settings.tool_choice
     if declaring and choice:
-        mode = _MODES.get(choice, "ANY")
-        # With both kinds of tools, Gemini has no AUTO: VALIDATED is what is left to the model then.
-        config["functionCallingConfig"] = calling = {"mode": "VALIDATED" if mixed and mode == "AUTO" else mode}
+        calling: Json = {"mode": _MODES.get(choice, "ANY")}
+        if mixed and choice == "auto":
+            calling["mode"] = "VALIDATED"  # with both kinds of tools, Gemini has no AUTO: this is left to the model
         if choice not in _MODES:
-            calling["allowedFunctionNames"] = [wire_name(choice)]  # type: ignore[assignment]
+            calling["allowedFunctionNames"] = [wire_name(choice)]
+        config["functionCallingConfig"] = calling
     if mixed:
         config["includeServerSideToolInvocations"] = True
     if declaring and settings.parallel_calls is False:
@@ -172,7 +181,8 @@ def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
 def _generation_config(request: Request, *, forced: bool) -> Json:
     """`forced`: the reply has to be a call. With a schema for its text as well, Gemini answers 400. The schema is left
     out then, at no loss: such a reply has no text."""
-    settings, config = request.settings, Json()
+    settings = request.settings
+    config: Json = {}
     if settings.max_output_tokens is not None:
         config["maxOutputTokens"] = settings.max_output_tokens
     if settings.temperature is not None:
@@ -191,11 +201,13 @@ def _generation_config(request: Request, *, forced: bool) -> Json:
 
 
 def _thinking(request: Request, settings: ModelSettings) -> Json:
-    effort, model = settings.reasoning_effort or "", request.model.model
-    shown: Json = {"includeThoughts": True} if effort != "none" else {}
+    effort = settings.reasoning_effort or ""
+    model = request.model.model
+    shown: Json = {} if effort == "none" else {"includeThoughts": True}
     if _is_3(request):
-        level = nearest_effort(request.model, effort)
-        return {"thinkingLevel": level.upper(), **shown} if level else {}
+        if level := nearest_effort(request.model, effort):
+            return {"thinkingLevel": level.upper(), **shown}
+        return {}
     if _version(model) < (2, 5) or abilities_of(request.model).efforts == ():
         warn_unsupported(request.model, "reasoning_effort")
         return {}
@@ -244,15 +256,20 @@ class GeminiContents(EncodedMessages):
         told = (message for message in messages if message.provider == request.model.provider)
         ours = {result.call_id: result.extra for message in told for result in message.tool_results}
         is_3 = _is_3(request) or self.browses
-        contents, nothing = self.open, {"text": ""} if request.as_given else _NOTHING
+        contents = self.open
+        nothing = {"text": ""} if request.as_given else _NOTHING
         for message in messages:
             own = message.provider == request.model.provider
             if message.role == "user":
-                said = list(_user_parts(message.parts, own=own)) or ([] if pairing.answers(message) else [nothing])
-                contents += [{"role": "user", "parts": said}] if said else []
+                said = list(_user_parts(message.parts, own=own))
+                if not (said or pairing.answers(message)):
+                    said = [nothing]
+                if said:
+                    contents.append({"role": "user", "parts": said})
             elif message.role == "assistant":
                 parts = list(_model_parts(message, own=own))
-                parts = _signed(parts) if is_3 else parts
+                if is_3:
+                    parts = _signed(parts)
                 if not parts:
                     pass  # a content without parts is refused
                 elif contents and contents[-1]["role"] == "model":
@@ -277,12 +294,12 @@ class BrowsersContents(GeminiContents):
 def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
     """What a user said. A part's `extra`, such as videoMetadata, and parts of other kinds are for `own` only."""
     for part in parts:
-        extra = part.extra if own else {}
+        extra = own_extra(part, own=own)
         if isinstance(part, Text):
             if part.text:
                 yield with_extra({"text": part.text}, extra)
         elif isinstance(part, Image | Document):
-            yield with_extra(_media(part), extra) if _takes(part, GEMINI) else {"text": in_words(part)}
+            yield _medium(part, extra, sendable=_takes(part, GEMINI))
         elif isinstance(part, Opaque) and own and _is_part(part.data):
             yield part.data
 
@@ -290,16 +307,15 @@ def _user_parts(parts: Sequence[Part], *, own: bool) -> Iterator[Json]:
 def _model_parts(message: Message, *, own: bool) -> Iterator[Json]:
     """What the model said. `own`: this provider made it, so that what only it may see goes back, as it came."""
     for part in message.parts:
-        extra = part.extra if own else {}
+        extra = own_extra(part, own=own)
         if isinstance(part, Text):
             if part.text or extra:
                 yield with_extra({"text": part.text}, extra)
         elif isinstance(part, ToolCall):
-            arguments = part.arguments if part.unparsed is None else {UNPARSED: part.unparsed}
-            called = {"id": _wire_id(part), "name": wire_name(part.name), "args": arguments}
+            called = {"id": _wire_id(part), "name": wire_name(part.name), "args": sent_arguments(part)}
             yield with_extra({"functionCall": called}, extra)
         elif isinstance(part, Image | Document):
-            yield (with_extra(_media(part), extra) if own or _takes(part, PICTURES) else {"text": in_words(part)})
+            yield _medium(part, extra, sendable=own or _takes(part, PICTURES))
         elif isinstance(part, Thinking) and own:
             yield with_extra({"text": part.text, "thought": True}, extra)
         elif isinstance(part, ServerToolUse | Opaque) and own and _is_part(part.data):
@@ -368,7 +384,9 @@ def _of_browser(call: ToolCall, result: ToolResult) -> Json:
     found = next((a_dict(object_in(part.text)) for part in result.content if isinstance(part, Text)), {})
     if result.is_error or "url" not in found:
         return {}
-    return found | ({"safety_acknowledgement": "true"} if call.arguments.get("safety_decision") else {})
+    if call.arguments.get("safety_decision"):
+        return found | {"safety_acknowledgement": "true"}
+    return found
 
 
 def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside: Sequence[Image | Document]) -> str:
@@ -380,7 +398,9 @@ def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside
             return part.text
         if part in inside:
             return placeholder(part, "attached")
-        return placeholder(part, "in the next message") if part in outside else in_words(part)
+        if part in outside:
+            return placeholder(part, "in the next message")
+        return in_words(part)
 
     return "\n".join(map(words, result.content))
 
@@ -390,4 +410,13 @@ def _media(part: Image | Document) -> Json:
     media_type, data = medium_of(part)
     if data is not None:
         return {"inlineData": {"mimeType": media_type, "data": data}}
-    return {"fileData": {"fileUri": part.url} | ({"mimeType": media_type} if media_type else {})}
+    file: Json = {"fileUri": part.url}
+    if media_type:
+        file["mimeType"] = media_type
+    return {"fileData": file}
+
+
+def _medium(part: Image | Document, extra: Mapping[str, Any], *, sendable: bool) -> Json:
+    if not sendable:
+        return {"text": in_words(part)}
+    return with_extra(_media(part), extra)

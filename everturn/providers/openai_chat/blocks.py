@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from everturn.providers.base import Delta
 from everturn.providers.json_values import a_dict, a_list, a_str, mended
@@ -71,7 +71,7 @@ class Blocks:
     def take(self, given: dict[str, Any], *, whole: bool) -> Delta | None:
         """Reads a block, or more of the latest one."""
         kind = a_str(given.get("type")) or "text"
-        name = "thinking" if kind == "thinking" else "text"
+        name: Literal["text", "thinking"] = "thinking" if kind == "thinking" else "text"
         said = given.get(name)
         if kind not in {"text", "thinking"} and not isinstance(said, str):
             self._found.append(_ContentBlock(kind, "", fields=dict(given)))
@@ -82,27 +82,38 @@ class Blocks:
             fields[name] = inner  # a thought with a reference in it
         text = a_str(said) or "".join(a_str(a_dict(item).get("text")) for item in inner)
         self._take(_ContentBlock(kind, name, [text], fields, as_text=isinstance(said, str)), whole=whole)
-        return Delta("thinking" if name == "thinking" else "text", mend(text)) if text else None
+        if not text:
+            return None
+        return Delta(name, mend(text))
 
     def _take(self, block: _ContentBlock, *, whole: bool) -> None:
-        last = self._found[-1] if self._found and not whole else None
-        if last is None or not _goes_on(last, block):
+        if whole or not self._found or not _goes_on(self._found[-1], block):
             if block.pieces[0] or block.fields:
                 self._found.append(block)
             return
+        last = self._found[-1]
         last.pieces += block.pieces
         for key, value in block.fields.items():
             ours = last.fields.get(key)
-            last.fields[key] = [*ours, *value] if isinstance(ours, list) and isinstance(value, list) else value
+            if isinstance(ours, list) and isinstance(value, list):
+                last.fields[key] = [*ours, *value]
+            else:
+                last.fields[key] = value
 
     def texts(self, text_field: str) -> str:
         return "".join(block.text for block in self._found if block.text_field == text_field)
 
     def parts(self) -> Iterator[Part]:
         for block in self._found:
-            fields = mended(block.fields | ({} if block.type == block.text_field else {"type": block.type}))
+            fields = dict(block.fields)
+            if block.type != block.text_field:
+                fields["type"] = block.type
+            fields = mended(fields)
             if block.text_field == "thinking":
-                yield Thinking(text=block.text, extra={BLOCK: fields} | ({AS_TEXT: True} if block.as_text else {}))
+                extra: dict[str, Any] = {BLOCK: fields}
+                if block.as_text:
+                    extra[AS_TEXT] = True
+                yield Thinking(text=block.text, extra=extra)
             elif block.text_field:
                 yield Text(text=block.text, extra={BLOCK: fields})
             else:

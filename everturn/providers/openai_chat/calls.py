@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn.models import Model
-from everturn.providers.json_values import a_dict, a_str, mended, object_in, write
+from everturn.providers.json_values import a_dict, a_str, an_int, mended, object_in, text_or_json
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable
 from everturn.records import ToolCall
 from everturn.text.utf8 import mend
@@ -48,9 +48,11 @@ class _Braces:
         return bool(pieces) and not self._depth and not self._quoted and pieces[-1].endswith("}")
 
     def _take(self, text: str) -> None:
-        halved = (len(text) - len(text.rstrip("\\"))) % 2 == 1
-        self._rest = "\\" if halved else ""
-        for found in _SIGNS.finditer(text[:-1] if halved else text):
+        self._rest = ""
+        if (len(text) - len(text.rstrip("\\"))) % 2 == 1:
+            self._rest = "\\"
+            text = text[:-1]
+        for found in _SIGNS.finditer(text):
             if found[0] == '"':
                 self._quoted = not self._quoted
             elif not self._quoted:
@@ -95,27 +97,34 @@ class PartialCalls:
 
     def take(self, entry: dict[str, Any], *, model: Model, whole: bool) -> None:
         """Reads an entry of `tool_calls`: a new call, or more of a known one."""
-        function, custom = entry.get("function"), entry.get("custom")
-        index = entry.get("index")
-        index = index if isinstance(index, int) else None
-        call_id = str(entry["id"]) if entry.get("id") is not None else ""
-        if not isinstance(function, dict) and not isinstance(custom, dict):
+        function = entry.get("function")
+        is_custom = not isinstance(function, dict)
+        index = an_int(entry.get("index"))
+        call_id = "" if entry.get("id") is None else str(entry["id"])
+        if is_custom and not isinstance(entry.get("custom"), dict):
             if whole or all(call.index != index for call in self.found):
                 self.bare[index] = call_id
             return
-        is_custom = not isinstance(function, dict)
-        said = a_dict(custom if is_custom else function)
-        name, arguments = a_str(said.get("name")), said.get("input" if is_custom else "arguments")
+        if is_custom:
+            said = a_dict(entry["custom"])
+            arguments = said.get("input")
+        else:
+            said = a_dict(function)
+            arguments = said.get("arguments")
+        name = a_str(said.get("name"))
         call = None if whole else self._going_on(index, call_id, name)
         if call is None:
             if len(self.found) >= MAX_CALLS:
                 raise unusable(model, f"it holds more than {MAX_CALLS} tool calls")
-            call = PartialCall(index, call_id or ("" if whole else self.bare.pop(index, "")), is_custom)
+            if not (call_id or whole):
+                call_id = self.bare.pop(index, "")
+            call = PartialCall(index, call_id, is_custom)
             self.found.append(call)
         call.id = call.id or call_id
-        call.name += name if name != call.name else ""
+        if name != call.name:
+            call.name += name
         if arguments is not None:
-            call.pieces.append(arguments if isinstance(arguments, str) else write(arguments).decode())
+            call.pieces.append(text_or_json(arguments))
         if entry.get("type") not in _USUAL:  # Moonshot's own tools
             call.extra["type"] = entry["type"]
         if not entry.keys() <= _OF_A_CALL:
@@ -143,7 +152,9 @@ class PartialCalls:
         """
         places = [call for call in self.found if index is None or call.index == index]
         if index is None and call_id:
-            places = [call for call in places if call.id == call_id] or ([] if name else places)
+            same = [call for call in places if call.id == call_id]
+            if same or name:
+                places = same
         if not places:
             return None
         latest = places[-1]
@@ -160,21 +171,19 @@ def tool_call(
     """`cut_off`: the reply may have ended in the middle of this call; `bare_is_whole`: no arguments at all are {}."""
     text = mend(call.text)
     name = mend(call.name)[:MAX_REPLY_NAME_CHARS]
-    extra = mended(call.extra | ({"custom" if call.custom else "function": call.inner} if call.inner else {}))
+    extra = dict(call.extra)
+    if call.inner:
+        extra["custom" if call.custom else "function"] = call.inner
+    extra = mended(extra)
+    arguments: dict[str, Any] | None
     if call.custom:
-        return ToolCall(
-            call_id=call_id,
-            name=name,
-            arguments={} if cut_off else {"input": text},
-            provider_id=provider_id,
-            unparsed=text if cut_off else None,
-            extra={**extra, "type": "custom"},
-        )
+        arguments = None if cut_off else {"input": text}
+        extra["type"] = "custom"
     # No arguments at all are {}, unless the reply was cut off before they came. Groq says "null" for none.
-    if text.strip():
-        arguments = {} if text.strip() == "null" else object_in(text)
+    elif text.strip() == "null" or (not text.strip() and bare_is_whole and not cut_off):
+        arguments = {}
     else:
-        arguments = {} if bare_is_whole and not cut_off else None
+        arguments = object_in(text)
     return ToolCall(
         call_id=call_id,
         name=name,

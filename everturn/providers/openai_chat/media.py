@@ -71,19 +71,23 @@ class Media:
 def named(message: Message, now: datetime | None) -> tuple[str, frozenset[int]]:
     """The id that stands for a message's sound, and the places of the parts that it replaces; empty if there is none or
     if it has expired by `now`, or by our clock if the provider's is not known."""
-    found = [(place, part) for place, part in enumerate(message.parts) if AUDIO in part.extra]
-    audio = a_dict(found[0][1].extra[AUDIO]) if found else {}
-    name, until = a_str(audio.get("id")), audio.get("expires_at")
-    if not name or not isinstance(until, int | float) or until <= (now or datetime.now(UTC)).timestamp():
+    found = [place for place, part in enumerate(message.parts) if AUDIO in part.extra]
+    if not found:
         return "", frozenset()
-    return name, frozenset(place for place, _ in found)
+    audio = a_dict(message.parts[found[0]].extra[AUDIO])
+    name = a_str(audio.get("id"))
+    expires_at = audio.get("expires_at")
+    if not name or not isinstance(expires_at, int | float) or expires_at <= (now or datetime.now(UTC)).timestamp():
+        return "", frozenset()
+    return name, frozenset(found)
 
 
 def expiry(message: Message, now: datetime | None) -> float:
     """When the id of a message's sound expires, as a timestamp; infinite if `named` finds none."""
     name, places = named(message, now)
-    audio = a_dict(message.parts[min(places)].extra[AUDIO]) if name else {}
-    return float(audio.get("expires_at", inf))
+    if not name:
+        return inf
+    return float(a_dict(message.parts[min(places)].extra[AUDIO])["expires_at"])
 
 
 def is_sound(part: Part) -> bool:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from math import inf
 from typing import Any
 
-from everturn.providers.base import NO_RESULT, UNPARSED, Request, error_prefix, plain_name, with_extra
+from everturn.providers.base import (
+    NO_RESULT,
+    Request,
+    error_prefix,
+    own_extra,
+    plain_name,
+    sent_arguments,
+    with_extra,
+)
 from everturn.providers.catalog import Dialect, dialect_of
 from everturn.providers.encoded_messages import EncodedMessages, WireItems, encoded_messages
 from everturn.providers.json_values import a_dict, write
@@ -45,7 +52,8 @@ class ChatMessages(EncodedMessages):
         self._leads = True
 
     def _encode(self, messages: Sequence[Message], request: Request) -> None:
-        dialect, pairing = dialect_of(request.model), Pairing(messages, as_given=request.as_given)
+        dialect = dialect_of(request.model)
+        pairing = Pairing(messages, as_given=request.as_given)
         encoded: list[Encoded] = []
         for message in messages:
             if self._leads and message.role == "system":
@@ -53,14 +61,18 @@ class ChatMessages(EncodedMessages):
                 continue
             self._leads = False
             encoded += self._encoded(message, pairing, dialect, request)
+        if dialect.user_after_tool:
+            self.open += encoded
+            return
         previous = self.open[-1]["role"] if self.open else ""
-        self.open += encoded if dialect.user_after_tool else _bridged(encoded, previous=previous)
+        self.open += _bridged(encoded, previous=previous)
 
     def _encoded(self, message: Message, pairing: Pairing, dialect: Dialect, request: Request) -> Iterator[Encoded]:
         own = message.provider == request.model.provider
         match message.role:
             case "assistant":
-                self.good_until = min(self.good_until, expiry(message, request.now) if own else inf)
+                if own:
+                    self.good_until = min(self.good_until, expiry(message, request.now))
                 yield from _turn(message, pairing, dialect=dialect, own=own, now=request.now)
             case "user":
                 if user := _user(message, dialect, own=own):
@@ -78,14 +90,17 @@ def encode_messages(request: Request, *, instructions: str) -> WireItems:
     """The request's messages, after a system message with the instructions."""
     messages = encoded_messages(request, ChatMessages, request.model)
     system = "\n\n".join(filter(None, [instructions, *messages.leading]))
-    return messages.items([{"role": "system", "content": system}] if system else [])
+    if not system:
+        return messages.items()
+    return messages.items([{"role": "system", "content": system}])
 
 
 def _turn(
     message: Message, pairing: Pairing, *, dialect: Dialect, own: bool, now: datetime | None
 ) -> Iterator[Encoded]:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
-    calls, results = pairing.after(message), pairing.results
+    calls = pairing.after(message)
+    results = pairing.results
     yield _assistant(message, dialect=dialect, own=own, now=now)
     yield from _answers(calls, results, dialect)
     if own:
@@ -101,9 +116,12 @@ def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], diale
         if _is_legacy(call):
             yield {"role": "function", "name": plain_name(call.name), "content": content}
             continue
-        name = call.name if _is_servers(call) else plain_name(call.name)
-        named = {"name": name} if _is_servers(call) or dialect.gateway else {}
-        yield {"role": "tool", "tool_call_id": _wire_id(call, dialect), **named, "content": content}
+        encoded: Encoded = {"role": "tool", "tool_call_id": _wire_id(call, dialect)}
+        if _is_servers(call):
+            encoded["name"] = call.name
+        elif dialect.gateway:
+            encoded["name"] = plain_name(call.name)
+        yield encoded | {"content": content}
 
 
 def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
@@ -116,35 +134,44 @@ def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], d
 
 
 def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime | None) -> Encoded:
-    sound, spoken = named(message, now) if own else ("", frozenset[int]())
-    back = pictures(message) if own and dialect.images else []
+    sound = ""
+    spoken = frozenset[int]()
+    if own:
+        sound, spoken = named(message, now)
+    images: list[Encoded] = []
+    if own and dialect.images:
+        images = pictures(message)
     text = "".join(
         _words(part)
         for place, part in enumerate(message.parts)
-        if not (part.extra and (place in spoken or is_sound(part) or (back and IMAGES in part.extra)))
+        if not (part.extra and (place in spoken or is_sound(part) or (images and IMAGES in part.extra)))
     )
     # Another provider's thoughts are not sent.
     thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
     thoughts = "".join(part.text for part in thinking)
     encoded: Encoded = {"role": "assistant", "content": text}
     entries = [_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
-    entries += _customs(message) if own else []
+    if own:
+        entries += _customs(message)
     if entries:
-        legacy = own and any(entry.get("type") == LEGACY for entry in entries)
-        calls = {"function_call": entries[0]["function"]} if legacy else {"tool_calls": entries}
-        encoded |= {"content": text or None, **calls}
+        encoded["content"] = text or None
+        if own and any(entry.get("type") == LEGACY for entry in entries):
+            encoded["function_call"] = entries[0]["function"]
+        else:
+            encoded["tool_calls"] = entries
         came_in = next((part.extra[CAME_IN] for part in thinking if CAME_IN in part.extra), "")
         if (field := dialect.reasoning_field or str(came_in)) and (thoughts or dialect.reasoning_required):
             encoded[field] = thoughts  # if it is required, an empty one will do
     if dialect.thinking_blocks and thoughts:
-        thought = {"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}
-        encoded["content"] = [thought, *([{"type": "text", "text": text}] if text else [])]
+        encoded["content"] = [{"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}]
+        if text:
+            encoded["content"].append({"type": "text", "text": text})
     if own and (blocks := blocks_of(message)):
         encoded["content"] = blocks
     if sound:
         encoded |= {"audio": {"id": sound}, "content": text or None}
-    if back:
-        encoded["images"] = back
+    if images:
+        encoded["images"] = images
     if own:
         for part in message.parts:
             if part.extra and not isinstance(part, ToolCall):
@@ -164,16 +191,17 @@ def _call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
     call_id = _wire_id(call, dialect)
     name = call.name if own and _is_servers(call) else plain_name(call.name)
     if own and call.extra.get("type") == "custom":
-        said = call.arguments.get("input", "") if call.unparsed is None else call.unparsed
-        custom = {**a_dict(call.extra.get("custom")), "name": name, "input": said}
+        text = call.unparsed
+        if text is None:
+            text = call.arguments.get("input", "")
+        custom = {**a_dict(call.extra.get("custom")), "name": name, "input": text}
         return {"id": call_id, "type": "custom", "custom": custom}
-    arguments = call.arguments if call.unparsed is None else {UNPARSED: call.unparsed}
-    function = {"name": name, "arguments": write(arguments).decode()}
+    function = {"name": name, "arguments": write(sent_arguments(call)).decode()}
     entry: Encoded = {"id": call_id, "type": "function", "function": function}
     if not (own and call.extra):
         return entry
     entry["function"] = a_dict(call.extra.get("function")) | function
-    return call.extra | entry | ({"type": call.extra["type"]} if "type" in call.extra else {})
+    return call.extra | entry | {"type": call.extra.get("type", "function")}
 
 
 def _is_legacy(call: ToolCall) -> bool:
@@ -214,9 +242,9 @@ def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded |
     """The block for a picture, a file or a sound; None if the server takes none of this type."""
     media_type, data = medium_of(part)
     if isinstance(part, Image) or media_type in PICTURES:
-        picture = with_extra({"url": url_of(part)}, part.extra if own else {})
-        shown = {"type": "image_url", "image_url": picture}
-        return shown if takes(part, PICTURES) else None
+        if not takes(part, PICTURES):
+            return None
+        return {"type": "image_url", "image_url": with_extra({"url": url_of(part)}, own_extra(part, own=own))}
     if data and dialect.sounds and (sound := SOUNDS.get(media_type)):
         return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
     if dialect.files == "document_url":
@@ -224,14 +252,16 @@ def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded |
     if dialect.files == "none" or (dialect.files == "data" and data is None) or not takes(part, frozenset({PDF})):
         return None
     file = {"filename": file_name(part), "file_data": url_of(part)}
-    return {"type": "file", "file": with_extra(file, part.extra if own else {})}
+    return {"type": "file", "file": with_extra(file, own_extra(part, own=own))}
 
 
 def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
     """A user's message; empty if nothing in it can be sent. `own`: what only this server knows may be in it."""
     kinds = (Text, Image, Document, Opaque) if own else (Text, Image, Document)
     parts = [part for part in message.parts if isinstance(part, kinds)]
-    return {"role": "user", "content": _content(parts, dialect, own=own)} if parts else {}
+    if not parts:
+        return {}
+    return {"role": "user", "content": _content(parts, dialect, own=own)}
 
 
 def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
@@ -247,14 +277,16 @@ def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
         case Opaque(data=dict() as data):
             return data
         case _:
-            return with_extra({"type": "text", "text": _words(part)}, part.extra if own else {})
+            return with_extra({"type": "text", "text": _words(part)}, own_extra(part, own=own))
 
 
 def _words(part: Part) -> str:
     """A part as text: what it says, or that it is not shown; empty for what is for other eyes."""
     if isinstance(part, Text):
         return part.text
-    return in_words(part) if isinstance(part, Image | Document) else ""
+    if isinstance(part, Image | Document):
+        return in_words(part)
+    return ""
 
 
 def _bridged(messages: Sequence[Encoded], *, previous: str) -> Iterator[Encoded]:

@@ -17,7 +17,7 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, write
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mended, write
 from everturn.providers.openai_chat.blocks import Blocks, is_blocks
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
@@ -133,8 +133,10 @@ class Assembler:
         choice: dict[str, Any] = {}
         if isinstance(choices, list) and choices:
             first = choices[0]
-            followed = type(first) is dict and self._index is not None and first.get("index") == self._index
-            choice = first if followed else self._choice(choices)
+            if type(first) is dict and self._index is not None and first.get("index") == self._index:
+                choice = first
+            else:
+                choice = self._choice(choices)
         if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
             for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
                 self._usage = a_dict(usage) or self._usage
@@ -148,11 +150,12 @@ class Assembler:
             self._finish = self._reason(finish, choice) or self._finish
         if choice.get("logprobs") or choice.get("content_filter_results"):
             self._take_beside(choice)
-        delta = choice.get("message" if whole else "delta")
+        field_of_delta = "message" if whole else "delta"
+        delta = choice.get(field_of_delta)
         if delta is None:
             return []
         if not isinstance(delta, dict):
-            raise self._invalid(f"its {'message' if whole else 'delta'} is not a JSON object")
+            raise self._invalid(f"its {field_of_delta} is not a JSON object")
         return self._take_delta(delta, whole=whole)
 
     def _reason(self, finish: object, choice: dict[str, Any]) -> str:
@@ -167,13 +170,15 @@ class Assembler:
             # Of a gateway, the same field may hold what Claude calls it: end_turn.
             is_text = bool(a_str(matched)) and ending_of(a_str(matched)) == "unknown"
             self._stop_text = is_text or by_reason or a_str(matched) in self.request.settings.stop
-        worse = ending_of(reason) == "end" and ending_of(native) not in {"end", "paused", "unknown"}
-        return native if worse else reason
+        if ending_of(reason) == "end" and ending_of(native) not in {"end", "paused", "unknown"}:
+            return native
+        return reason
 
     def _choice(self, choices: list[Any]) -> dict[str, Any]:
         """Of several replies to one question (`n`), which come interleaved, always the same one; else empty."""
         if self._index is None and (first := a_dict(choices[0])):
-            self._index = 0 if a_count(self.request.settings.extra.get("n")) > 1 else first.get("index", 0)
+            several = a_count(self.request.settings.extra.get("n")) > 1
+            self._index = 0 if several else first.get("index", 0)
         return next((one for one in map(a_dict, choices) if one.get("index", self._index) == self._index), {})
 
     def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
@@ -190,7 +195,7 @@ class Assembler:
                         self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
                 case "content" if is_blocks(value) or is_blocks([value]):
-                    deltas += self._take_blocks(value if isinstance(value, list) else [value], whole=whole)
+                    deltas += self._take_blocks(as_list(value), whole=whole)
                 case "content" if self._is_json(value):
                     # Cloudflare's JSON mode: the object itself, where others send its text.
                     text = write(value).decode()
@@ -205,7 +210,7 @@ class Assembler:
                 case "reasoning_content" | "reasoning" | "reasoning_details":
                     deltas += self._take_thinking(name, value, delta)
                 case "tool_calls" if isinstance(value, list | dict):
-                    for entry in value if isinstance(value, list) else [value]:
+                    for entry in as_list(value):
                         self._calls.take(a_dict(entry), model=self.request.model, whole=whole)
                 case "function_call" if isinstance(value, dict):
                     self._calls.take_legacy(value, model=self.request.model, whole=whole)
@@ -242,7 +247,9 @@ class Assembler:
             raise self._invalid("it holds no choice")
         if not self.complete:
             raise self._invalid("the stream ended in the middle")
-        stop = stop_of(self._finish, self.request.model) if self._finish else "end"
+        stop: Stop = "end"
+        if self._finish:
+            stop = stop_of(self._finish, self.request.model)
         if not self._said_something and stop == "end":
             raise self._invalid("it holds no message")
         if self._calls.bare:
@@ -272,8 +279,9 @@ class Assembler:
             details = [detail for detail in a_list(value) if isinstance(detail, dict)]
             for detail in details:
                 _merge(self._reasoning, detail)
-            texts = [a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details]
-            value = "" if self._came_in else "".join(texts)
+            if self._came_in:
+                return
+            value = "".join(a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details)
         elif name == "reasoning" and a_str(delta.get("reasoning_content")):
             return
         if thought := a_str(value):
@@ -320,18 +328,24 @@ class Assembler:
     def _said(self) -> Iterator[Part]:
         """Thoughts, tools that the server ran, and text: each with the fields that the server put beside it."""
         text = mend("".join(self._text))
+        thinking = mend("".join(self._thinking))
         if self._blocks.plain:
             text = self._blocks.texts("text") + text
-        beside = {"extra_content": mended(self._beside)} if self._beside else {}
-        thoughts = {"reasoning_details": mended(self._reasoning)} if self._reasoning else {}
+            thinking += self._blocks.texts("thinking")
+        beside: dict[str, Any] = {}
+        if self._beside:
+            beside["extra_content"] = mended(self._beside)
         if self._unknown:
-            beside |= {UNKNOWN: mended(self._unknown)}
-        thoughts |= beside if not text else {}
+            beside[UNKNOWN] = mended(self._unknown)
+        thoughts: dict[str, Any] = {}
+        if self._reasoning:
+            thoughts["reasoning_details"] = mended(self._reasoning)
+        if not text:
+            thoughts |= beside
         # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
         again = self._came_in == "reasoning" and bool(self._reasoning)
         if self._came_in and not again and not row_of(self.request.model.provider).dialect.reasoning_field:
-            thoughts |= {CAME_IN: self._came_in}
-        thinking = mend("".join(self._thinking)) + (self._blocks.texts("thinking") if self._blocks.plain else "")
+            thoughts[CAME_IN] = self._came_in
         if thinking or thoughts:
             yield Thinking(text=thinking, extra=thoughts)
         for ran in self._ran.values():
@@ -339,7 +353,8 @@ class Assembler:
         if not self._blocks.plain:
             yield from self._blocks.parts()
         if text:
-            beside |= {"annotations": mended(self._annotations)} if self._annotations else {}
+            if self._annotations:
+                beside["annotations"] = mended(self._annotations)
             yield Text(text=text, extra=beside)
         if self._media:
             yield from self._media.parts()
@@ -382,7 +397,9 @@ class Assembler:
     def _stop(self, stop: Stop) -> Stop:
         if stop != "length" and self._ours():
             return "tool_calls"
-        return "refused" if self._refused and stop == "end" else stop
+        if self._refused and stop == "end":
+            return "refused"
+        return stop
 
     def _invalid(self, what: str) -> InvalidReply:
         return unusable(self.request.model, what)

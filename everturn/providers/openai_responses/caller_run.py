@@ -7,12 +7,12 @@ it, so that it goes back as it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from everturn.providers.base import NO_RESULT, Request
-from everturn.providers.json_values import a_dict, a_list, a_str, object_in, parse, write
+from everturn.providers.json_values import a_dict, a_list, a_str, an_int, object_in, parse, text_or_json, write
 from everturn.providers.media import in_words, url_of
 from everturn.records import Document, Image, Text, ToolCall, ToolResult
 from everturn.tools.provider_defined import MCP_APPROVAL, called_as, custom_names
@@ -64,12 +64,15 @@ def declared(request: Request) -> Declared:
 def kind_of(call: ToolCall) -> str | None:
     """The type of the item that the call came as, if it is one of these and came whole."""
     kind = call.extra.get("type")
-    return kind if isinstance(kind, str) and kind in NAMES and call.unparsed is None else None
+    if isinstance(kind, str) and kind in NAMES and call.unparsed is None:
+        return kind
+    return None
 
 
 def given_id(item: Item) -> str:
     """What the item calls itself, for its result."""
-    return a_str(item.get("id") if item.get("type") == "mcp_approval_request" else item.get("call_id"))
+    name = "id" if item.get("type") == "mcp_approval_request" else "call_id"
+    return a_str(item.get(name))
 
 
 def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
@@ -84,16 +87,23 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
         arguments = {name: a_str(extra.pop(name, None)) for name in _ASKED_FOR}
         text = a_str(extra.pop("arguments", None))
         found = object_in(text)
-        arguments["arguments"] = text if found is None else found
-        if found is not None and write(found).decode() != text:
-            extra["arguments"] = text
+        if found is None:
+            arguments["arguments"] = text
+        else:
+            arguments["arguments"] = found
+            if write(found).decode() != text:
+                extra["arguments"] = text
         extra.pop("id", None)
+    unparsed = None
+    if cut_off:
+        unparsed = write(arguments).decode()
+        arguments = {}
     return ToolCall(
         call_id=call_id,
         name=NAMES[kind],
-        arguments={} if cut_off else arguments,
+        arguments=arguments,
         provider_id=provider_id,
-        unparsed=write(arguments).decode() if cut_off else None,
+        unparsed=unparsed,
         extra=extra,
     )
 
@@ -102,14 +112,15 @@ def item_of(call: ToolCall, *, wire_id: str) -> Item:
     """The item again, as it came."""
     kind = a_str(call.extra.get("type"))
     if kind == "mcp_approval_request":
-        asked = call.arguments.get("arguments")
-        text = call.extra.get("arguments", asked if isinstance(asked, str) else write(asked).decode())
+        asked = text_or_json(call.arguments.get("arguments"))
         names = {name: call.arguments.get(name) for name in _ASKED_FOR}
-        return {**call.extra, **names, "arguments": text, "id": wire_id}
+        return {**call.extra, **names, "arguments": call.extra.get("arguments", asked), "id": wire_id}
     # If it need not have an id it goes without: servers look up what an id says.
     extra = {name: value for name, value in call.extra.items() if name != "id" or kind in _NEEDS_ID}
-    asks = {_ASKS_IN[kind][0]: call.arguments} if kind in _ASKS_IN else call.arguments
-    return {**extra, "call_id": wire_id, **asks}
+    item = {**extra, "call_id": wire_id}
+    if kind in _ASKS_IN:
+        return item | {_ASKS_IN[kind][0]: call.arguments}
+    return item | call.arguments
 
 
 def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> Iterator[Item]:
@@ -120,29 +131,36 @@ def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> 
     value = _value(text)
     match call.extra.get("type"):
         case "shell_call":
-            output = [_chunk({"stdout": notice})] if notice else []
-            output += _chunks(text, value, failed=result.is_error)
+            output = _chunks(text, value, failed=result.is_error)
+            if notice:
+                output.insert(0, _chunk({"stdout": notice}))
             item: Item = {"type": "shell_call_output", "call_id": wire_id, "output": output}
             if (longest := call.arguments.get("max_output_length")) is not None:
                 item["max_output_length"] = longest
             yield item
         case "apply_patch_call":
             said = a_dict(value)
-            status = said.get("status") if said.get("status") in ("completed", "failed") else None
-            output_text = a_str(said.get("output")) if status else text
+            status = "completed"
+            if said.get("status") in ("completed", "failed"):
+                status = said["status"]
+                text = a_str(said.get("output"))
             yield {
                 "type": "apply_patch_call_output",
                 "call_id": wire_id,
-                "status": "failed" if result.is_error else status or "completed",
-                "output": f"{notice}\n{output_text}".strip(),
+                "status": "failed" if result.is_error else status,
+                "output": f"{notice}\n{text}".strip(),
             }
         case "computer_call":
             yield from _screenshot(call, result, wire_id=wire_id)
         case "mcp_approval_request":
             approved = not result.is_error and value is not False and a_dict(value).get("approve") is not False
             response: Item = {"type": "mcp_approval_response", "approval_request_id": wire_id, "approve": approved}
-            reason = a_str(a_dict(value).get("reason")) or (text if result.is_error else "")
-            yield response | ({"reason": reason} if reason and not approved else {})
+            reason = a_str(a_dict(value).get("reason"))
+            if result.is_error:
+                reason = reason or text
+            if reason and not approved:
+                response["reason"] = reason
+            yield response
         case _:
             yield {"type": "local_shell_call_output", "call_id": wire_id, "output": f"{notice}\n{text}".lstrip("\n")}
 
@@ -171,23 +189,31 @@ def _value(text: str) -> Any:
 def _chunks(text: str, value: Any, *, failed: bool) -> list[Item]:
     """A shell's output: as its function gave it (`stdout`, `stderr`, `exit_code`; of several commands a list), or the
     text as what it printed."""
-    listed = a_dict(value).get("output", value)
-    found: Sequence[Any] = listed if isinstance(listed, list) else [value]
+    found = a_dict(value).get("output", value)
+    if not isinstance(found, list):
+        found = [value]
     if found and all(isinstance(one, dict) and one.keys() & {"stdout", "stderr", "outcome"} for one in found):
         return [_chunk(one) for one in found]
-    return [_chunk({"stderr": text, "exit_code": 1} if failed else {"stdout": text})]
+    if failed:
+        return [_chunk({"stderr": text, "exit_code": 1})]
+    return [_chunk({"stdout": text})]
 
 
 def _chunk(given: Mapping[str, Any]) -> Item:
-    code = given.get("exit_code")
-    ended: Item = {"type": "exit", "exit_code": code if isinstance(code, int) else 0}
-    outcome = a_dict(given.get("outcome")) or ({"type": "timeout"} if given.get("timed_out") is True else ended)
+    outcome = a_dict(given.get("outcome"))
+    if not outcome and given.get("timed_out") is True:
+        outcome = {"type": "timeout"}
+    elif not outcome:
+        code = an_int(given.get("exit_code"))
+        outcome = {"type": "exit", "exit_code": 0 if code is None else code}
     return {"stdout": a_str(given.get("stdout")), "stderr": a_str(given.get("stderr")), "outcome": outcome}
 
 
 def _screenshot(call: ToolCall, result: ToolResult, *, wire_id: str) -> Iterator[Item]:
     pictures = [part for part in result.content if isinstance(part, Image)]
-    shown = _NO_SCREENSHOT if result.is_error or not pictures else url_of(pictures[-1])
+    shown = _NO_SCREENSHOT
+    if pictures and not result.is_error:
+        shown = url_of(pictures[-1])
     item: Item = {
         "type": "computer_call_output",
         "call_id": wire_id,

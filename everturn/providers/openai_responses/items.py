@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.providers.base import UNPARSED, plain_name
-from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, write
+from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, text_or_json, write
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Declared, Item
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS
@@ -64,16 +64,21 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
     name = a_str(item.get("name"))[:MAX_REPLY_NAME_CHARS]
     found: dict[str, Any] | None
     if item["type"] == "custom_tool_call":
-        text, extra = a_str(item.get("input")), _without(item, "call_id", "name", "input")
+        text = a_str(item.get("input"))
+        extra = _without(item, "call_id", "name", "input")
         found = {"input": text}
     else:
-        given, extra = item.get("arguments"), _without(item, "type", "call_id", "name", "arguments")
-        text = given if isinstance(given, str) else "" if given is None else write(given).decode()
-        bare = text.strip() in {"", "null"}
-        found = {} if bare else object_in(text)
-        if found is not None and not bare and write(found).decode() != text:
-            extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
-    found = None if cut_off else found
+        given = item.get("arguments")
+        text = "" if given is None else text_or_json(given)
+        extra = _without(item, "type", "call_id", "name", "arguments")
+        if text.strip() in {"", "null"}:
+            found = {}
+        else:
+            found = object_in(text)
+            if found is not None and write(found).decode() != text:
+                extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
+    if cut_off:
+        found = None
     return ToolCall(
         call_id=call_id,
         name=name,
@@ -95,8 +100,10 @@ def own_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> list[I
                 kind = "message" if isinstance(part, Text) else "reasoning"
                 if frame is not None or blocks is None or items[-1].get("type") != kind:
                     blocks = _opened(items, kind, a_dict(frame))
-                if blocks is not None and (part.text or frame is None or kind == "message"):
-                    blocks.append(_text_block(part) if isinstance(part, Text) else _thought(part, items[-1], blocks))
+                if blocks is not None and isinstance(part, Text):
+                    blocks.append(_text_block(part))
+                elif blocks is not None and (part.text or frame is None):
+                    blocks.append(_thought(part, items[-1], blocks))
             case ToolCall():
                 items.append(own_call(part, wire_id=wire_id(part)))
                 blocks = None
@@ -111,7 +118,8 @@ def own_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> list[I
 def as_input(item: Item) -> Item:
     """The item without what only replies have, in it and in the list of its output."""
     left_out = _OUTPUT_ONLY.get(a_str(item.get("type")), _OF_OUTPUTS)
-    item = _without(item, *left_out) if left_out & item.keys() else item
+    if left_out & item.keys():
+        item = _without(item, *left_out)
     output = item.get("output")
     if isinstance(output, list) and any(_OF_OUTPUTS & a_dict(block).keys() for block in output):
         item = item | {"output": [_without(block, *_OF_OUTPUTS) for block in map(a_dict, output)]}
@@ -121,13 +129,15 @@ def as_input(item: Item) -> Item:
 def own_call(call: ToolCall, *, wire_id: str) -> Item:
     if caller_run.kind_of(call):
         return caller_run.item_of(call, wire_id=wire_id)
-    # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
-    theirs = a_str(call.extra.get("type")) in caller_run.NAMES
-    extra = {} if theirs else _without(call.extra, "id", "status", "arguments")
-    item: Item = {"type": "function_call", **extra, "call_id": wire_id}
-    item["name"] = plain_name(call.name)
+    item: Item = {"type": "function_call"}
+    if a_str(call.extra.get("type")) not in caller_run.NAMES:
+        # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
+        item |= _without(call.extra, "id", "status", "arguments")
+    item |= {"call_id": wire_id, "name": plain_name(call.name)}
     if item["type"] == "custom_tool_call":
-        return item | {"input": a_str(call.arguments.get("input")) if call.unparsed is None else call.unparsed}
+        if call.unparsed is not None:
+            return item | {"input": call.unparsed}
+        return item | {"input": a_str(call.arguments.get("input"))}
     return item | {"arguments": _arguments(call, as_written=call.extra.get("arguments"))}
 
 
@@ -140,8 +150,8 @@ def others_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> Ite
         elif isinstance(part, ToolCall):
             yield from _said(said)
             said = []
-            name, arguments = plain_name(part.name), _arguments(part)
-            yield {"type": "function_call", "call_id": wire_id(part), "name": name, "arguments": arguments}
+            call: Item = {"type": "function_call", "call_id": wire_id(part), "name": plain_name(part.name)}
+            yield call | {"arguments": _arguments(part)}
     yield from _said(said)
 
 
@@ -152,21 +162,28 @@ def _said(texts: Sequence[str]) -> Iterator[Item]:
 
 def _message_parts(item: Item, *, logprobs: bool) -> list[Part]:
     blocks = [_lean(a_dict(block), logprobs=logprobs) for block in a_list(item.get("content"))]
-    shown = [(a_str(block.get("refusal" if block.get("type") == "refusal" else "text")), block) for block in blocks]
     if not blocks or not all(map(_is_text, blocks)):
-        text = "".join(text for text, _ in shown)
-        return [Text(text=text, extra={"item": item})] if text else [Opaque(data=item)]
+        text = "".join(a_str(block.get(_text_field(block))) for block in blocks)
+        if not text:
+            return [Opaque(data=item)]
+        return [Text(text=text, extra={"item": item})]
     frame = _frame(item, "content")
     if frame.get("role") == "assistant":
         del frame["role"]
     parts: list[Part] = []
-    for text, block in shown:
-        refusal = block["type"] == "refusal"
-        extra = _without(block, "refusal") if refusal else _without(block, "text")
+    for block in blocks:
+        field = _text_field(block)
+        extra = _without(block, field)
         if extra["type"] == "output_text":
             del extra["type"]
-        parts.append(Text(text=text, extra=extra if parts else {"item": frame, **extra}))
+        if not parts:
+            extra = {"item": frame, **extra}
+        parts.append(Text(text=block[field], extra=extra))
     return parts
+
+
+def _text_field(block: Mapping[str, Any]) -> str:
+    return "refusal" if block.get("type") == "refusal" else "text"
 
 
 def _is_text(block: Mapping[str, Any]) -> bool:
@@ -176,7 +193,9 @@ def _is_text(block: Mapping[str, Any]) -> bool:
 
 def _lean(block: dict[str, Any], *, logprobs: bool) -> dict[str, Any]:
     left_out = {name for name in ("annotations", "logprobs") if block.get(name) == []}
-    return _without(block, *left_out, *(() if logprobs else ("logprobs",)))
+    if not logprobs:
+        left_out.add("logprobs")
+    return _without(block, *left_out)
 
 
 def _text_block(part: Text) -> dict[str, Any]:
@@ -188,7 +207,8 @@ def _text_block(part: Text) -> dict[str, Any]:
 
 def _reasoning_parts(item: Item) -> list[Part]:
     """A part for each block of the summary, or, if a server shows the thoughts themselves, of these."""
-    summary, content = a_list(item.get("summary")), a_list(item.get("content"))
+    summary = a_list(item.get("summary"))
+    content = a_list(item.get("content"))
     name = "content" if content and not summary else "summary"
     texts = [a_str(a_dict(block).get("text")) for block in summary or content]
     plain = [{"type": _BLOCK_OF[name], "text": text} for text in texts]
@@ -211,10 +231,12 @@ def _opened(items: list[Item], kind: str, frame: Item) -> list[Any] | None:
     if "type" in frame:
         items.append(frame)
         return None
-    name = "content" if kind == "message" or "summary" in frame else "summary"
     blocks: list[Any] = []
-    role = {"role": "assistant"} if kind == "message" else {}
-    items.append({"type": kind, **role, **frame, name: blocks})
+    item: Item = {"type": kind}
+    if kind == "message":
+        item["role"] = "assistant"
+    name = "content" if kind == "message" or "summary" in frame else "summary"
+    items.append({**item, **frame, name: blocks})
     return blocks
 
 

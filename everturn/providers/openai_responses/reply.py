@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from everturn.errors import InvalidReply
@@ -18,7 +19,7 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, an_int
 from everturn.providers.openai_responses.caller_run import Item, declared, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
 from everturn.providers.reading import MAX_CALLS, object_of, unusable
@@ -75,7 +76,8 @@ class _Place:
         behind some proxies, until it is over."""
         if self.item.get("type") != item.get("type"):
             return False
-        ours, theirs = a_str(self.item.get("call_id")), a_str(item.get("call_id"))
+        ours = a_str(self.item.get("call_id"))
+        theirs = a_str(item.get("call_id"))
         if ours and theirs:
             return ours == theirs
         return not (over and _ids_of(self.item) and _ids_of(item))
@@ -147,7 +149,8 @@ class Assembler:
 
     def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
         """Reads the response itself. Raises ErrorInReply if it failed."""
-        status, error = a_str(response.get("status")).lower(), response.get("error")
+        status = a_str(response.get("status")).lower()
+        error = response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
         if status in UNFINISHED:
@@ -180,17 +183,19 @@ class Assembler:
         response = self._response
         why = a_dict(response.get("incomplete_details"))
         reason = a_str(why.get("reason"))
-        usual = not reason or (ending_of(reason) in {"length", "filtered"} and reason != "max_messages")
+        if not reason or (ending_of(reason) in {"length", "filtered"} and reason != "max_messages"):
+            why = {}
         return details_of(
             self.request.model,
             served_by=response.get("model"),
             tier=response.get("service_tier"),
-            incomplete_details=None if usual else why,
+            incomplete_details=why,
         )
 
     def _take_event(self, kind: str, said: dict[str, Any]) -> list[Delta]:
-        index = said.get("output_index")
-        index = index if isinstance(index, int) else max(self._latest, default=0)
+        index = an_int(said.get("output_index"))
+        if index is None:
+            index = max(self._latest, default=0)
         item = a_dict(said.get("item"))
         if kind in {"response.output_item.added", "response.output_item.done"}:
             if _is_item(item):  # clients are meant to pass over an item that is null
@@ -198,10 +203,9 @@ class Assembler:
         elif kind == "response.reasoning_summary_part.added" and said.get("summary_index"):
             return [Delta("thinking", "\n\n")]
         elif kind.endswith(".delta") and (piece := a_str(said.get("delta"))):
-            block = said.get("content_index")
-            number = block if isinstance(block, int) else 0
+            block = an_int(said.get("content_index"))
             if place := self._latest.get(index):
-                place.pieces.setdefault((kind, number), []).append(piece)
+                place.pieces.setdefault((kind, block or 0), []).append(piece)
             match _DELTAS.get(kind):
                 case "text":
                     return [Delta("text", mend(piece))]
@@ -232,7 +236,7 @@ class Assembler:
         if len(whole) > len(places) or (len(whole) == len(places) and not all_over):
             return whole
         found = [place.finished or self._filled(place) for place in places]
-        return [_sealed(item, whole[number] if number < len(whole) else {}) for number, item in enumerate(found)]
+        return [_sealed(item, same) for item, same in zip_longest(found, whole, fillvalue={})]
 
     def _filled(self, place: _Place) -> Item:
         """An item put together from its deltas, because its last event did not come."""
@@ -248,7 +252,9 @@ class Assembler:
             case "function_call":
                 text = pieces.get(("response.function_call_arguments.delta", 0)) or item.get("arguments")
                 # Without its last event, a call without arguments may be one whose arguments are missing.
-                return item | ({"arguments": text} if text else {"status": "incomplete"})
+                if not text:
+                    return item | {"status": "incomplete"}
+                return item | {"arguments": text}
             case _:
                 return item
 
@@ -289,6 +295,7 @@ class Assembler:
 
     def _stop(self, items: Sequence[Item]) -> Stop:
         reason = a_str(a_dict(self._response.get("incomplete_details")).get("reason"))
+        # Whether the reply can be used at all, calls or not.
         stop = self._short_of(reason) if self._cut_short else "end"
         ours = declared(self.request)
         calls = [item for item in items if is_call(item, ours)]
@@ -299,7 +306,9 @@ class Assembler:
         if self._cut_short:
             return stop
         blocks = (a_dict(block) for item in items for block in a_list(item.get("content")))
-        return "refused" if any(block.get("type") == "refusal" for block in blocks) else "end"
+        if any(block.get("type") == "refusal" for block in blocks):
+            return "refused"
+        return "end"
 
     def _short_of(self, reason: str) -> Stop:
         """Why an incomplete response is. A reason that is not known means cut short, as `max_output_tokens` does."""
@@ -314,9 +323,11 @@ class Assembler:
 def _sealed(item: Item, same: Item) -> Item:
     """The item, with the encrypted content that only the response has for it: an item's last event may come early."""
     sealed = same.get("encrypted_content")
-    if not sealed or item.get("encrypted_content") or item.get("type") != same.get("type"):
+    if not sealed or item.get("encrypted_content"):
         return item
-    return item | {"encrypted_content": sealed} if item.get("id") == same.get("id") else item
+    if item.get("type") != same.get("type") or item.get("id") != same.get("id"):
+        return item
+    return item | {"encrypted_content": sealed}
 
 
 _BLOCK_TYPES = {"text": "output_text", "refusal": "refusal"}
@@ -329,7 +340,9 @@ def _with_searches(usage: Usage, items: Iterable[Item], request: Request) -> Usa
         return usage
     actions = [a_dict(item.get("action")) for item in items if item.get("type") == "web_search_call"]
     searches = sum(a_str(action.get("type")) in {"search", ""} for action in actions)
-    return usage.model_copy(update={"web_searches": searches}) if searches else usage
+    if not searches:
+        return usage
+    return usage.model_copy(update={"web_searches": searches})
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

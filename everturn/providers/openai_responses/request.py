@@ -19,6 +19,7 @@ from everturn.providers.base import (
     check_tools,
     error_prefix,
     may_call,
+    own_extra,
     schema_in_words,
     warn_unsupported,
     with_extra,
@@ -45,7 +46,8 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     """The path under the base URL, and the body. Raises InvalidTool for a server-side tool that does not exist, and
     RequestRefused for `background` in extra: nothing would pick up the response."""
     check_tools(request)
-    settings, provider = request.settings, request.model.provider
+    settings = request.settings
+    provider = request.model.provider
     stored = bool(settings.extra.get("store"))
     body: dict[str, Any] = {"model": request.model.model, "input": [], "store": False}
     instructions = request.instructions
@@ -90,7 +92,9 @@ def _settings(request: Request) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if settings.max_output_tokens is not None:
         fields["max_output_tokens"] = settings.max_output_tokens
-    effort = nearest_effort(request.model, settings.reasoning_effort) if settings.reasoning_effort else None
+    effort: str | None = None
+    if settings.reasoning_effort:
+        effort = nearest_effort(request.model, settings.reasoning_effort)
     if effort == "minimal" and (refused := refused_beside_minimal(request)):
         warn_unsupported(request.model, f"reasoning_effort='minimal' beside {refused}", "It is asked for 'low'.")
         effort = "low"
@@ -140,7 +144,8 @@ class ResponsesItems(EncodedMessages):
         return copied
 
     def _encode(self, messages: Sequence[Message], request: Request) -> None:
-        provider, pairing = request.model.provider, Pairing(messages, as_given=request.as_given)
+        provider = request.model.provider
+        pairing = Pairing(messages, as_given=request.as_given)
         own = (message for message in messages if message.provider == provider)
         ours = {result.call_id for message in own for result in message.tool_results}
         wire_ids = _wire_ids(messages, provider, pairing, used=self._wire_ids)
@@ -170,12 +175,12 @@ def _outputs(
     calls: Iterable[ToolCall], pairing: Pairing, wire_ids: Mapping[str, str], ours: Container[str], *, own: bool
 ) -> Iterator[Item]:
     for call in calls:
-        result, told = pairing.results.get(call.call_id), call.call_id in ours
+        result = pairing.results.get(call.call_id)
         if own and caller_run.kind_of(call):
             for item in caller_run.result_items(call, result, wire_id=wire_ids[call.call_id]):
                 yield _with_caller(item, call)
             continue
-        yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=told)
+        yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=call.call_id in ours)
 
 
 def _encoded(message: Message, wire_ids: Mapping[str, str], provider: str, stored: bool) -> tuple[list[Item], bool]:
@@ -211,9 +216,9 @@ def _wire_ids(
     for message in messages:
         own = message.provider == provider and message.role == "assistant"
         for call in calls_in(message) or pairing.after(message):
-            given = (call.provider_id if own else None) or call.call_id
-            if given in used:
-                given = call.call_id
+            given = call.call_id
+            if own and call.provider_id and call.provider_id not in used:
+                given = call.provider_id
             if given in used or not (own or _WIRE_ID.fullmatch(given)):
                 given = hashlib.sha256(call.call_id.encode()).hexdigest()[:24]
             used.add(given)
@@ -228,13 +233,17 @@ def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: boo
     item["output"] = _result_content(result, own=told) if result else NO_RESULT
     if own:
         item = _with_caller(item, call)
-    return item | result.extra if result and told and result.extra else item
+    if result and told:
+        return item | result.extra
+    return item
 
 
 def _with_caller(item: Item, call: ToolCall) -> Item:
     """Sends the result of a program's call to the program."""
     caller = call.extra.get("caller")
-    return item if caller is None or "call_id" not in item else item | {"caller": caller}
+    if caller is None or "call_id" not in item:
+        return item
+    return item | {"caller": caller}
 
 
 def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, Any]]:
@@ -244,7 +253,9 @@ def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, An
     if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
         return prefix + text
     content = [*_content(result.content, own=own)]
-    return [{"type": "input_text", "text": prefix.rstrip()}, *content] if prefix else content
+    if not prefix:
+        return content
+    return [{"type": "input_text", "text": prefix.rstrip()}, *content]
 
 
 def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
@@ -261,7 +272,7 @@ def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, 
     """What a user's message or a result says. A part's `extra`, such as an image's detail, and blocks of other kinds,
     such as a stored file, are for this provider's `own`."""
     for part in parts:
-        extra = part.extra if own else {}
+        extra = own_extra(part, own=own)
         match part:
             case Text(text=text) if text:
                 yield with_extra({"type": "input_text", "text": text}, extra)

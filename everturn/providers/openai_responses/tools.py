@@ -47,7 +47,10 @@ def _named(name: str, request: Request) -> Made:
         return {"type": "function", "name": name}
     for item in request.raw_tools:
         if name in called_as(item):
-            return {"type": "custom", "name": name} if item.get("type") == "custom" else {"type": item.get("type")}
+            named: Made = {"type": item.get("type")}
+            if item.get("type") == "custom":
+                named["name"] = name
+            return named
     return {"type": "function", "name": name}
 
 
@@ -70,8 +73,11 @@ def refused_beside_minimal(request: Request) -> str:
 
 def _function(tool: ToolSpec, model: Model) -> Made:
     dialect = row_of(model.provider).responses
-    known = ("defer_loading", "allowed_callers") if dialect.server_tools == "openai" else ()
-    known = ("strict", *known) if dialect.strict_tools else known
+    known: list[str] = []
+    if dialect.strict_tools:
+        known.append("strict")
+    if dialect.server_tools == "openai":
+        known += ["defer_loading", "allowed_callers"]
     more = tool_options(model, tool, *known, callers=("direct", "programmatic"))
     # `strict` is sent because without it OpenAI takes the schema as strict, and makes every parameter required.
     return {
