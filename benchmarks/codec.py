@@ -16,7 +16,7 @@ from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.http import PROTOCOLS
-from everturn.providers.json_values import write
+from everturn.providers.json_values import write_json
 from everturn.records import Message, Text, ToolCall, ToolResult
 
 MESSAGES = 200
@@ -96,7 +96,7 @@ def asking(model: str, messages: Sequence[Message]) -> Request:
 
 def encode_all(model: str, messages: Sequence[Message]) -> bytes:
     request = asking(model, messages)
-    return write(PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1])
+    return write_json(PROTOCOLS[row_of(request.model.provider).protocol].encode(request)[1])
 
 
 def decode_all(model: str, received: Sequence[bytes]) -> str:

@@ -79,7 +79,7 @@ def _listed_as(provider: str) -> str | None:
     """The price list's name for a provider, ours or a package's; None if it has none."""
     if provider in PROVIDERS:
         return _PRICED_AS.get(provider)
-    return getattr(plugins.loaded(provider), "priced_as", "") or None
+    return getattr(plugins.load_row(provider), "priced_as", "") or None
 
 
 def cost_of_reply(model: Model, reply: Reply) -> float | None:

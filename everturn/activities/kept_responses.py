@@ -58,7 +58,7 @@ class KeptResponse:
     async def _cancel_response(self) -> None:
         from everturn.providers import background  # imports httpx: see everturn.providers.model_call
 
-        await background.cancel(self._model, self.response_id)
+        await background.cancel_response(self._model, self.response_id)
         self.forget()
 
 

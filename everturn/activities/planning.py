@@ -29,7 +29,7 @@ from everturn.plans import (
     TypedInput,
     UseResult,
 )
-from everturn.providers.json_values import TooDeep, parse
+from everturn.providers.json_values import TooDeep, parse_json
 from everturn.records import ToolCall, ToolResult
 from everturn.sizes import (
     MAX_BESIDE_REPLY_BYTES,
@@ -433,7 +433,7 @@ async def _needs_decision(tool: Tool, call: ToolCall, context: ToolContext) -> b
 def _unreadable_text(name: str, text: str) -> str:
     """What is wrong with arguments that are no JSON object, for the model."""
     try:
-        value = parse(text)
+        value = parse_json(text)
         problem = f"not a JSON object: it is a {type(value).__name__}"
         if place := place_of_odd_number(value):
             problem = f"not valid JSON: {place}, and JSON has no such number"

@@ -16,7 +16,7 @@ from everturn.heartbeat_details import AtLimit
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.providers.base import Request
-from everturn.providers.rate_limit_queue import Limit, going, limit_of
+from everturn.providers.rate_limit_queue import Limit, limit_of, send_with_permit
 from everturn.providers.rate_limiter import OWN_HOLD_SECONDS
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply
@@ -45,13 +45,15 @@ async def within_limit(
     limit = limit_of(question.model)
     came = asyncio.get_running_loop().time()
     longest = patience.max_retry_delay.total_seconds()
-    if limit.limiter.tpm and not limit.limiter.tokens.reported:
-        limit.limiter.tokens.expect(tokens_of(question))
+    if limit.limiter.tpm and not limit.limiter.tokens.has_reports:
+        limit.limiter.tokens.expect_tokens(tokens_of(question))
     own = _OwnRefusals()
     while True:
         permit = await _waited_for(limit, came)
         try:
-            async with going(limit, permit, longest_hold=longest, alone=own.is_alone(limit.limiter.answered_at)):
+            async with send_with_permit(
+                limit, permit, longest_hold=longest, alone=own.is_alone(limit.limiter.answered_at)
+            ):
                 reply = await ask()
         except RateLimited as error:
             rate = limit.limiter.rate
@@ -74,7 +76,7 @@ async def within_limit(
             if own.is_alone(limit.limiter.answered_at):
                 came = asyncio.get_running_loop().time()  # those that the provider would take go first
             continue
-        limit.used(reply.usage)
+        limit.record_usage(reply.usage)
         return reply
 
 
@@ -135,13 +137,13 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
     loop = asyncio.get_running_loop()
     beat = this_heartbeat()
     began = loop.time()
-    waiting = asyncio.ensure_future(limit.permit(came))
+    waiting = asyncio.ensure_future(limit.wait_for_permit(came))
     handed_out = False
     try:
         await asyncio.wait({waiting}, timeout=SHOWN_AFTER_SECONDS)
         if not waiting.done():
             if beat:
-                beat.waits = AtLimit(limit_of=limit.provider, ahead=limit.waiting)
+                beat.waits = AtLimit(limit_of=limit.provider, ahead=limit.waiting_calls)
                 if beat.interval <= INTERVAL_SECONDS:  # else each beat costs, and the next ordinary one says it
                     beat.beat_within(0.0)
             await _unless_worker_stops(waiting)
@@ -153,5 +155,5 @@ async def _waited_for(limit: Limit, came: float) -> Permit:
         if not waiting.done():
             waiting.cancel()
         elif not handed_out and not waiting.cancelled() and waiting.exception() is None:
-            limit.over(waiting.result())  # this turn was cancelled just as it was let through
+            limit.record_end(waiting.result())  # this turn was cancelled just as it was let through
         attempts.leave_out(loop.time() - began)

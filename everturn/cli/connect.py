@@ -145,10 +145,10 @@ def make_agent(wanted: AgentChoice) -> Agent:
     """The agent that the options describe, checked as far as it can be before anything starts."""
     assert wanted.model is not None  # AgentChoice.of
     from everturn.models import Model
-    from everturn.providers.catalog import resolve
+    from everturn.providers.catalog import resolve_endpoint
 
     try:
-        resolve(Model(wanted.model))
+        resolve_endpoint(Model(wanted.model))
     except KeyMissing as error:
         # Here the worker is this process; "where the worker runs" would puzzle.
         variable = error.variables[0]

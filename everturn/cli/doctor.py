@@ -234,13 +234,13 @@ def _handoffs(agents: list[Agent]) -> list[Finding]:
 
 
 def _keys(agents: list[Agent]) -> list[Finding]:
-    from everturn.providers.catalog import all_rows, resolve, row_of
-    from everturn.vendor_models.plugins import plugins
+    from everturn.providers.catalog import all_rows, resolve_endpoint, row_of
+    from everturn.vendor_models.plugins import points_by_name
 
     names = sorted({key for row in all_rows().values() for key in row.keys if os.environ.get(key, "").strip()})
     found: Literal["ok", "note"] = "ok" if names else "note"
     findings = [Finding("keys", found, ", ".join(names) or "none is set here; only workers need one")]
-    for name in plugins():
+    for name in points_by_name():
         try:
             row_of(name)
         except EverturnError as error:
@@ -248,7 +248,7 @@ def _keys(agents: list[Agent]) -> list[Finding]:
     for agent in agents:
         for model in (agent.model, *agent.fallback_models):
             try:
-                resolve(model)
+                resolve_endpoint(model)
             except EverturnError as error:
                 findings.append(wrong(f"model of {agent.name}", error))
     return findings

@@ -10,7 +10,7 @@ from everturn.compressed_messages import pack
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
 from everturn.sizes import MAX_PACKED_AT_START_BYTES
-from everturn.vendors.lone_results import unanswerable
+from everturn.vendors.lone_results import find_unanswerable
 
 
 def begun_with(transcript: Iterable[Any]) -> CarryOver | None:
@@ -30,7 +30,7 @@ def begun_with(transcript: Iterable[Any]) -> CarryOver | None:
             "The transcript has a system message, and a conversation takes its instructions from its Agent.",
             cure="Leave it out, or put its text into Agent(instructions=).",
         )
-    if lone := unanswerable(messages):
+    if lone := find_unanswerable(messages):
         place, call_id, name = lone
         raise Refused(
             f"The transcript's message {place} has the result of the call {call_id!r:.100}"

@@ -96,14 +96,14 @@ def to_openai_chat(messages: Iterable[Said], *, model: str | Model = "openai-cha
     """Chat Completions' `messages`, in the dialect of the model's provider."""
     from everturn.providers import openai_chat
 
-    return _write(openai_chat, "messages", messages, model)
+    return _write_messages(openai_chat, "messages", messages, model)
 
 
 def to_openai_responses(messages: Iterable[Said], *, model: str | Model = "openai:any") -> list[Json]:
     """The Responses API's `input` items."""
     from everturn.providers import openai_responses
 
-    return _write(openai_responses, "input", messages, model)
+    return _write_messages(openai_responses, "input", messages, model)
 
 
 def to_anthropic(messages: Iterable[Said], *, model: str | Model = "anthropic:any") -> list[Json]:
@@ -111,14 +111,14 @@ def to_anthropic(messages: Iterable[Said], *, model: str | Model = "anthropic:an
     it."""
     from everturn.providers import anthropic_messages
 
-    return _write(anthropic_messages, "messages", messages, model)
+    return _write_messages(anthropic_messages, "messages", messages, model)
 
 
 def to_gemini(messages: Iterable[Said], *, model: str | Model = "google:any") -> list[Json]:
     """generateContent's `contents`."""
     from everturn.providers import gemini
 
-    return _write(gemini, "contents", messages, model)
+    return _write_messages(gemini, "contents", messages, model)
 
 
 def from_openai_chat(messages: Iterable[Any], *, provider: str = "openai-chat") -> tuple[Message, ...]:
@@ -167,7 +167,7 @@ def _of_format(functions: dict[str, Callable[..., Any]], api_format: str) -> Cal
     return functions[api_format]
 
 
-def _write(protocol: Any, field: str, messages: Iterable[Said], model: str | Model) -> list[Json]:
+def _write_messages(protocol: Any, field: str, messages: Iterable[Said], model: str | Model) -> list[Json]:
     from everturn.providers.base import Request
 
     model = model if isinstance(model, Model) else Model(model)

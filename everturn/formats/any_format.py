@@ -27,31 +27,35 @@ def read_any(given: Iterable[Any]) -> tuple[Message, ...]:
     """
     items = list(given)
     if any(isinstance(item, Message | Reply) or _is_record(item) for item in items):
-        return tuple(map(_message, range(len(items)), items))
-    found = [as_dict(item) for item in items]
-    for place, item in enumerate(found):
+        return tuple(map(_to_message, range(len(items)), items))
+    entries = [as_dict(item) for item in items]
+    for place, item in enumerate(entries):
         if not item.keys() & {"role", "type", "parts"}:
-            raise ValueError(f"its item {place} is {_shown(items[place])}, which is not a message in any known format")
-    if any("parts" in item for item in found):
-        return read_gemini(found, provider="google")
-    if any("role" not in item or item.get("type") not in (None, "message") or _says(item, "id") for item in found):
-        return read_openai_responses(found, provider="openai")
-    blocks = {str(block.get("type")) for item in found for block in _blocks(item)}
+            raise ValueError(
+                f"its item {place} is {_shorten(items[place])}, which is not a message in any known format"
+            )
+    if any("parts" in item for item in entries):
+        return read_gemini(entries, provider="google")
+    if any(
+        "role" not in item or item.get("type") not in (None, "message") or _has_field(item, "id") for item in entries
+    ):
+        return read_openai_responses(entries, provider="openai")
+    blocks = {str(block.get("type")) for item in entries for block in _blocks_in(item)}
     if blocks & _RESPONSES_BLOCKS:
-        return read_openai_responses(found, provider="openai")
-    is_chat = any(item.get("role") in ("tool", "developer") or item.keys() & _CHAT_FIELDS for item in found)
-    if not (is_chat or blocks & _CHAT_BLOCKS) and (blocks & _ANTHROPIC_BLOCKS or _has_source(found)):
-        return read_anthropic(found, provider="anthropic")
-    return read_openai_chat(found, provider="openai-chat")
+        return read_openai_responses(entries, provider="openai")
+    is_chat = any(item.get("role") in ("tool", "developer") or item.keys() & _CHAT_FIELDS for item in entries)
+    if not (is_chat or blocks & _CHAT_BLOCKS) and (blocks & _ANTHROPIC_BLOCKS or _has_source(entries)):
+        return read_anthropic(entries, provider="anthropic")
+    return read_openai_chat(entries, provider="openai-chat")
 
 
-def _message(place: int, item: Any) -> Message:
+def _to_message(place: int, item: Any) -> Message:
     if isinstance(item, Message):
         return item
     if isinstance(item, Reply):
         return item.message
     if not isinstance(item, Mapping):
-        raise ValueError(f"its item {place} is {_shown(item)}, not a Message")
+        raise ValueError(f"its item {place} is {_shorten(item)}, not a Message")
     try:
         return Message.model_validate(item)
     except ValueError as error:
@@ -61,22 +65,22 @@ def _message(place: int, item: Any) -> Message:
 def _is_record(item: Any) -> bool:
     """A Message, written as JSON. Its parts have a `kind`."""
     parts = item.get("parts") if isinstance(item, Mapping) else None
-    return isinstance(parts, list | tuple) and any(isinstance(one, Mapping) and "kind" in one for one in parts)
+    return isinstance(parts, list | tuple) and any(isinstance(part, Mapping) and "kind" in part for part in parts)
 
 
-def _blocks(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _blocks_in(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     content = item.get("content")
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
-def _says(item: Mapping[str, Any], field: str) -> bool:
+def _has_field(item: Mapping[str, Any], field: str) -> bool:
     """A message of Responses' `output`: no other format has both a type and an id."""
     return item.get("type") == "message" and field in item and not item.keys() & {"stop_reason", "model"}
 
 
-def _has_source(found: Iterable[Mapping[str, Any]]) -> bool:
-    return any("source" in block for item in found for block in _blocks(item))
+def _has_source(entries: Iterable[Mapping[str, Any]]) -> bool:
+    return any("source" in block for item in entries for block in _blocks_in(item))
 
 
-def _shown(item: Any) -> str:
+def _shorten(item: Any) -> str:
     return clipped(repr(item), 80)

@@ -74,31 +74,31 @@ def check_kinds(
     for item in items:
         kind = item.get(field)
         if not isinstance(kind, str) or not (kind in known or kind.endswith(ends)):
-            raise ValueError(_unknown(item, what, f"{field}={kind!r:.100}" if kind is not None else f"no {field}"))
+            raise ValueError(_unknown_text(item, what, f"{field}={kind!r:.100}" if kind is not None else f"no {field}"))
 
 
 def check_fields(item: Mapping[str, Any], known: frozenset[str], what: str) -> None:
     """Raises ValueError for a field with a value that the reader would leave out."""
     if strange := [name for name, value in item.items() if name not in known and value not in (None, "", [], {})]:
-        raise ValueError(_unknown(item, what, f"the field {strange[0]!r:.100}"))
+        raise ValueError(_unknown_text(item, what, f"the field {strange[0]!r:.100}"))
 
 
 def check_says(item: Mapping[str, Any], any_of: frozenset[str], what: str) -> None:
     """Raises ValueError for a message that has none of the fields that could say something."""
     if not any_of & item.keys():
-        raise ValueError(_unknown(item, what, f"the fields {', '.join(map(repr, sorted(item))):.200}"))
+        raise ValueError(_unknown_text(item, what, f"the fields {', '.join(map(repr, sorted(item))):.200}"))
 
 
 def check_item_type(item: Mapping[str, Any]) -> None:
     """Of Responses; other vendors' servers have items such as `openrouter:web_search`. Raises ValueError."""
     kind = item.get("type", "message")
     if not isinstance(kind, str) or not (kind in RESPONSES_ITEMS or ":" in kind):
-        raise ValueError(_unknown(item, "a Responses item", f"type={kind!r:.100}"))
+        raise ValueError(_unknown_text(item, "a Responses item", f"type={kind!r:.100}"))
 
 
-def _unknown(item: Mapping[str, Any], what: str, which: str) -> str:
+def _unknown_text(item: Mapping[str, Any], what: str, which: str) -> str:
     text = f"{what} has {which}, which is not a known one: {clipped(repr(dict(item)), 80)}"
-    names = set(_names(item))
+    names = set(_names_in(item))
     for marks, library, way in _LIBRARIES:
         if marks & names:
             return f"{text}. It looks like {library}: {way}"
@@ -107,11 +107,11 @@ def _unknown(item: Mapping[str, Any], what: str, which: str) -> str:
     return text
 
 
-def _names(value: Any) -> Iterable[str]:
+def _names_in(value: Any) -> Iterable[str]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield str(name)
-            yield from _names(inner)
+            yield from _names_in(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _names(inner)
+            yield from _names_in(inner)

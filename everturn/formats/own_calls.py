@@ -40,7 +40,7 @@ def messages_of(given: Iterable[Any]) -> tuple[Message, ...]:
     Results that follow each other belong to one message. Raises TypeError for anything else."""
     messages: list[Message] = []
     for place, item in enumerate(given):
-        message = _message(place, item)
+        message = _to_message(place, item)
         if message is not item and message.role == "tool" and messages and messages[-1].role == "tool":
             earlier = messages.pop()
             message = earlier.model_copy(update={"parts": (*earlier.parts, *message.parts)})
@@ -48,7 +48,7 @@ def messages_of(given: Iterable[Any]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _message(place: int, item: Any) -> Message:
+def _to_message(place: int, item: Any) -> Message:
     match item:
         case Message():
             return item
@@ -77,7 +77,9 @@ def with_custom_calls(messages: Iterable[Message], protocol: str, provider: str)
     for message in messages:
         movable = message.provider != provider and all(part.kind in _OF_ANY_PROVIDER for part in message.parts)
         if movable and any(_is_custom(part) for part in message.parts):
-            parts = [_retyped(part, call_type if part.kind == "tool_call" else result_type) for part in message.parts]
+            parts = [
+                _retype_part(part, call_type if part.kind == "tool_call" else result_type) for part in message.parts
+            ]
             yield message.model_copy(update={"parts": tuple(parts), "provider": provider})
         else:
             yield message
@@ -87,7 +89,7 @@ def _is_custom(part: Part) -> bool:
     return part.kind in {"tool_call", "tool_result"} and part.extra.get("type") in CUSTOM
 
 
-def _retyped(part: Part, custom_type: str) -> Part:
+def _retype_part(part: Part, custom_type: str) -> Part:
     """The part with this type, if it is a custom tool's, and otherwise without what only its maker could read."""
     extra = {"type": custom_type} if custom_type and _is_custom(part) else {}
     return part if part.extra == extra else part.model_copy(update={"extra": extra})

@@ -28,7 +28,7 @@ from everturn.formats.known_kinds import (
 from everturn.models import Model
 from everturn.records import Message, Opaque, Part, Text, ToolResult, results_in
 from everturn.vendor_calls import as_dict
-from everturn.vendors.parts import anthropic_part, beside, gemini_part, openai_part
+from everturn.vendors.parts import anthropic_part, extra_beside, gemini_part, openai_part
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ _ENDS_CALLS = frozenset({"message", "function_call_output", "custom_tool_call_ou
 def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
     from everturn.providers import openai_chat
 
-    found: list[Message] = []
+    transcript: list[Message] = []
     for message in map(as_dict, messages):
         _check_blocks(message.get("content"), CHAT_BLOCKS, "a Chat message's content")
         if message.get("role") in _CHAT_ROLES:
@@ -54,19 +54,19 @@ def read_openai_chat(messages: Iterable[Any], *, provider: str) -> tuple[Message
                 body = {"choices": [{"message": message, "finish_reason": "stop"}]}
                 calls = [as_dict(call) for call in message.get("tool_calls") or ()]
                 custom = [{"type": "custom", **as_dict(call.get("custom"))} for call in calls if call.get("custom")]
-                reply = _decoded(openai_chat, body, provider, found, raw_tools=custom)
-                asked = len(message.get("tool_calls") or ()) or bool(message.get("function_call"))
-                if len(reply.tool_calls) < asked:
+                reply = _decode_message(openai_chat, body, provider, transcript, raw_tools=custom)
+                expected_calls = len(message.get("tool_calls") or ()) or bool(message.get("function_call"))
+                if len(reply.tool_calls) < expected_calls:
                     raise ValueError(f"an assistant's Chat message has a call that can't be read: {message!r:.200}")
-                found.append(reply)
+                transcript.append(reply)
             case "tool":
-                content = _result_parts(_content(message.get("content"), openai_part))
-                _add_result(found, _answering(found, message.get("tool_call_id")), content)
+                content = _result_parts(_read_content(message.get("content"), openai_part))
+                _add_result(transcript, _answered_call(transcript, message.get("tool_call_id")), content)
             case "user" | "system" | "developer" as role:
-                found.append(_said(role, _content(message.get("content"), openai_part), provider))
+                transcript.append(_to_message(role, _read_content(message.get("content"), openai_part), provider))
             case role:
-                raise _unknown("a Chat message", "role", role)
-    return tuple(found)
+                raise _unknown_error("a Chat message", "role", role)
+    return tuple(transcript)
 
 
 def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
@@ -82,7 +82,7 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
         for item in given
         if item.get("type") == "custom_tool_call" and item.get("call_id") in callers
     ]
-    found: list[Message] = []
+    transcript: list[Message] = []
     reply: list[Json] = []
     for item in given:
         check_item_type(item)
@@ -92,27 +92,27 @@ def read_openai_responses(items: Iterable[Any], *, provider: str) -> tuple[Messa
             check_says(item, frozenset({"content"}), "a Responses message")
             _check_blocks(item.get("content"), RESPONSES_BLOCKS, "a Responses message's content")
         if kind == "message" and role != "assistant":
-            _flush_items(found, reply, provider, custom)
+            _flush_items(transcript, reply, provider, custom)
             if role not in {"user", "system", "developer"}:
-                raise _unknown("a Responses message", "role", role)
-            found.append(_said(role, _content(item.get("content"), openai_part), provider))
+                raise _unknown_error("a Responses message", "role", role)
+            transcript.append(_to_message(role, _read_content(item.get("content"), openai_part), provider))
         elif kind in {"function_call_output", "custom_tool_call_output"}:
-            _flush_items(found, reply, provider, custom)
-            parts = _content(item.get("output"), openai_part)
+            _flush_items(transcript, reply, provider, custom)
+            parts = _read_content(item.get("output"), openai_part)
             unknown = any(isinstance(part, Opaque) for part in parts)  # such as a stored file
             extra = {"output": item["output"]} if unknown else {}
-            call = _answering(found, item.get("call_id"))
-            _add_result(found, call, _result_parts(parts), extra=extra, provider=provider)
+            call = _answered_call(transcript, item.get("call_id"))
+            _add_result(transcript, call, _result_parts(parts), extra=extra, provider=provider)
         else:
             reply.append(item)
-    _flush_items(found, reply, provider, custom)
-    return tuple(found)
+    _flush_items(transcript, reply, provider, custom)
+    return tuple(transcript)
 
 
 def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
     from everturn.providers import anthropic_messages
 
-    found: list[Message] = []
+    transcript: list[Message] = []
     for message in map(as_dict, messages):
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
@@ -121,85 +121,85 @@ def read_anthropic(messages: Iterable[Any], *, provider: str) -> tuple[Message, 
         match message.get("role"):
             case "assistant":
                 body = {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "end_turn"}
-                found.append(_decoded(anthropic_messages, body, provider, found))
+                transcript.append(_decode_message(anthropic_messages, body, provider, transcript))
             case "user":
-                said: list[Part] = []
+                user_parts: list[Part] = []
                 for block in blocks:
                     if block.get("type") != "tool_result":
-                        said.append(anthropic_part(block))
+                        user_parts.append(anthropic_part(block))
                         continue
-                    parts = _content(block.get("content"), anthropic_part)
-                    call = _answering(found, block.get("tool_use_id"))
+                    parts = _read_content(block.get("content"), anthropic_part)
+                    call = _answered_call(transcript, block.get("tool_use_id"))
                     is_error = bool(block.get("is_error"))
-                    extra = beside(block, "type", "tool_use_id", "content", "is_error")
+                    extra = extra_beside(block, "type", "tool_use_id", "content", "is_error")
                     if any(isinstance(part, Opaque) for part in parts):  # a found tool, a stored file
                         extra["content"] = block["content"]
-                    _add_result(found, call, _result_parts(parts), is_error, extra=extra, provider=provider)
-                if said:
-                    found.append(_said("user", said, provider))
+                    _add_result(transcript, call, _result_parts(parts), is_error, extra=extra, provider=provider)
+                if user_parts:
+                    transcript.append(_to_message("user", user_parts, provider))
             case "system":
-                found.append(_said("system", _content(content, anthropic_part), provider))
+                transcript.append(_to_message("system", _read_content(content, anthropic_part), provider))
             case role:
-                raise _unknown("an Anthropic message", "role", role)
-    return tuple(found)
+                raise _unknown_error("an Anthropic message", "role", role)
+    return tuple(transcript)
 
 
 def read_gemini(contents: Iterable[Any], *, provider: str) -> tuple[Message, ...]:
     from everturn.providers import gemini
 
-    found: list[Message] = []
-    for content in map(_camel, map(as_dict, contents)):
+    transcript: list[Message] = []
+    for content in map(_to_camel, map(as_dict, contents)):
         parts = content.get("parts") or []
         check_says(content, frozenset({"parts"}), "a Gemini content")
         for part in parts:
             check_fields(part, GEMINI_PARTS, "a Gemini part")
         match content.get("role"):
             case "model" if all(part == {"text": ""} for part in parts):
-                found.append(Message(role="assistant", parts=()))  # which nobody would give, and some send
+                transcript.append(Message(role="assistant", parts=()))  # which nobody would give, and some send
             case "model":
                 body = {"candidates": [{"content": content, "finishReason": "STOP"}]}
-                found.append(_decoded(gemini, body, provider, found))
+                transcript.append(_decode_message(gemini, body, provider, transcript))
             case "user" | "function" | None:
-                said = []
+                user_parts = []
                 for part in parts:
                     response = part.get("functionResponse")
                     if response is None:
-                        said.append(gemini_part(part))
+                        user_parts.append(gemini_part(part))
                         continue
                     result, is_error = _gemini_result(response)
-                    extra = beside(response, "id", "name", "response", "parts")
-                    if any("inlineData" not in one for one in response.get("parts") or ()):  # such as a stored file
+                    extra = extra_beside(response, "id", "name", "response", "parts")
+                    if any("inlineData" not in inner for inner in response.get("parts") or ()):  # such as a stored file
                         extra["parts"] = response["parts"]
-                    call = _answering(found, response.get("id"), response.get("name"))
-                    _add_result(found, call, result, is_error, extra=extra, provider=provider)
-                if said:
-                    found.append(_said("user", said, provider))
+                    call = _answered_call(transcript, response.get("id"), response.get("name"))
+                    _add_result(transcript, call, result, is_error, extra=extra, provider=provider)
+                if user_parts:
+                    transcript.append(_to_message("user", user_parts, provider))
             case role:
-                raise _unknown("a Gemini content", "role", role)
-    return tuple(found)
+                raise _unknown_error("a Gemini content", "role", role)
+    return tuple(transcript)
 
 
 # ---------------------------------------------------------------- what a model said
 
 
-def _decoded(protocol: Any, body: Json, provider: str, before: Sequence[Message], **options: Any) -> Message:
+def _decode_message(protocol: Any, body: Json, provider: str, before: Sequence[Message], **options: Any) -> Message:
     from everturn.providers.base import Request
 
-    asked = Request(model=Model(f"{provider}:any"), messages=before, **options)
+    request = Request(model=Model(f"{provider}:any"), messages=before, **options)
     try:
-        message: Message = protocol.decode(body, asked).message
+        message: Message = protocol.decode(body, request).message
     except InvalidReply as error:
         raise ValueError(f"an assistant's message can't be read: {error.message}") from error
     return message
 
 
-def _phase(item: Json) -> Json:
+def _phase_extra(item: Json) -> Json:
     if not item.get("phase"):
         return {}
     return {"item": {"phase": item["phase"]}}
 
 
-def _flush_items(found: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
+def _flush_items(transcript: list[Message], reply: list[Json], provider: str, custom: Sequence[Json]) -> None:
     """Adds the items of one reply as one message."""
     from everturn.providers import openai_responses
     from everturn.providers.base import Request, assistant_message
@@ -207,34 +207,34 @@ def _flush_items(found: list[Message], reply: list[Json], provider: str, custom:
     parts: list[Part] = []
     for plain, items in groupby(reply, key=lambda item: isinstance(item.get("content"), str)):
         if plain:  # {"role": "assistant", "content": "..."}, which the API takes but never gives
-            parts += [Text(text=item["content"], extra=_phase(item)) for item in items]
+            parts += [Text(text=item["content"], extra=_phase_extra(item)) for item in items]
         else:
             body = {"status": "completed", "output": list(items)}
-            parts += _decoded(openai_responses, body, provider, found, raw_tools=custom).parts
+            parts += _decode_message(openai_responses, body, provider, transcript, raw_tools=custom).parts
     if parts:
-        found.append(assistant_message(parts, request=Request(model=Model(f"{provider}:any"), messages=())))
+        transcript.append(assistant_message(parts, request=Request(model=Model(f"{provider}:any"), messages=())))
     reply.clear()
 
 
 # ---------------------------------------------------------------- what users and tools said
 
 
-def _said(role: str, parts: Sequence[Part], provider: str) -> Message:
+def _to_message(role: str, parts: Sequence[Part], provider: str) -> Message:
     if not any(isinstance(part, Opaque) or part.extra for part in parts):
         provider = ""
     known = "user" if role == "user" else "system"
     return Message(role=known, parts=tuple(parts), provider=provider)
 
 
-def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> tuple[str, str]:
+def _answered_call(transcript: Sequence[Message], wire_id: object, name: object = "") -> tuple[str, str]:
     """The call that a result belongs to: its call_id and name. Found by the id on the wire, else it is the next open
     call with that name."""
-    answered = results_in(found)
-    calls = [call for message in reversed(found) for call in message.tool_calls]
+    answered = results_in(transcript)
+    calls = [call for message in reversed(transcript) for call in message.tool_calls]
     for call in calls:
         if wire_id and str(wire_id) in {call.provider_id, call.call_id} and call.call_id not in answered:
             return call.call_id, call.name
-    latest = next((message.tool_calls for message in reversed(found) if message.tool_calls), ())
+    latest = next((message.tool_calls for message in reversed(transcript) if message.tool_calls), ())
     for call in latest:
         if not wire_id and call.call_id not in answered and call.name == name:
             return call.call_id, call.name
@@ -242,7 +242,7 @@ def _answering(found: Sequence[Message], wire_id: object, name: object = "") -> 
 
 
 def _add_result(
-    found: list[Message],
+    transcript: list[Message],
     call: tuple[str, str],
     content: Sequence[Part],
     is_error: bool = False,
@@ -255,16 +255,16 @@ def _add_result(
     parts: list[Part] = [result]
     if not (extra or any(part.extra for part in content)):
         provider = ""
-    if found and found[-1].role == "tool":
-        others = found.pop()
+    if transcript and transcript[-1].role == "tool":
+        others = transcript.pop()
         parts = [*others.parts, *parts]
         provider = provider or others.provider
-    found.append(Message(role="tool", parts=tuple(parts), provider=provider))
+    transcript.append(Message(role="tool", parts=tuple(parts), provider=provider))
 
 
 def _result_parts(parts: Iterable[Part]) -> list[Part]:
     """The parts that a ToolResult can hold. Anything else becomes JSON text."""
-    return [Text(text=_json(part.data)) if isinstance(part, Opaque) else part for part in parts]
+    return [Text(text=_json_text(part.data)) if isinstance(part, Opaque) else part for part in parts]
 
 
 def _check_blocks(content: Any, known: frozenset[str], what: str) -> None:
@@ -277,7 +277,7 @@ def _check_blocks(content: Any, known: frozenset[str], what: str) -> None:
     check_kinds((block for block in blocks if isinstance(block, Mapping)), known, what)
 
 
-def _content(content: Any, read: Any) -> list[Part]:
+def _read_content(content: Any, read: Any) -> list[Part]:
     if content is None:
         return []
     if isinstance(content, str):
@@ -295,7 +295,7 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     key = next((name for name in ("output", "error", "result", "return_value") if value.keys() == {name}), None)
     if key:
         value = value[key]
-    parts: list[Part] = [Text(text=value if isinstance(value, str) else _json(value))]
+    parts: list[Part] = [Text(text=value if isinstance(value, str) else _json_text(value))]
     parts += _result_parts(gemini_part(part) for part in response.get("parts") or ())
     return parts, key == "error"
 
@@ -317,27 +317,27 @@ _SNAKE = {
 }
 
 
-def _camel(content: Json) -> Json:
+def _to_camel(content: Json) -> Json:
     """A content with the field names of REST, where the SDK's dicts have Python's. What a tool returned stays as it
     is."""
 
-    def renamed(value: Any) -> Any:
+    def rename_fields(value: Any) -> Any:
         if isinstance(value, list):
-            return [renamed(item) for item in value]
+            return [rename_fields(item) for item in value]
         if not isinstance(value, dict):
             return value
         return {
-            _SNAKE.get(name, name): item if name in {"args", "response"} else renamed(item)
+            _SNAKE.get(name, name): item if name in {"args", "response"} else rename_fields(item)
             for name, item in value.items()
         }
 
-    camel: Json = renamed(content)
+    camel: Json = rename_fields(content)
     return camel
 
 
-def _json(value: Any) -> str:
+def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _unknown(what: str, field: str, value: object) -> ValueError:
+def _unknown_error(what: str, field: str, value: object) -> ValueError:
     return ValueError(f"{what} has {field}={value!r}, which is not a known one.")

@@ -34,14 +34,14 @@ class UnreadableBody(Exception):
 
 
 class Decompressor(Protocol):
-    def pieces(self, data: bytes) -> Iterator[bytes]:
+    def decode_pieces(self, data: bytes) -> Iterator[bytes]:
         """`data` decompressed, in pieces of at most PIECE_BYTES. Raises UnreadableBody."""
 
 
 def decoder_of(headers: Mapping[str, str]) -> Decompressor:
     """The decompressor for the body of an answer with these headers. Raises UnknownEncoding."""
-    said = [word.strip().lower() for word in headers.get("content-encoding", "").split(",")]
-    layers = [word for word in said if word in _COMPRESSED]
+    words = [word.strip().lower() for word in headers.get("content-encoding", "").split(",")]
+    layers = [word for word in words if word in _COMPRESSED]
     if len(layers) > 1:
         raise UnknownEncoding(f"it is compressed {len(layers)} times over ({', '.join(layers)[:100]})")
     match layers:
@@ -56,7 +56,7 @@ def decoder_of(headers: Mapping[str, str]) -> Decompressor:
 
 
 class _Plain:
-    def pieces(self, data: bytes) -> Iterator[bytes]:
+    def decode_pieces(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), PIECE_BYTES):
             yield data[start : start + PIECE_BYTES]
 
@@ -67,11 +67,11 @@ class _Inflate:
         self._gzip = self._begun = window == _GZIP
         self._members = 1
 
-    def pieces(self, data: bytes) -> Iterator[bytes]:
+    def decode_pieces(self, data: bytes) -> Iterator[bytes]:
         while data or not self._inflate.eof:
             if self._inflate.eof and not self._goes_on(data):
                 return  # bytes after the end are nothing to us, and would be collected
-            piece = self._next(data)
+            piece = self._next_piece(data)
             data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
             if piece:
                 yield piece
@@ -88,7 +88,7 @@ class _Inflate:
         self._inflate = zlib.decompressobj(_GZIP)
         return True
 
-    def _next(self, data: bytes) -> bytes:
+    def _next_piece(self, data: bytes) -> bytes:
         try:
             return self._inflate.decompress(data, PIECE_BYTES)
         except zlib.error as error:
@@ -96,11 +96,11 @@ class _Inflate:
                 raise UnreadableBody("its body can't be decompressed") from error
             # "deflate" is to have zlib's header, which some servers leave out.
             self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-            return self._retried(data)
+            return self._retry_raw(data)
         finally:
             self._begun = True
 
-    def _retried(self, data: bytes) -> bytes:
+    def _retry_raw(self, data: bytes) -> bytes:
         try:
             return self._inflate.decompress(data, PIECE_BYTES)
         except zlib.error as error:

@@ -52,14 +52,14 @@ class EventDecoder:
         lines = self._take_lines()
         if len(self._rest) > self.max_event_bytes:
             raise self._too_long()
-        return [event for line in lines if (event := self._line(line))]
+        return [event for line in lines if (event := self._read_line(line))]
 
     def end(self) -> list[Event]:
         """The last event, if the stream stopped without the empty line after it."""
         lines = [bytes(self._rest).removesuffix(b"\r"), b""]
         self._rest.clear()
         self._searched = 0
-        return [event for line in lines if (event := self._line(line))]
+        return [event for line in lines if (event := self._read_line(line))]
 
     def _drop_bom(self) -> bool:
         """Whether enough bytes are here to know that there is no byte order mark, or to have dropped it."""
@@ -80,9 +80,9 @@ class EventDecoder:
         self._searched = len(self._rest) - self._rest.endswith(b"\r")
         return lines
 
-    def _line(self, line: bytes) -> Event | None:
+    def _read_line(self, line: bytes) -> Event | None:
         if not line:
-            return self._dispatch()
+            return self._dispatch_event()
         if line.startswith(b"{") and not self._data:
             return Event(line.decode("utf-8", "replace"), self._name)
         name, _, value = line.partition(b":")
@@ -98,7 +98,7 @@ class EventDecoder:
             self._name = value.decode("utf-8", "replace")
         return None  # comments (an empty name), id, retry and unknown fields say nothing to us
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch_event(self) -> Event | None:
         event: Event | None = None
         if self._data:
             event = Event("\n".join(self._data), self._name)

@@ -22,12 +22,12 @@ from everturn.logs import get_logger
 from everturn.models import Model
 from everturn.providers import failures, http
 from everturn.providers.base import Delta, OnDelta, Request
-from everturn.providers.catalog import resolve
-from everturn.providers.connections import answered, lent
+from everturn.providers.catalog import resolve_endpoint
+from everturn.providers.connections import lend_client, open_answer
 from everturn.providers.http import OnStart
 from everturn.providers.json_values import a_dict, a_str
 from everturn.providers.openai_responses.reply import UNFINISHED, Assembler
-from everturn.providers.openai_responses.tools import includes
+from everturn.providers.openai_responses.tools import included_fields
 from everturn.records import Reply, Usage
 
 POLL_SECONDS: Final = 2.0
@@ -75,53 +75,53 @@ class _InMemory:
         self.response_id = ""
 
 
-async def ask(
+async def ask_in_background(
     request: Request, *, kept: KeptId | None = None, on_delta: OnDelta | None = None, on_start: OnStart | None = None
 ) -> Reply:
     """The reply of a response that is begun here, or picked up if `kept` has an id. Raises as `http.ask`."""
     if kept is None:
         kept = _InMemory()
         try:
-            return await _reply(request, kept, on_delta, on_start)
+            return await _read_reply(request, kept, on_delta, on_start)
         except BaseException:
-            await cancel(request.model, kept.response_id)
+            await cancel_response(request.model, kept.response_id)
             raise
-    return await _reply(request, kept, on_delta, on_start)
+    return await _read_reply(request, kept, on_delta, on_start)
 
 
-async def cancel(model: Model, response_id: str) -> None:
+async def cancel_response(model: Model, response_id: str) -> None:
     """Cancels a response that nobody waits for, so that nobody pays for the rest. Raises nothing: the caller loses
     only money if it fails. Cancelling a response twice, or one that has ended, changes nothing."""
     if not response_id:
         return
     try:
-        endpoint = resolve(model)
-        url = endpoint.url(f"/responses/{quote(response_id, safe='')}/cancel")
+        endpoint = resolve_endpoint(model)
+        url = endpoint.url_of(f"/responses/{quote(response_id, safe='')}/cancel")
         async with asyncio.timeout(CANCEL_SECONDS):
-            with lent() as client:
-                answer = await client.post(url, headers={**endpoint.headers(), "Content-Type": "application/json"})
+            with lend_client() as client:
+                answer = await client.post(url, headers={**endpoint.key_headers(), "Content-Type": "application/json"})
         _log.info("response.cancelled", response=response_id, status=answer.status_code)
     except Exception as error:  # noqa: BLE001 - see above
         _log.warning("response.not_cancelled", response=response_id, error=type(error).__name__)
 
 
-async def _reply(request: Request, kept: KeptId, on_delta: OnDelta | None, on_start: OnStart | None) -> Reply:
+async def _read_reply(request: Request, kept: KeptId, on_delta: OnDelta | None, on_start: OnStart | None) -> Reply:
     following = _Following(request, kept, on_delta)
     if on_start:
         on_start(lambda: following.usage_so_far)
-    with http.explained(following.prepared.endpoint):
+    with http.explain_errors(following.prepared.endpoint):
         try:
             if not kept.response_id:
-                await following.begin()
+                await following.begin_response()
             await following.to_its_end()
             return following.finish()
         except failures.ErrorInReply as error:
-            await following.forget()
+            await following.forget_id()
             endpoint = following.prepared.endpoint
             raise failures.of_response(endpoint, status=200, headers={}, body=error.body) from None
         except InvalidReply:
-            if following.over:  # it can't be read, however often it is fetched
-                await following.forget()
+            if following.is_over:  # it can't be read, however often it is fetched
+                await following.forget_id()
             raise
         finally:
             await following.kept_by_now()
@@ -132,7 +132,7 @@ class _Following:
 
     def __init__(self, request: Request, kept: KeptId, on_delta: OnDelta | None) -> None:
         self.request = request
-        self.prepared = http.prepared(request)
+        self.prepared = http.prepare_request(request)
         self.assembler = Assembler(request)
         self._kept = kept
         self._on_delta = on_delta
@@ -142,7 +142,7 @@ class _Following:
         """How many streams in a row broke without a new event."""
         self._unanswered = 0
         self._is_final = False
-        self._include = ["reasoning.encrypted_content", *includes(request)]
+        self._include = ["reasoning.encrypted_content", *included_fields(request)]
 
     # ------------------------------------------------------------ an assembler, which also sees the response's id
 
@@ -160,7 +160,7 @@ class _Following:
 
     def feed(self, event: Event) -> list[Delta]:
         deltas = self.assembler.feed(event)
-        self._keep(self.assembler.response_id)
+        self._keep_id(self.assembler.response_id)
         return deltas
 
     def finish(self) -> Reply:
@@ -168,30 +168,30 @@ class _Following:
 
     # ------------------------------------------------------------ what is asked
 
-    async def begin(self) -> None:
+    async def begin_response(self) -> None:
         """Starts the response; once more, with what the error names, if it asks for more tokens than it may. Raises as
         http.ask if it fails before the response has an id."""
         try:
-            await self._begin()
+            await self._send_first()
         except ProviderError as error:
-            again = http.prepared(self.request, most_output_tokens=error.most_output_tokens)
-            if error.most_output_tokens is None or self._known or again.content == self.prepared.content:
+            again = http.prepare_request(self.request, most_output_tokens=error.most_output_tokens)
+            if error.most_output_tokens is None or self._known_id or again.content == self.prepared.content:
                 raise
             self.prepared = again
-            await self._begin()
+            await self._send_first()
 
-    async def _begin(self) -> None:
+    async def _send_first(self) -> None:
         it = self.prepared
         try:
-            with lent() as client:
-                async with answered(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
-                    await http.checked(answer, it.endpoint)
-                    await self._take(answer, stream=self._streams)
+            with lend_client() as client:
+                async with open_answer(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
+                    await http.check_answer(answer, it.endpoint)
+                    await self._take_answer(answer, stream=self._streams)
         except httpx.TransportError as error:
-            if not self._known:
+            if not self._known_id:
                 raise
-            _log.info("response.stream_broke", response=self._known, error=type(error).__name__)
-        if not (self._known or self.done):
+            _log.info("response.stream_broke", response=self._known_id, error=type(error).__name__)
+        if not (self._known_id or self.done):
             raise failures.not_the_protocol(it.endpoint, "it has no response id", status=200)
 
     async def to_its_end(self) -> None:
@@ -199,24 +199,24 @@ class _Following:
             if self._streams:
                 await self._stream_on()
             else:
-                await self._poll()
+                await self._poll_once()
 
     async def kept_by_now(self) -> None:
         if self._keeping:
             await self._keeping
 
-    async def forget(self) -> None:
+    async def forget_id(self) -> None:
         """Drops the id of a response that has ended: the next try begins another one."""
         await self.kept_by_now()
         self._kept.forget()
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing more will come, no matter if the response could be read."""
         return self.done or self._is_final
 
     @property
-    def _known(self) -> str:
+    def _known_id(self) -> str:
         return self.assembler.response_id or self._kept.response_id
 
     async def _stream_on(self) -> None:
@@ -227,15 +227,15 @@ class _Following:
         if before >= 0:
             query["starting_after"] = before
         try:
-            async with self._fetched(**query) as answer:
+            async with self._fetched_response(**query) as answer:
                 if answer.status_code in _NO_STREAM:
-                    _log.info("response.polled", response=self._known, status=answer.status_code)
+                    _log.info("response.polled", response=self._known_id, status=answer.status_code)
                     self._streams = False
                     return
-                await http.checked(answer, self.prepared.endpoint)
-                await self._take(answer, stream=True)
+                await http.check_answer(answer, self.prepared.endpoint)
+                await self._take_answer(answer, stream=True)
         except httpx.TransportError as error:
-            _log.info("response.stream_broke", response=self._known, error=type(error).__name__)
+            _log.info("response.stream_broke", response=self._known_id, error=type(error).__name__)
         if self.done:
             return
         if self.assembler.sequence > before:
@@ -245,13 +245,13 @@ class _Following:
         self._streams = self._streams and self._silent < MOST_SILENT
         await asyncio.sleep(BROKEN_SECONDS)
 
-    async def _poll(self) -> None:
+    async def _poll_once(self) -> None:
         wait = POLL_SECONDS
         try:
-            async with self._fetched() as answer:
-                await http.checked(answer, self.prepared.endpoint)
+            async with self._fetched_response() as answer:
+                await http.check_answer(answer, self.prepared.endpoint)
                 wait = _poll_after(answer.headers)
-                await self._take(answer, stream=False)
+                await self._take_answer(answer, stream=False)
         except httpx.TransportError:
             self._unanswered += 1
             if self._unanswered >= MOST_SILENT:
@@ -262,42 +262,42 @@ class _Following:
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _fetched(self, **query: Any) -> AsyncIterator[httpx.Response]:
+    async def _fetched_response(self, **query: Any) -> AsyncIterator[httpx.Response]:
         """Raises Unavailable if the response is gone."""
         endpoint = self.prepared.endpoint
-        response_id = self._known
+        response_id = self._known_id
         wanted = [*query.items(), *(("include[]", name) for name in self._include)]
         path = f"/responses/{quote(response_id, safe='')}?{urlencode(wanted)}"
-        with lent() as client:
-            async with answered(client, "GET", endpoint.url(path), headers=self.prepared.headers) as answer:
+        with lend_client() as client:
+            async with open_answer(client, "GET", endpoint.url_of(path), headers=self.prepared.headers) as answer:
                 if answer.status_code == httpx.codes.NOT_FOUND:
-                    await self.forget()
-                    raise _gone(endpoint.model, endpoint.provider, response_id)
+                    await self.forget_id()
+                    raise _gone_error(endpoint.model, endpoint.provider, response_id)
                 yield answer
 
     # ------------------------------------------------------------ what is answered
 
-    async def _take(self, answer: httpx.Response, *, stream: bool) -> None:
+    async def _take_answer(self, answer: httpx.Response, *, stream: bool) -> None:
         """Reads an answer's events, or the response that it holds. `stream`: events were asked for."""
         endpoint = self.prepared.endpoint
         content_type = answer.headers.get("content-type", "").lower()
         if "event-stream" in content_type or (stream and "json" not in content_type):
             try:
-                await http.assemble(answer, self, endpoint, on_delta=self._on_delta)
+                await http.assemble_reply(answer, self, endpoint, on_delta=self._on_delta)
             except failures.ErrorInReply:
-                if not self._known:
+                if not self._known_id:
                     raise
                 self._streams = False  # of the stream, perhaps: the response itself says how it ended
             return
         self._streams = False
         body = a_dict(await http.json_of(answer, endpoint))
-        self._keep(a_str(body.get("id")))
+        self._keep_id(a_str(body.get("id")))
         if a_str(body.get("status")) not in UNFINISHED:
             self._is_final = True
-            with http.reading(answer, endpoint):
-                self.assembler.take(body)
+            with http.guard_reading(answer, endpoint):
+                self.assembler.take_response(body)
 
-    def _keep(self, response_id: str) -> None:
+    def _keep_id(self, response_id: str) -> None:
         if not _ID.fullmatch(response_id):
             self.assembler.response_id = ""
         elif not self._keeping and response_id != self._kept.response_id:
@@ -312,7 +312,7 @@ def _poll_after(headers: httpx.Headers) -> float:
         return POLL_SECONDS
 
 
-def _gone(model: str, provider: str, response_id: str) -> ProviderError:
+def _gone_error(model: str, provider: str, response_id: str) -> ProviderError:
     return Unavailable(
         f"{model}: the background response {response_id!r:.100} no longer exists.",
         cure="The model is asked again, which is paid again: providers keep such responses for some minutes only.",

@@ -50,13 +50,13 @@ class ToolSpec:
     options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen
 
     @classmethod
-    def of(cls, tool: Tool) -> ToolSpec:
+    def from_tool(cls, tool: Tool) -> ToolSpec:
         return cls(tool.name, tool.description, tool.parameters, tool.options)
 
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     """The tools as the model sees them. Tools that a provider defines itself are among the raw tools."""
-    return tuple(ToolSpec.of(tool) for tool in tools if not tool.provider_tool)
+    return tuple(ToolSpec.from_tool(tool) for tool in tools if not tool.provider_tool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,24 +59,24 @@ def without_stale_thoughts(request: Request) -> BoundRequest:
     beginning = _beginning_of(request)
     latest = marked[-1]
     if request.messages[latest].bound_to == beginning:
-        return BoundRequest(_stripped(request, before=latest))
-    left_out = _count(request.messages[latest:], request.model)
-    return BoundRequest(_stripped(request, before=len(request.messages)), beginning, left_out)
+        return BoundRequest(_strip_thoughts(request, before=latest))
+    left_out = _count_thoughts(request.messages[latest:], request.model)
+    return BoundRequest(_strip_thoughts(request, before=len(request.messages)), beginning, left_out)
 
 
 def without_thoughts(request: Request) -> BoundRequest | None:
     """The same request without any thought; None if it has none, or if its sender wants to be refused."""
-    left_out = _count(request.messages, request.model)
+    left_out = _count_thoughts(request.messages, request.model)
     binding = a_dict(a_dict(request.settings.extra.get("thinking")).get("block_binding"))
     if not left_out or binding.get("prefix_mismatch_behavior") == "error":
         return None
-    return BoundRequest(_stripped(request, before=len(request.messages)), _beginning_of(request), left_out)
+    return BoundRequest(_strip_thoughts(request, before=len(request.messages)), _beginning_of(request), left_out)
 
 
 def marked_reply(reply: Reply, sent: BoundRequest) -> Reply:
     """The reply, marked if thoughts were left out for it. Of a concluding reply, the thoughts lose their seal: they are
     bound to the note that tells the model to conclude, which no later request has."""
-    message = _unsealed(reply.message) if sent.request.conclude else reply.message
+    message = _unseal_thoughts(reply.message) if sent.request.conclude else reply.message
     if sent.beginning:
         provider = sent.request.model.provider
         message = message.model_copy(update={"bound_to": sent.beginning, "provider": provider})
@@ -96,27 +96,27 @@ def _is_thought(part: Part) -> bool:
     return isinstance(part, Thinking) or (isinstance(part, Opaque) and a_str(a_dict(part.data).get("type")) in _SEALED)
 
 
-def _count(messages: Sequence[Message], model: Model) -> int:
+def _count_thoughts(messages: Sequence[Message], model: Model) -> int:
     """How many thoughts, or seals beside other parts, these have for the provider."""
     own = [message for message in messages if message.role == "assistant" and message.provider == model.provider]
-    return sum(_is_thought(part) or _bare(part) is not part for message in own for part in message.parts)
+    return sum(_is_thought(part) or _without_seal(part) is not part for message in own for part in message.parts)
 
 
-def _stripped(request: Request, *, before: int) -> Request:
-    def without(messages: Sequence[Message]) -> list[Message]:
+def _strip_thoughts(request: Request, *, before: int) -> Request:
+    def strip_all(messages: Sequence[Message]) -> list[Message]:
         return [_without_thoughts(message, request.model) for message in messages]
 
     messages = request.messages
     if isinstance(messages, RememberedMessages) and before <= len(messages.beginning):
-        beginning = shown_beginning(messages.beginning, ("without thoughts", request.model), before, without)
+        beginning = shown_beginning(messages.beginning, ("without thoughts", request.model), before, strip_all)
         return replace(request, messages=RememberedMessages(beginning, messages.new))
-    return replace(request, messages=[*without(messages[:before]), *messages[before:]])
+    return replace(request, messages=[*strip_all(messages[:before]), *messages[before:]])
 
 
 def _without_thoughts(message: Message, model: Model) -> Message:
     if message.role != "assistant" or message.provider != model.provider:
         return message
-    parts = tuple(_bare(part) for part in message.parts if not _is_thought(part))
+    parts = tuple(_without_seal(part) for part in message.parts if not _is_thought(part))
     if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
     # Of OpenAI's Responses, items that a reasoning led to are refused without it in their own form, and taken in words.
@@ -126,7 +126,7 @@ def _without_thoughts(message: Message, model: Model) -> Message:
     return message.model_copy(update={"parts": parts, "provider": provider})
 
 
-def _bare(part: Part) -> Part:
+def _without_seal(part: Part) -> Part:
     """The part without a thought's seal; the same object if it has none."""
     if part.extra.keys() & _SEALS:
         part = part.model_copy(update={"extra": {name: part.extra[name] for name in part.extra.keys() - _SEALS}})
@@ -136,7 +136,7 @@ def _bare(part: Part) -> Part:
     return part
 
 
-def _unsealed(message: Message) -> Message:
+def _unseal_thoughts(message: Message) -> Message:
     """With thoughts that people may read, and no provider gets back. Only Claude binds them to what was before."""
     if message.provider != "anthropic" or not any(map(_is_thought, message.parts)):
         return message

@@ -37,7 +37,7 @@ def call_ids(
         call_id = wanted
         provider_id: str | None = None
         if wanted in used or not _USABLE.fullmatch(wanted):
-            call_id = _new(f"call_{facts.replies}_{number}{mark}", used)
+            call_id = _new_id(f"call_{facts.replies}_{number}{mark}", used)
             if wanted and wanted not in seen:
                 provider_id = wanted
         used.add(call_id)
@@ -46,7 +46,7 @@ def call_ids(
     return ids
 
 
-def _new(wanted: str, used: BranchedSet) -> str:
+def _new_id(wanted: str, used: BranchedSet) -> str:
     new = wanted
     tries = 1
     while new in used:

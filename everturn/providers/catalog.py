@@ -252,7 +252,7 @@ class ModelEndpoint:
     def secret(self) -> str:
         return self.key.get_secret_value() if self.key else ""
 
-    def url(self, path: str) -> str:
+    def url_of(self, path: str) -> str:
         """The address of `path` (which starts with a slash); a query in the base URL, such as Azure's, stays last."""
         base, _, query = self.base_url.partition("?")
         url = f"{base.rstrip('/')}{path}"
@@ -261,7 +261,7 @@ class ModelEndpoint:
         separator = "&" if "?" in path else "?"
         return f"{url}{separator}{query}"
 
-    def headers(self) -> dict[str, str]:
+    def key_headers(self) -> dict[str, str]:
         """The headers that carry the key: not for logs."""
         headers = dict(self.row.headers)
         if self.key:
@@ -275,7 +275,7 @@ def row_of(provider: str) -> Row:
     package that adds it."""
     if row := PROVIDERS.get(provider):
         return row
-    added: Row | None = plugins.loaded(provider)
+    added: Row | None = plugins.load_row(provider)
     if added is None:
         raise unknown_provider(provider, known=plugins.known_names())
     return added
@@ -284,7 +284,7 @@ def row_of(provider: str) -> Row:
 def all_rows() -> dict[str, Row]:
     """The rows of all providers that can be used here, with those of packages; a package's that can't is left out."""
     rows = dict(PROVIDERS)
-    for name in plugins.plugins():
+    for name in plugins.points_by_name():
         with suppress(InvalidModel):
             rows[name] = row_of(name)
     return rows
@@ -319,7 +319,7 @@ def grammar_over_calls(model: Model) -> bool:
     return moved and not _OF_VENDORS.search(model.model)
 
 
-def resolve(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:
+def resolve_endpoint(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:
     """Where to ask `model`, by this process's environment now.
 
     Raises InvalidModel, InvalidSetting (no base URL, or one that is none), KeyMissing, KeyRefused (not a key).

@@ -55,9 +55,9 @@ class _Connections:
         self._groups: list[_Group] = []
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[httpx.AsyncClient]:
+    def lend_client(self) -> Iterator[httpx.AsyncClient]:
         # The first that has room, so that few requests share few connections and keep them warm.
-        group = next((group for group in self._groups if group.busy < _GROUP), None) or self._added()
+        group = next((group for group in self._groups if group.busy < _GROUP), None) or self._add_group()
         group.busy += 1
         try:
             yield group.client
@@ -68,7 +68,7 @@ class _Connections:
         for group in self._groups:
             await group.client.aclose()
 
-    def _added(self) -> _Group:
+    def _add_group(self) -> _Group:
         client = _Client(
             verify=self._tls,
             timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
@@ -83,13 +83,13 @@ class _Connections:
 _of_loop: dict[asyncio.AbstractEventLoop, _Connections] = {}
 
 
-def lent() -> contextlib.AbstractContextManager[httpx.AsyncClient]:
+def lend_client() -> contextlib.AbstractContextManager[httpx.AsyncClient]:
     """A client for one request. Give it back when the answer is read."""
-    return of_this_loop(_of_loop, _Connections).lent()
+    return of_this_loop(_of_loop, _Connections).lend_client()
 
 
 @contextlib.asynccontextmanager
-async def answered(
+async def open_answer(
     client: httpx.AsyncClient, method: str, url: str, *, headers: httpx.Headers, content: bytes = b""
 ) -> AsyncIterator[httpx.Response]:
     """The answer to a request, to be read inside the block. The headers are sent as given, plus host and length."""

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from everturn.providers.base import Request
-from everturn.providers.json_values import a_dict, a_str, write
+from everturn.providers.json_values import a_dict, a_str, write_json
 from everturn.records import Message, ServerToolUse, ToolCall, ToolResult
 
 Item = dict[str, Any]
@@ -43,8 +43,8 @@ class WireItems(list[Item]):
 
     def in_json(self) -> Iterator[bytes]:
         """The list as JSON, in pieces."""
-        first = write(self[: self.head])[1:-1]
-        rest = write(self[self.head :])[1:-1]
+        first = write_json(self[: self.head])[1:-1]
+        rest = write_json(self[self.head :])[1:-1]
         yield b"[" + first
         if self.written:
             yield self.written[0] if first else self.written[0][1:]
@@ -56,16 +56,16 @@ class WireItems(list[Item]):
 
 
 def body_in_json(body: dict[str, Any]) -> bytes:
-    """`write(body)`, with what is written already."""
+    """The body in JSON, with what is written already."""
     if not any(isinstance(value, WireItems) and value.written for value in body.values()):
-        return write(body)
+        return write_json(body)
     pieces: list[bytes] = []
     for name, value in body.items():
-        pieces += [b"," if pieces else b"{", write(name), b":"]
+        pieces += [b"," if pieces else b"{", write_json(name), b":"]
         if isinstance(value, WireItems):
             pieces += value.in_json()
         else:
-            pieces.append(write(value))
+            pieces.append(write_json(value))
     return b"".join([*pieces, b"}"])
 
 
@@ -99,22 +99,22 @@ class EncodedMessages(ABC):
         """In memory."""
         self._ids: set[str] = set()
 
-    def add(self, messages: Sequence[Message], request: Request) -> None:
+    def add_messages(self, messages: Sequence[Message], request: Request) -> None:
         """Encodes the messages that follow."""
-        self._encode(messages, request)
+        self._encode_messages(messages, request)
         self.count += len(messages)
 
     @abstractmethod
-    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+    def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         """Adds what these messages are encoded to."""
 
-    def item(self, opened: Any) -> Item:
+    def as_item(self, opened: Any) -> Item:
         """One of the `open` as the request has it."""
         return opened  # type: ignore[no-any-return]
 
-    def items(self, head: Sequence[Item] = ()) -> WireItems:
+    def wire_items(self, head: Sequence[Item] = ()) -> WireItems:
         """All items, after those of the `head`."""
-        return WireItems([*head, *map(self.item, self.open)], head=len(head), written=self.written)
+        return WireItems([*head, *map(self.as_item, self.open)], head=len(head), written=self.written)
 
     def branch(self) -> Self:
         """A copy to which messages can be added; it must not be closed."""
@@ -130,7 +130,7 @@ class EncodedMessages(ABC):
         """Whether what these are encoded to, after what is here, does not depend on what follows."""
         return True
 
-    def close(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
+    def close_messages(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
         """Writes what no later message can change. `messages`: those that were added since this was last done; `texts`:
         their long texts, and maybe others, which are not kept twice."""
         place = self._first_open()
@@ -138,9 +138,9 @@ class EncodedMessages(ABC):
         self.open = self.open[place:]
         known = {text: text for text in texts}
         for opened in closed:
-            item = self.item(opened)
+            item = self.as_item(opened)
             shared = [known[text] for text in long_texts_of(item) if text in known]
-            pieces = in_pieces(b"," + write(item), shared)
+            pieces = in_pieces(b"," + write_json(item), shared)
             self.written += pieces
             self.bytes += sum(map(len, pieces)) - sum(map(len, shared)) + CHUNK_OVERHEAD_BYTES * len(pieces)
         self._ids.update(_ids_in(messages))
@@ -180,14 +180,14 @@ class ShownBeginning(Sequence[Message]):
         *,
         head: Sequence[Message],
         start: int,
-        shown: Callable[[Message], Message],
+        show: Callable[[Message], Message],
     ) -> None:
         """`head`: in the place of the first `start` messages. `key`: what decided how they are shown."""
         self._source = source
         self._key = key
         self._head = head
         self._start = start
-        self._shown = shown
+        self._shown = show
 
     def __len__(self) -> int:
         return len(self._head) + len(self._source) - self._start
@@ -228,14 +228,14 @@ def shown_beginning(
     key: Hashable,
     start: int,
     head_of: Callable[[Sequence[Message]], Sequence[Message]],
-    shown: Callable[[Message], Message] = lambda message: message,
+    show: Callable[[Message], Message] = lambda message: message,
 ) -> ShownBeginning:
     """`head_of`: what the first `start` messages are shown as, which is worked out once."""
     head: Sequence[Message] | None = source.kept((key, start))
     if head is None:
         head = tuple(head_of(source[:start]))
         source.keep((key, start), head, sum(_BYTES_OF_A_MESSAGE + len(message.model_dump_json()) for message in head))
-    return ShownBeginning(source, key, head=head, start=start, shown=shown)
+    return ShownBeginning(source, key, head=head, start=start, show=show)
 
 
 class RememberedMessages(Sequence[Message]):
@@ -282,19 +282,19 @@ def encoded_messages(request: Request, kind: type[E], *deciding: Hashable) -> E:
     messages = request.messages
     if isinstance(messages, RememberedMessages) and not request.as_given:
         key = (kind, *deciding)
-        kept: E = _settled(messages.beginning, messages.beginning.kept(key), kind, request)
+        kept: E = _settle_beginning(messages.beginning, messages.beginning.kept(key), kind, request)
         messages.beginning.keep(key, kept, kept.bytes)
         rest = messages[kept.count :]
         if kept.count and kept.is_apart_from(rest):
             encoded = kept.branch()
-            encoded.add(rest, request)
+            encoded.add_messages(rest, request)
             return encoded
     encoded = kind()
-    encoded.add([*messages], request)
+    encoded.add_messages([*messages], request)
     return encoded
 
 
-def _settled(beginning: TranscriptBeginning, kept: E | None, kind: type[E], request: Request) -> E:
+def _settle_beginning(beginning: TranscriptBeginning, kept: E | None, kind: type[E], request: Request) -> E:
     """What was kept, with as many more of the remembered messages as nothing that follows can change."""
     if kept is None or kept.good_until <= (request.now or datetime.now(UTC)).timestamp():
         kept = kind()
@@ -305,8 +305,8 @@ def _settled(beginning: TranscriptBeginning, kept: E | None, kind: type[E], requ
         more = beginning[:place]
     if more and kept.can_close_after(more, request):
         texts = beginning.long_texts(kept.count)
-        kept.add(more, request)
-        kept.close(more, texts)
+        kept.add_messages(more, request)
+        kept.close_messages(more, texts)
     return kept
 
 
@@ -333,7 +333,7 @@ def long_texts_of(value: object) -> Iterator[bytes]:
     """The long texts in a JSON value, in order, as JSON has them between its quotes."""
     if isinstance(value, str):
         if len(value) >= LONG_TEXT_BYTES:
-            yield write(value)[1:-1]
+            yield write_json(value)[1:-1]
     elif isinstance(value, dict):
         for item in value.values():
             yield from long_texts_of(item)

@@ -22,8 +22,8 @@ from everturn.errors import (
 )
 from everturn.providers import output_limits
 from everturn.providers.catalog import ModelEndpoint
-from everturn.providers.json_values import a_dict, a_list, a_str, parse, write
-from everturn.providers.rate_headers import header, limit_reset, retry_after
+from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
+from everturn.providers.rate_headers import limit_reset, read_header, retry_after
 from everturn.sizes import clipped
 from everturn.text.utf8 import mend
 
@@ -200,34 +200,36 @@ def of_response(
 
     `headers` by lower-case names, or httpx's own. `body`: the bytes as received, or what ErrorInReply carries.
     """
-    said = _read(body)
+    error_body = _read_error(body)
     if status < 300:
-        status = said.status or next((_STATUS_OF[code] for code in said.codes if code in _STATUS_OF), 500)
-    kind = _kind(status, said)
-    given_ids = (header(headers, name) for name in _REQUEST_IDS)
-    request_id = next(filter(None, given_ids), said.request_id)
+        status = error_body.status or next((_STATUS_OF[code] for code in error_body.codes if code in _STATUS_OF), 500)
+    kind = _error_class(status, error_body)
+    given_ids = (read_header(headers, name) for name in _REQUEST_IDS)
+    request_id = next(filter(None, given_ids), error_body.request_id)
     if request_id:
-        request_id = _sentence(request_id, endpoint)[:128]
+        request_id = _quotable_line(request_id, endpoint)[:128]
     wait = retry_after(headers)
     if wait is None:
-        wait = said.retry_after
+        wait = error_body.retry_after
     if wait is None and status == 429:
         wait = limit_reset(headers)
     error = kind(
-        _message(endpoint, status, said, request_id),
-        cure=_cure(kind, endpoint, status),
+        _error_message(endpoint, status, error_body, request_id),
+        cure=_cure_for(kind, endpoint, status),
         provider=endpoint.provider,
         status=status,
         retry_after=wait,
         request_id=request_id or None,
     )
     error.refuses_thoughts = 400 <= status < 429 and bool(
-        said.codes & _THOUGHTS or _THOUGHTS_WORDS.search(said.message) or _ITEM_WORDS.search(said.message)
+        error_body.codes & _THOUGHTS
+        or _THOUGHTS_WORDS.search(error_body.message)
+        or _ITEM_WORDS.search(error_body.message)
     )
-    if 400 <= status < 500 and (limit := output_limits.named_in(said.message)):
-        output_limits.remember(endpoint.base_url, endpoint.model, limit)
+    if 400 <= status < 500 and (limit := output_limits.named_in(error_body.message)):
+        output_limits.remember_limit(endpoint.base_url, endpoint.model, limit)
         error.most_output_tokens = limit.most
-    verdict = header(headers, "x-should-retry").strip().lower()
+    verdict = read_header(headers, "x-should-retry").strip().lower()
     if verdict in {"true", "false"} and kind not in {QuotaExhausted, ContextTooLong}:
         error.retry = verdict == "true"
     return error
@@ -246,13 +248,13 @@ def of_exception(endpoint: ModelEndpoint, error: httpx.HTTPError | httpx.Invalid
     else:
         what = "broke the connection"
     detail = type(error).__name__
-    if text := _sentence(str(error), endpoint):
+    if text := _quotable_line(str(error), endpoint):
         detail += f": {text}"
     to_check = "the network"
     if endpoint.base_url_from:
         to_check += f", and {endpoint.base_url_from}"
     return ConnectionFailed(
-        f"{endpoint.model}: {_address(endpoint)} {what} ({detail}).",
+        f"{endpoint.model}: {_quoted_address(endpoint)} {what} ({detail}).",
         cure=f"Check {to_check}.",
         provider=endpoint.provider,
     )
@@ -262,56 +264,56 @@ def not_the_protocol(
     endpoint: ModelEndpoint, what: str, *, status: int | None = None, body: bytes = b""
 ) -> InvalidReply:
     """The error for an answer that can't be read. `what` says why; the beginning of `body` is quoted."""
-    if begins := _sentence(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]:
+    if begins := _quotable_line(body[: 4 * MAX_SENTENCE_CHARS].decode("utf-8", "replace"), endpoint)[:100]:
         what += f"; it begins {begins!r}"
     given_by = endpoint.base_url_from or "the network"
     return InvalidReply(
         f"The reply of {endpoint.model!r} is unusable: {what}.",
-        cure=f"If this goes on, check {given_by}: is {_address(endpoint)} the address of a model API?",
+        cure=f"If this goes on, check {given_by}: is {_quoted_address(endpoint)} the address of a model API?",
         provider=endpoint.provider,
         status=status,
     )
 
 
-def _kind(status: int, said: _ErrorBody) -> type[ProviderError]:
+def _error_class(status: int, error_body: _ErrorBody) -> type[ProviderError]:
     refused = status in {400, 413, 422, 429, 500}
-    if said.codes & _CONTEXT or (refused and _CONTEXT_WORDS.search(said.message)):
+    if error_body.codes & _CONTEXT or (refused and _CONTEXT_WORDS.search(error_body.message)):
         return ContextTooLong
-    if status == 402 or said.codes & _QUOTA or (status < 500 and _QUOTA_WORDS.search(said.message)):
+    if status == 402 or error_body.codes & _QUOTA or (status < 500 and _QUOTA_WORDS.search(error_body.message)):
         return QuotaExhausted
-    if _ITEM_WORDS.search(said.message):
+    if _ITEM_WORDS.search(error_body.message):
         return RequestRefused
-    if said.codes & _SLIP:
+    if error_body.codes & _SLIP:
         return InvalidReply  # Groq: the model's call did not fit the schema; asked again, it mostly does
     if status < 500 and status != 429:
-        if status == 404 or said.codes & _NO_MODEL or _NO_MODEL_WORDS.search(said.message):
+        if status == 404 or error_body.codes & _NO_MODEL or _NO_MODEL_WORDS.search(error_body.message):
             return ModelNotFound
-        if status in {401, 403} or said.codes & _BAD_KEY or _BAD_KEY_WORDS.search(said.message):
+        if status in {401, 403} or error_body.codes & _BAD_KEY or _BAD_KEY_WORDS.search(error_body.message):
             return KeyRefused
     if status == 429:
         return RateLimited
-    if status >= 500 and _NEVER_WORDS.search(said.message):
+    if status >= 500 and _NEVER_WORDS.search(error_body.message):
         return RequestRefused
     if status in {408, 409, 425, 499} or status >= 500:
         return Unavailable
     return RequestRefused
 
 
-def _message(endpoint: ModelEndpoint, status: int, said: _ErrorBody, request_id: str | None) -> str:
-    sentence = _sentence(said.message, endpoint) or "no explanation"
+def _error_message(endpoint: ModelEndpoint, status: int, error_body: _ErrorBody, request_id: str | None) -> str:
+    sentence = _quotable_line(error_body.message, endpoint) or "no explanation"
     if not sentence.endswith((".", "!", "?")):
         sentence += "."
     named = f" (request {request_id})" if request_id else ""
     return f"{endpoint.model} answered {status}{named}: {sentence}"
 
 
-def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> str:
+def _cure_for(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> str:
     variable = endpoint.key_env or "its key"
     given_by = endpoint.base_url_from
     if kind is RequestRefused and status < 400:
         source = given_by or "a proxy on the way"
-        return f"It answered with a redirect: check {source}. It was asked at {_address(endpoint)}."
-    asked_at = f", and {given_by}: it was asked at {_address(endpoint)}" if given_by else ""
+        return f"It answered with a redirect: check {source}. It was asked at {_quoted_address(endpoint)}."
+    asked_at = f", and {given_by}: it was asked at {_quoted_address(endpoint)}" if given_by else ""
     return {
         KeyRefused: f"Check {variable} in the worker's environment, and whether the key may use this model.",
         ModelNotFound: f"Check the model's name, and whether the key may use it{asked_at}.",
@@ -323,12 +325,12 @@ def _cure(kind: type[ProviderError], endpoint: ModelEndpoint, status: int) -> st
     }.get(kind, "")
 
 
-def _read(body: object) -> _ErrorBody:
+def _read_error(body: object) -> _ErrorBody:
     """What the body says, in any shape that providers, gateways and proxies give to errors."""
     if isinstance(body, bytes):
         text = body[: 64 * 1024].decode("utf-8", "replace")
         try:
-            value = parse(body)
+            value = parse_json(body)
         except ValueError:
             return _ErrorBody(_out_of_html(text))
     else:
@@ -345,17 +347,21 @@ def _read(body: object) -> _ErrorBody:
     )
     if raw := a_dict(fields.get("metadata")).get("raw"):
         message = f"{message}: {_in_words(raw)}"  # OpenRouter: what the provider behind it said
-    codes, wait = _google(a_list(inner.get("details")))
+    codes, wait = _google_details(a_list(inner.get("details")))
     if wait is None:  # OpenRouter: the headers of the provider behind it
         passed_on = a_dict(a_dict(fields.get("metadata")).get("headers"))
         given = {str(name).lower(): str(text) for name, text in passed_on.items()}
         wait = retry_after(given) if retry_after(given) is not None else limit_reset(given)
     return _ErrorBody(
-        message, _codes(outer, inner) | codes, _status(outer, inner), wait, a_str(outer.get("request_id")) or None
+        message,
+        _error_codes(outer, inner) | codes,
+        _error_status(outer, inner),
+        wait,
+        a_str(outer.get("request_id")) or None,
     )
 
 
-def _codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
+def _error_codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
     details = a_dict(inner.get("details"))
     given = [
         *(part.get(name) for part in (outer, inner) for name in ("type", "code", "status")),
@@ -364,14 +370,14 @@ def _codes(outer: dict[str, Any], inner: dict[str, Any]) -> frozenset[str]:
     return frozenset(code.lower() for code in given if isinstance(code, str))
 
 
-def _status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
+def _error_status(outer: dict[str, Any], inner: dict[str, Any]) -> int | None:
     given = (part.get(name) for part in (inner, outer) for name in ("status_code", "code", "status"))
     # LiteLLM's are texts.
     numbers = (int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code for code in given)
     return next((code for code in numbers if isinstance(code, int) and 400 <= code < 600), None)
 
 
-def _google(details: list[Any]) -> tuple[frozenset[str], float | None]:
+def _google_details(details: list[Any]) -> tuple[frozenset[str], float | None]:
     """What Google's details say: codes, and seconds to wait ("34.4s"). A day's quota gets a code of its own: it does
     not come back after the wait that a RetryInfo asks for."""
     fields = [a_dict(detail) for detail in details]
@@ -379,7 +385,7 @@ def _google(details: list[Any]) -> tuple[frozenset[str], float | None]:
     violations = [a_dict(item) for detail in fields for item in a_list(detail.get("violations"))]
     if any("PerDay" in a_str(violation.get("quotaId")) for violation in violations):
         codes.add("quota_per_day")
-    waits = (_number(a_str(detail.get("retryDelay")).removesuffix("s")) for detail in fields)
+    waits = (_read_number(a_str(detail.get("retryDelay")).removesuffix("s")) for detail in fields)
     return frozenset(codes), next((wait for wait in waits if wait is not None), None)
 
 
@@ -387,7 +393,7 @@ def _in_words(value: object) -> str:
     if isinstance(value, str):
         return value
     first = a_dict(next(iter(a_list(value)), None))
-    return a_str(first.get("msg")) or write(value).decode()
+    return a_str(first.get("msg")) or write_json(value).decode()
 
 
 def _out_of_html(text: str) -> str:
@@ -400,7 +406,7 @@ def _out_of_html(text: str) -> str:
     return f"an HTML page, {' '.join(title.group(1).split())!r}"
 
 
-def _sentence(text: str, endpoint: ModelEndpoint) -> str:
+def _quotable_line(text: str, endpoint: ModelEndpoint) -> str:
     """`text` on one line, without the key, and no longer than MAX_SENTENCE_CHARS."""
     if len(secret := endpoint.secret) >= MIN_SECRET_CHARS:
         text = text.replace(secret, "[key]")  # before it is cut, or half of the key might stay
@@ -412,11 +418,11 @@ def _sentence(text: str, endpoint: ModelEndpoint) -> str:
     return clipped(line, MAX_SENTENCE_CHARS)
 
 
-def _address(endpoint: ModelEndpoint) -> str:
-    return repr(_sentence(endpoint.address, endpoint))
+def _quoted_address(endpoint: ModelEndpoint) -> str:
+    return repr(_quotable_line(endpoint.address, endpoint))
 
 
-def _number(text: str) -> float | None:
+def _read_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from everturn.models import Model
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.reading import unusable
+from everturn.providers.reading import unusable_reply
 from everturn.records import Stop
 
 Ending = Literal["end", "length", "filtered", "refused", "paused", "slip", "window", "broken", "unknown"]
@@ -63,7 +63,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PREFIX = re.compile(r"^(?:finish_|stop_)?reason[._]")
 
 
-def plain(reason: str) -> str:
+def plain_reason(reason: str) -> str:
     """The reason in one spelling: MAX_TOKENS, max-tokens, maxTokens, FinishReason.MAX_TOKENS are all max_tokens."""
     words = _HUMP.sub("_", reason.strip()).lower().replace("-", "_").replace(" ", "_")
     return _PREFIX.sub("", words)
@@ -72,28 +72,30 @@ def plain(reason: str) -> str:
 def ending_of(reason: str) -> Ending:
     """What a reason means; of `content_filter: SAFETY`, as Gemini's compatible endpoint writes it, its first word."""
     for word in reason.split(":"):
-        if ending := _ENDINGS.get(plain(word)):
+        if ending := _ENDINGS.get(plain_reason(word)):
             return ending
     # Gateways write the type of the error that their upstream failed with.
-    return "broken" if plain(reason).endswith("_error") else "unknown"
+    return "broken" if plain_reason(reason).endswith("_error") else "unknown"
 
 
 def is_stop_text(reason: str) -> bool:
     """Whether the reason says that the reply was cut at a stop text."""
-    return plain(reason) in _STOP_TEXTS
+    return plain_reason(reason) in _STOP_TEXTS
 
 
 def stop_of(reason: str, model: Model) -> Stop:
     """The Stop for a reason. Raises ErrorInReply or InvalidReply if the reply can't be used."""
     match ending_of(reason):
         case "slip":
-            raise unusable(model, f"the model stopped with an error ({reason:.200})")
+            raise unusable_reply(model, f"the model stopped with an error ({reason:.200})")
         case "window":
             # Half a reply, and no room for what follows: to go on would only meet the same wall.
             raise ErrorInReply({"error": {"type": WINDOW_FULL, "message": "the reply filled the context window"}})
         case "broken":
-            raise ErrorInReply({"error": {"type": plain(reason), "message": f"the reply broke off ({reason:.200})"}})
+            raise ErrorInReply(
+                {"error": {"type": plain_reason(reason), "message": f"the reply broke off ({reason:.200})"}}
+            )
         case "unknown":
-            raise unusable(model, f"it ended for a reason that everturn does not know ({reason:.200})")
+            raise unusable_reply(model, f"it ended for a reason that everturn does not know ({reason:.200})")
         case known:
             return known

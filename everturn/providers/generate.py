@@ -12,7 +12,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers.base import OnDelta, Request, specs_of
 from everturn.records import Message, Reply, ToolCall, ToolResult
 from everturn.validation.spelling import known_options
-from everturn.vendors.lone_results import unanswerable
+from everturn.vendors.lone_results import find_unanswerable
 
 if TYPE_CHECKING:
     from everturn.agent import ToolItem
@@ -63,7 +63,7 @@ async def generate(
         )
     request = Request(
         model=agent.model,
-        messages=_transcript(messages),
+        messages=_read_transcript(messages),
         instructions=instructions,
         tools=specs_of(agent.tools),
         server_tools=agent.server_tools,
@@ -97,7 +97,7 @@ def generate_sync(
             cure="Write `await generate(...)`.",
         )
 
-    async def once() -> Reply:
+    async def run_once() -> Reply:
         from everturn.providers.http import aclose
 
         try:
@@ -113,10 +113,10 @@ def generate_sync(
         finally:
             await aclose()
 
-    return asyncio.run(once())
+    return asyncio.run(run_once())
 
 
-def _transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]:
+def _read_transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]:
     """Raises InvalidSetting for anything that is not a message, and for a result without a call."""
     if isinstance(messages, str | Message):
         messages = [messages]
@@ -124,14 +124,16 @@ def _transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]
         raise InvalidSetting(
             f"generate() was given messages={messages!r:.100}.", cure="Give a text, a Message or a list of them."
         )
-    found: list[Message] = []
-    for message in _said(messages):
-        if message.role == "tool" and found and found[-1].role == "tool":  # those of one reply belong together
-            parts = (*found.pop().parts, *message.parts)
-            found.append(Message(role="tool", parts=parts, provider=message.provider))
+    transcript: list[Message] = []
+    for message in _to_messages(messages):
+        if (
+            message.role == "tool" and transcript and transcript[-1].role == "tool"
+        ):  # those of one reply belong together
+            parts = (*transcript.pop().parts, *message.parts)
+            transcript.append(Message(role="tool", parts=parts, provider=message.provider))
         else:
-            found.append(message)
-    if lone := unanswerable(found):
+            transcript.append(message)
+    if lone := find_unanswerable(transcript):
         _, call_id, name = lone
         raise InvalidSetting(
             "The messages have the result of the call "
@@ -139,10 +141,10 @@ def _transcript(messages: str | Message | Sequence[Said]) -> tuple[Message, ...]
             "but no earlier message has that call, so the model would not see it.",
             cure="Put the reply that asked for it before it: [*messages, reply, (call, result)].",
         )
-    return tuple(found)
+    return tuple(transcript)
 
 
-def _said(messages: Iterable[Said]) -> Iterator[Message]:
+def _to_messages(messages: Iterable[Said]) -> Iterator[Message]:
     for place, item in enumerate(messages):
         match item:
             case Message():
@@ -154,7 +156,7 @@ def _said(messages: Iterable[Said]) -> Iterator[Message]:
             case ToolResult():
                 yield Message(role="tool", parts=(item,))
             case (ToolCall() as call, result):
-                yield Message(role="tool", parts=(_result(call, result),))
+                yield Message(role="tool", parts=(_to_result(call, result),))
             case _:
                 raise InvalidSetting(
                     f"messages[{place}] is {item!r:.100}, not a message.",
@@ -163,7 +165,7 @@ def _said(messages: Iterable[Said]) -> Iterator[Message]:
                 )
 
 
-def _result(call: ToolCall, result: Any) -> ToolResult:
+def _to_result(call: ToolCall, result: Any) -> ToolResult:
     """A call's result, as the model reads it. Raises InvalidSetting for a value that can't be shown to it."""
     from everturn.tools.results import result_of
 

@@ -26,10 +26,10 @@ from everturn.providers import (
     rate_limit_queue,
 )
 from everturn.providers.base import OnDelta, Request
-from everturn.providers.catalog import ModelEndpoint, protocol_of, resolve
-from everturn.providers.connections import aclose, answered, lent
+from everturn.providers.catalog import ModelEndpoint, protocol_of, resolve_endpoint
+from everturn.providers.connections import aclose, lend_client, open_answer
 from everturn.providers.encoded_messages import body_in_json
-from everturn.providers.json_values import TooManyValues, a_dict, parse
+from everturn.providers.json_values import TooManyValues, a_dict, parse_json
 from everturn.providers.wire_protocol import Assembler, ProtocolName, WireProtocol
 from everturn.records import Reply, Usage
 
@@ -75,28 +75,28 @@ class Prepared:
 
     @property
     def url(self) -> str:
-        return self.endpoint.url(self.path)
+        return self.endpoint.url_of(self.path)
 
 
-def prepared(request: Request, *, most_output_tokens: int | None = None) -> Prepared:
+def prepare_request(request: Request, *, most_output_tokens: int | None = None) -> Prepared:
     """Raises InvalidModel, InvalidSetting and what encoding raises."""
-    endpoint = resolve(request.model)
+    endpoint = resolve_endpoint(request.model)
     named = protocol_of(request)
     protocol = PROTOCOLS[named] if isinstance(named, str) else named
     path, body = protocol.encode(replace(request, now=provider_clock.now_at(endpoint)))
     extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
-    headers = _headers(tuple(extra_headers.items()), tuple(endpoint.headers().items()))
+    headers = _request_headers(tuple(extra_headers.items()), tuple(endpoint.key_headers().items()))
     content = body_in_json(body)
     most = most_output_tokens
     if most is None:
-        most = output_limits.known(endpoint.base_url, endpoint.model, body_bytes=len(content))
+        most = output_limits.known_limit(endpoint.base_url, endpoint.model, body_bytes=len(content))
     if most is not None and (output_limits.asked_for(body) or 0) > most:
-        content = body_in_json(output_limits.lowered(body, most))
+        content = body_in_json(output_limits.lower_limits(body, most))
     return Prepared(endpoint, protocol, path, content, headers)
 
 
 @functools.lru_cache(maxsize=256)
-def _headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
+def _request_headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
     """The headers, shared by requests: nobody may change them; each request gets a copy."""
     headers = httpx.Headers({**_COMMON, **dict(extra)})
     headers.update({**dict(own), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
@@ -104,7 +104,7 @@ def _headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...
 
 
 @contextlib.contextmanager
-def explained(endpoint: ModelEndpoint) -> Iterator[None]:
+def explain_errors(endpoint: ModelEndpoint) -> Iterator[None]:
     """Turns an error raised inside the block into a ProviderError."""
     try:
         yield
@@ -122,21 +122,23 @@ async def ask(request: Request, *, on_delta: OnDelta | None = None, on_start: On
 
     Raises InvalidModel, InvalidSetting and every kind of ProviderError; none of their messages holds the key.
     """
-    it = prepared(request)
+    it = prepare_request(request)
     try:
-        return await _asked(it, request, on_delta=on_delta, on_start=on_start)
+        return await _send_prepared(it, request, on_delta=on_delta, on_start=on_start)
     except ProviderError as error:
-        again = prepared(request, most_output_tokens=error.most_output_tokens)
+        again = prepare_request(request, most_output_tokens=error.most_output_tokens)
         # It was refused, and cost nothing.
         if error.most_output_tokens is None or again.content == it.content:
             raise
-        return await _asked(again, request, on_delta=on_delta, on_start=on_start)
+        return await _send_prepared(again, request, on_delta=on_delta, on_start=on_start)
 
 
-async def _asked(it: Prepared, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None) -> Reply:
-    with explained(it.endpoint), lent() as client:
-        async with answered(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
-            return await _read(answer, request, it.protocol, it.endpoint, on_delta=on_delta, on_start=on_start)
+async def _send_prepared(
+    it: Prepared, request: Request, *, on_delta: OnDelta | None, on_start: OnStart | None
+) -> Reply:
+    with explain_errors(it.endpoint), lend_client() as client:
+        async with open_answer(client, "POST", it.url, content=it.content, headers=it.headers) as answer:
+            return await _read_reply(answer, request, it.protocol, it.endpoint, on_delta=on_delta, on_start=on_start)
 
 
 def _extra_headers(given: object) -> dict[str, str]:
@@ -154,16 +156,16 @@ def _extra_headers(given: object) -> dict[str, str]:
     return headers
 
 
-async def checked(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
+async def check_answer(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
     """Raises a ProviderError if the answer is a refusal or a failure."""
-    provider_clock.heard(endpoint, answer.headers)
-    rate_limit_queue.heard(endpoint, answer.headers, success=answer.is_success)
+    provider_clock.note_time(endpoint, answer.headers)
+    rate_limit_queue.record_answer(endpoint, answer.headers, success=answer.is_success)
     if not answer.is_success:
-        body = await _body(answer, endpoint, limit=MAX_HTTP_ERROR_BYTES, cut=True)
+        body = await _read_body(answer, endpoint, limit=MAX_HTTP_ERROR_BYTES, cut=True)
         raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
 
 
-async def _read(
+async def _read_reply(
     answer: httpx.Response,
     request: Request,
     protocol: WireProtocol,
@@ -172,45 +174,45 @@ async def _read(
     on_delta: OnDelta | None,
     on_start: OnStart | None,
 ) -> Reply:
-    await checked(answer, endpoint)
+    await check_answer(answer, endpoint)
     try:
         if _is_stream(answer, request):
             assembler = protocol.Assembler(request)
             if on_start:
                 on_start(lambda: assembler.usage_so_far)
-            await assemble(answer, assembler, endpoint, on_delta=on_delta)
-            with reading(answer, endpoint):
+            await assemble_reply(answer, assembler, endpoint, on_delta=on_delta)
+            with guard_reading(answer, endpoint):
                 return assembler.finish()
         whole = await json_of(answer, endpoint)
-        with reading(answer, endpoint):
+        with guard_reading(answer, endpoint):
             return protocol.decode(whole, request)
     except failures.ErrorInReply as error:
         raise failures.of_response(endpoint, status=200, headers=answer.headers, body=error.body) from None
 
 
-async def assemble(
+async def assemble_reply(
     answer: httpx.Response, assembler: Assembler, endpoint: ModelEndpoint, *, on_delta: OnDelta | None
 ) -> None:
     """Feeds the stream to the assembler, until the reply is done or the stream ends."""
     decoder = sse.EventDecoder()
-    async with contextlib.aclosing(_bounded(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)) as chunks:
+    async with contextlib.aclosing(_bounded_chunks(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)) as chunks:
         try:
-            with reading(answer, endpoint):
+            with guard_reading(answer, endpoint):
                 async for chunk in chunks:
-                    _feed(assembler, decoder.feed(chunk), on_delta=on_delta)
+                    _feed_events(assembler, decoder.feed(chunk), on_delta=on_delta)
                     if assembler.done:
                         break
                 else:
-                    _feed(assembler, decoder.end(), on_delta=on_delta)
+                    _feed_events(assembler, decoder.end(), on_delta=on_delta)
         except httpx.TransportError:
             if not assembler.complete:
                 raise
         else:
-            await _drain(chunks)
+            await _drain_chunks(chunks)
 
 
 @contextlib.contextmanager
-def reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
+def guard_reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
     """Turns an unexpected exception into an error for a reply that can't be read. Any other kind would be retried,
     and paid for, for ever."""
     try:
@@ -220,7 +222,7 @@ def reading(answer: httpx.Response, endpoint: ModelEndpoint) -> Iterator[None]:
         raise failures.not_the_protocol(endpoint, what, status=answer.status_code) from error
 
 
-async def _drain(chunks: AsyncGenerator[bytes]) -> None:
+async def _drain_chunks(chunks: AsyncGenerator[bytes]) -> None:
     """Reads the last bytes after the reply: a connection that is not read to its end can't be used again."""
     with contextlib.suppress(TimeoutError, httpx.TransportError, InvalidReply):
         async with asyncio.timeout(_END_SECONDS):
@@ -228,17 +230,17 @@ async def _drain(chunks: AsyncGenerator[bytes]) -> None:
                 pass
 
 
-def _feed(assembler: Assembler, events: list[sse.Event], *, on_delta: OnDelta | None) -> None:
+def _feed_events(assembler: Assembler, events: list[sse.Event], *, on_delta: OnDelta | None) -> None:
     for event in events:
         for delta in assembler.feed(event):
             if on_delta:
                 on_delta(delta)
 
 
-async def _body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, cut: bool = False) -> bytes:
+async def _read_body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, cut: bool = False) -> bytes:
     """The whole body; or with `cut`, at most `limit` bytes of it."""
     body = bytearray()
-    async with contextlib.aclosing(_bounded(answer, endpoint, limit=limit)) as chunks:
+    async with contextlib.aclosing(_bounded_chunks(answer, endpoint, limit=limit)) as chunks:
         try:
             async for chunk in chunks:
                 body += chunk
@@ -248,14 +250,14 @@ async def _body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, 
     return bytes(body)
 
 
-async def _bounded(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int) -> AsyncGenerator[bytes]:
+async def _bounded_chunks(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int) -> AsyncGenerator[bytes]:
     """The answer's bytes, decompressed. Raises InvalidReply after `limit` of them, on the wire or decompressed."""
     received = size = 0
     try:
         decoder = decoder_of(answer.headers)
         async for data in answer.aiter_raw():
             received += len(data)
-            for piece in decoder.pieces(data):
+            for piece in decoder.decode_pieces(data):
                 size += len(piece)
                 if max(size, received) > limit:
                     raise _too_long(endpoint, answer, limit)
@@ -282,9 +284,9 @@ def _is_stream(answer: httpx.Response, request: Request) -> bool:
 
 async def json_of(answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
     """Raises InvalidReply if the answer holds no JSON."""
-    body = await _body(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)
+    body = await _read_body(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)
     try:
-        return parse(body)
+        return parse_json(body)
     except TooManyValues as error:
         raise failures.not_the_protocol(endpoint, str(error), status=answer.status_code) from None
     except ValueError:

@@ -29,7 +29,7 @@ class TooDeep(ValueError):
         super().__init__("nested too deeply")
 
 
-def parse(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The JSON value in `text`. Raises ValueError, of which TooDeep and TooManyValues are subclasses.
 
     Halves of surrogate pairs are accepted, because streams cut characters in two: `mend` the joined text.
@@ -59,29 +59,29 @@ def _has_escaped_character(text: str | bytes) -> bool:
     return "\\u" in text
 
 
-def write(value: Any) -> bytes:
+def write_json(value: Any) -> bytes:
     """`value` as JSON: always valid, whatever texts and numbers are in it."""
     try:
         return to_json(value, inf_nan_mode="strings")
     except PydanticSerializationError:
-        return to_json(mended(value), inf_nan_mode="strings")
+        return to_json(mend_texts(value), inf_nan_mode="strings")
 
 
-def mended(value: Any) -> Any:
+def mend_texts(value: Any) -> Any:
     """`mend` for every text in a JSON value."""
     if isinstance(value, str):
         return mend(value)
     if isinstance(value, dict):
-        return {mend(name): mended(item) for name, item in value.items()}
+        return {mend(name): mend_texts(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [mended(item) for item in value]
+        return [mend_texts(item) for item in value]
     return value
 
 
 def object_in(text: str) -> dict[str, Any] | None:
     """The JSON object in `text`; None if `text` is anything else, or holds a number that JSON does not have."""
     try:
-        value = mended(parse(mend(text)))
+        value = mend_texts(parse_json(mend(text)))
     except ValueError:
         return None
     if isinstance(value, dict) and place_of_odd_number(value) is None:
@@ -93,7 +93,7 @@ def text_or_json(value: object) -> str:
     """A text as it is, and any other value as JSON."""
     if isinstance(value, str):
         return value
-    return write(value).decode()
+    return write_json(value).decode()
 
 
 def a_dict(value: object) -> dict[str, Any]:

@@ -112,10 +112,10 @@ def medium_of(part: Image | Document) -> Medium:
     before what was said; a text is in UTF-8, whatever `charset` it came in."""
     written = part.media_type or ""
     data = part.data
-    if part.url and (inline := _inline(part.url)):
+    if part.url and (inline := _inline_data(part.url)):
         written, data = inline
     elif part.url and not written:
-        written = mimetypes.guess_type(_path(part.url))[0] or ""
+        written = mimetypes.guess_type(_url_path(part.url))[0] or ""
     media_type = bare_type(written)
     if data is None:
         return Medium(media_type, None)
@@ -143,7 +143,7 @@ def _in_utf8(data: str, charset: str) -> str:
         return data
 
 
-def _inline(url: str) -> tuple[str, str] | None:
+def _inline_data(url: str) -> tuple[str, str] | None:
     """The type and the base64 of a `data:` URL."""
     head, comma, data = url.partition(",")
     match = _DATA_URL.fullmatch(head)
@@ -162,13 +162,13 @@ def url_of(part: Image | Document) -> str:
     return f"data:{media_type};base64,{data}"
 
 
-def takes(part: Image | Document, taken: frozenset[str], *, schemes: tuple[str, ...] = SCHEMES) -> bool:
-    """Whether the part can be sent: its content is readable and its type is `taken`, or the provider fetches addresses
+def can_take(part: Image | Document, accepted_types: frozenset[str], *, schemes: tuple[str, ...] = SCHEMES) -> bool:
+    """Whether the part can be sent: its content is readable and of an accepted type, or the provider fetches addresses
     of its scheme. A part of unknown type passes: the provider will find out its type."""
     media_type, data = medium_of(part)
     if data is None:
-        return (not media_type or media_type in taken) and (part.url or "").lower().startswith(schemes)
-    return bool(data) and media_type in taken
+        return (not media_type or media_type in accepted_types) and (part.url or "").lower().startswith(schemes)
+    return bool(data) and media_type in accepted_types
 
 
 def is_picture(part: Image | Document) -> bool:
@@ -182,7 +182,7 @@ def in_words(part: Image | Document) -> str:
         return placeholder(part, UNREADABLE)
     if isinstance(part, Image) or data is None or not _TEXTUAL.fullmatch(media_type):
         return placeholder(part)
-    text = decoded(data)
+    text = decode_text(data)
     if text is None:
         return placeholder(part, UNREADABLE)
     return f"[document: {part.name or part.media_type}]\n{text}"
@@ -194,7 +194,7 @@ def is_textual(part: Image | Document) -> bool:
     return isinstance(part, Document) and data is not None and bool(_TEXTUAL.fullmatch(media_type))
 
 
-def decoded(data: str) -> str | None:
+def decode_text(data: str) -> str | None:
     """The text in base64; None if it is not a text."""
     try:
         content = b64decode(data)
@@ -209,7 +209,7 @@ def file_name(document: Document) -> str:
     return document.name or f"document{mimetypes.guess_extension(medium_of(document).media_type) or ''}"
 
 
-def _path(url: str) -> str:
+def _url_path(url: str) -> str:
     try:
         return urlsplit(url).path
     except ValueError:

@@ -72,35 +72,35 @@ _CONTAINERS: Final[dict[str, re.Pattern[str]]] = {
 def true_type(declared: str, data: str) -> str:
     """The media type of base64 data: what its bytes are if that can be told, else what was said. `declared`: by its
     most common name, without parameters."""
-    head = _head(data)
-    found = _sure(head)
-    if found is None and (declared in _UNSAID or declared.startswith(_MEDIA)):
-        found = _likely(head, declared)
-    if found is None or found == declared:
+    head = _first_bytes(data)
+    detected = _sure_type(head)
+    if detected is None and (declared in _UNSAID or declared.startswith(_MEDIA)):
+        detected = _likely_type(head, declared)
+    if detected is None or detected == declared:
         return declared
-    if declared in _UNSAID or not _is_container(found):
-        same = _CONTAINERS.get(found)
+    if declared in _UNSAID or not _is_container(detected):
+        same = _CONTAINERS.get(detected)
         if same and same.fullmatch(declared):
             return declared
-        return found
+        return detected
     # A zip or an OLE file, which may be any of the Office formats.
     if declared.startswith(_MEDIA) or declared == "application/pdf":
-        return found
+        return detected
     return declared
 
 
-def _is_container(found: str) -> bool:
-    return found in ("application/zip", "application/x-ole-storage")
+def _is_container(media_type: str) -> bool:
+    return media_type in ("application/zip", "application/x-ole-storage")
 
 
-def _head(data: str) -> bytes:
+def _first_bytes(data: str) -> bytes:
     try:
         return b64decode(data[:_HEAD_CHARS])
     except (binascii.Error, ValueError):
         return b""
 
 
-def _sure(head: bytes) -> str | None:
+def _sure_type(head: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] in _RIFF:
         return _RIFF[head[8:12]]
     if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
@@ -110,7 +110,7 @@ def _sure(head: bytes) -> str | None:
     return next((kind for signature, kind in _SURE if head.startswith(signature)), None)
 
 
-def _likely(head: bytes, declared: str) -> str | None:
+def _likely_type(head: bytes, declared: str) -> str | None:
     if markup := _MARKUP.match(head):
         if markup[1]:
             return "text/html"

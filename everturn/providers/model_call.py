@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = get_logger("everturn.turn")
 
 
-def prepare() -> None:
+def import_protocols() -> None:
     """Imports what the first question needs, which takes a tenth of a second: httpx and the protocols."""
     with paused():
         import everturn.providers.background  # noqa: F401
@@ -31,26 +31,26 @@ async def ask(
 
     `kept`: holds the id of a response in the background for the next try. Without `kept`, such a response is cancelled
     if nobody waits for it any more."""
-    prepare()
+    import_protocols()
     from everturn.providers import background, http
     from everturn.providers.openai_responses.request import in_background
-    from everturn.providers.tool_schemas import fitted, with_own_names
+    from everturn.providers.tool_schemas import fit_schemas, with_own_names
 
-    async def once(request: Request) -> Reply:
+    async def send_once(request: Request) -> Reply:
         if in_background(request):
-            return await background.ask(request, kept=kept, on_delta=on_delta, on_start=on_start)
+            return await background.ask_in_background(request, kept=kept, on_delta=on_delta, on_start=on_start)
         return await http.ask(request, on_delta=on_delta, on_start=on_start)
 
     if request.settings.background and not in_background(request):
         warn_unsupported(request.model, "background=True", "The turn waits for the whole answer instead.")
-    sent = without_stale_thoughts(fitted(request))
+    sent = without_stale_thoughts(fit_schemas(request))
     try:
-        reply = await once(sent.request)
+        reply = await send_once(sent.request)
     except ProviderError as error:
         again = without_thoughts(sent.request) if error.refuses_thoughts else None
         if again is None:
             raise
         _log.info("thoughts.left_out", model=request.model.name, thoughts=again.left_out)
-        reply = await once(again.request)
+        reply = await send_once(again.request)
         sent = again
     return with_own_names(marked_reply(reply, sent), request)

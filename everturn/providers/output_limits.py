@@ -70,7 +70,7 @@ def named_in(message: str) -> OutputLimit | None:
     return None
 
 
-def remember(base_url: str, model: str, limit: OutputLimit) -> None:
+def remember_limit(base_url: str, model: str, limit: OutputLimit) -> None:
     if limit.window is None:
         _remember_in(_most, (base_url, model), limit.most)
     else:
@@ -84,7 +84,7 @@ def _remember_in(kept: dict[tuple[str, str], int], key: tuple[str, str], tokens:
         del kept[next(iter(kept))]
 
 
-def known(base_url: str, model: str, *, body_bytes: int) -> int | None:
+def known_limit(base_url: str, model: str, *, body_bytes: int) -> int | None:
     """The most that a request of this length can ask for, as far as this process has learned; None if it has not."""
     limits: list[int] = []
     if (window := _windows.get((base_url, model))) is not None:
@@ -96,11 +96,11 @@ def known(base_url: str, model: str, *, body_bytes: int) -> int | None:
 
 def asked_for(body: dict[str, Any]) -> int | None:
     """How many tokens the body asks for at most."""
-    found = (place.get(name) for place in (body, a_dict(body.get("generationConfig"))) for name in _FIELDS)
-    return next((value for value in found if isinstance(value, int)), None)
+    limits = (place.get(name) for place in (body, a_dict(body.get("generationConfig"))) for name in _FIELDS)
+    return next((value for value in limits if isinstance(value, int)), None)
 
 
-def lowered(body: dict[str, Any], most: int) -> dict[str, Any]:
+def lower_limits(body: dict[str, Any], most: int) -> dict[str, Any]:
     """The body, asking for no more than so many tokens."""
     lower = {name: most for name in _FIELDS if isinstance(value := body.get(name), int) and value > most}
     config = a_dict(body.get("generationConfig"))

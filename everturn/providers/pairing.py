@@ -16,7 +16,7 @@ class Pairing:
         self.as_given = as_given
         self._called = {call.call_id for message in messages for call in calls_in(message)}
 
-    def after(self, message: Message) -> Sequence[ToolCall]:
+    def calls_after(self, message: Message) -> Sequence[ToolCall]:
         """The calls whose results are written after a message: all calls of a reply, since servers refuse one without.
         If the messages are `as_given`: the reply's calls that have a result; after any other message, for each result
         whose call is missing, a call with the result's name."""
@@ -26,7 +26,7 @@ class Pairing:
         lone = [result for result in message.tool_results if result.call_id not in self._called]
         return [ToolCall(call_id=result.call_id, name=result.name or "tool", arguments={}) for result in lone]
 
-    def answers(self, message: Message) -> bool:
+    def has_answers(self, message: Message) -> bool:
         """Whether a message has results that are written, be it after it or after their calls."""
         return any(self.as_given or result.call_id in self._called for result in message.tool_results)
 

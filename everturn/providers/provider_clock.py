@@ -12,23 +12,23 @@ from everturn.providers.rate_headers import http_date
 
 _MOST_ENDPOINTS: Final = 256
 
-_told: dict[str, tuple[datetime, float]] = {}
+_latest: dict[str, tuple[datetime, float]] = {}
 """By base URL: the Date of the latest answer, and its arrival by time.monotonic(), which nobody can set."""
 
 
-def heard(endpoint: ModelEndpoint, headers: Mapping[str, str]) -> None:
+def note_time(endpoint: ModelEndpoint, headers: Mapping[str, str]) -> None:
     """Remembers the time in an answer's headers; errors count too."""
     if date := http_date(headers.get("date", "")):
-        _told.pop(endpoint.base_url, None)
-        _told[endpoint.base_url] = date, time.monotonic()
-        if len(_told) > _MOST_ENDPOINTS:
-            del _told[next(iter(_told))]
+        _latest.pop(endpoint.base_url, None)
+        _latest[endpoint.base_url] = date, time.monotonic()
+        if len(_latest) > _MOST_ENDPOINTS:
+            del _latest[next(iter(_latest))]
 
 
 def now_at(endpoint: ModelEndpoint) -> datetime | None:
     """The time there; None if this process has had no answer with a time yet."""
-    told = _told.get(endpoint.base_url)
-    if told is None:
+    latest = _latest.get(endpoint.base_url)
+    if latest is None:
         return None
-    date, arrived_at = told
+    date, arrived_at = latest
     return date + timedelta(seconds=time.monotonic() - arrived_at)

@@ -40,7 +40,7 @@ _RESETS: Final = ("x-ratelimit-reset", "ratelimit-reset")
 _MILLISECONDS: Final = 1e12
 
 
-def header(headers: Mapping[str, str], name: str) -> str:
+def read_header(headers: Mapping[str, str], name: str) -> str:
     """A header, or what a gateway passes on of it; empty if there is none."""
     return next((text for begins in _PASSED_ON if (text := headers.get(f"{begins}{name}", ""))), "")
 
@@ -50,33 +50,35 @@ def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     of the IETF's draft, Together), a duration, or a Unix time, in milliseconds too (OpenRouter); or until what is used
     up is there again."""
     for name in _RESETS:
-        text = header(headers, name)
-        number = _number(text)
+        text = read_header(headers, name)
+        number = _read_number(text)
         if number is not None and number > _LONGEST_SECONDS:
             if number >= _MILLISECONDS:
                 number /= 1000
-            wait = max(0.0, number - _clock(headers, now).timestamp())
+            wait = max(0.0, number - _server_time(headers, now).timestamp())
             return wait if wait <= _LONGEST_SECONDS else None
-        if (seconds := _seconds(text, headers, now)) is not None:
+        if (seconds := _seconds_until_reset(text, headers, now)) is not None:
             return seconds
-    used_up = [allowance for allowance in allowances(headers, now=now) if allowance.remaining <= 0]
+    used_up = [allowance for allowance in read_allowances(headers, now=now) if allowance.remaining <= 0]
     return max((allowance.reset for allowance in used_up if allowance.reset is not None), default=None)
 
 
-def allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
+def read_allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:
     """The allowances in an answer's headers; an unreadable one is skipped. A time is compared with the server's own
     clock, if it sends its Date."""
-    said = {name.lower(): text for name, text in headers.items() if "ratelimit" in name.lower()}
-    if not said:  # as of most providers, and this is asked of each answer
+    limit_headers = {name.lower(): text for name, text in headers.items() if "ratelimit" in name.lower()}
+    if not limit_headers:  # as of most providers, and this is asked of each answer
         return []
-    found = []
+    allowances = []
     for kind, unit in _UNITS.items():
         for names in (f"x-ratelimit-{{}}-{kind}", f"anthropic-ratelimit-{kind}-{{}}"):
-            limit, remaining = (_number(header(said, names.format(what))) for what in ("limit", "remaining"))
+            limit, remaining = (
+                _read_number(read_header(limit_headers, names.format(what))) for what in ("limit", "remaining")
+            )
             if limit is not None and remaining is not None:
-                reset = _seconds(header(said, names.format("reset")), headers, now)
-                found.append(Allowance(unit, limit, min(remaining, limit), reset))
-    return found
+                reset = _seconds_until_reset(read_header(limit_headers, names.format("reset")), headers, now)
+                allowances.append(Allowance(unit, limit, min(remaining, limit), reset))
+    return allowances
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
@@ -86,20 +88,20 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     date (RFC 9110, 10.2.3). An unreadable header counts as absent. A date is compared with the server's own clock, if
     it says its time.
     """
-    milliseconds = _number(header(headers, "retry-after-ms") or header(headers, "x-ms-retry-after-ms"))
+    milliseconds = _read_number(read_header(headers, "retry-after-ms") or read_header(headers, "x-ms-retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    text = header(headers, "retry-after")
-    seconds = _number(text)
+    text = read_header(headers, "retry-after")
+    seconds = _read_number(text)
     if seconds is not None:
         return seconds
     date = http_date(text)
     if date is None:
         return None
-    return max(0.0, (date - _clock(headers, now)).total_seconds())
+    return max(0.0, (date - _server_time(headers, now)).total_seconds())
 
 
-def _clock(headers: Mapping[str, str], now: datetime | None) -> datetime:
+def _server_time(headers: Mapping[str, str], now: datetime | None) -> datetime:
     """The time at the server, if it says it."""
     return now or http_date(headers.get("date", "")) or datetime.now(UTC)
 
@@ -118,7 +120,7 @@ def _in_utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _number(text: str) -> float | None:
+def _read_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
@@ -128,24 +130,24 @@ def _number(text: str) -> float | None:
     return number
 
 
-def _seconds(text: str, headers: Mapping[str, str], now: datetime | None) -> float | None:
+def _seconds_until_reset(text: str, headers: Mapping[str, str], now: datetime | None) -> float | None:
     """Seconds until a reset, from a number of seconds, from `6m0s`, or from a time."""
     text = text.strip()
     if len(text) > 100 or not text:
         return None
-    if (seconds := _number(text)) is None:
+    if (seconds := _read_number(text)) is None:
         if _DURATION.fullmatch(text):
             seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
         else:
-            seconds = _until(text, _clock(headers, now))
+            seconds = _seconds_until(text, _server_time(headers, now))
     if seconds is None or seconds > _LONGEST_SECONDS:
         return None
     return seconds
 
 
-def _until(text: str, now: datetime) -> float | None:
+def _seconds_until(text: str, now: datetime) -> float | None:
     try:
-        at = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return max(0.0, (_in_utc(at) - now).total_seconds())
+    return max(0.0, (_in_utc(time) - now).total_seconds())

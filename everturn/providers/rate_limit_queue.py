@@ -1,6 +1,6 @@
 """The rate limiters of this process: one for each address and key, where calls wait until they may go out.
 
-`limit_of` finds a model's limit, and its `permit` waits; `heard` reads each answer's headers.
+`limit_of` finds a model's limit, and its `wait_for_permit` waits; `record_answer` reads each answer's headers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Final
 from everturn.errors import InvalidSetting, RateLimited
 from everturn.limits import RateLimit
 from everturn.models import Model
-from everturn.providers.catalog import ModelEndpoint, resolve
+from everturn.providers.catalog import ModelEndpoint, resolve_endpoint
 from everturn.providers.event_loops import of_this_loop
-from everturn.providers.rate_headers import allowances
+from everturn.providers.rate_headers import read_allowances
 from everturn.providers.rate_limiter import RateLimiter
 from everturn.providers.rate_permits import Permit
 from everturn.records import Reply, Usage
@@ -58,82 +58,82 @@ class Limit:
         self._refused_at: float | None = None
 
     @property
-    def waiting(self) -> int:
-        return sum(not one.done() for _, _, one in self._waiting)
+    def waiting_calls(self) -> int:
+        return sum(not future.done() for _, _, future in self._waiting)
 
     @property
     def is_active(self) -> bool:
         """Whether the limit affects calls: some wait, or were refused lately."""
-        lately = self._refused_at is not None and _now() - self._refused_at < ACTIVE_SECONDS
+        lately = self._refused_at is not None and _loop_time() - self._refused_at < ACTIVE_SECONDS
         return bool(self._waiting) or lately
 
     def hold_seconds(self) -> float:
         """Seconds until the provider's Retry-After is over."""
-        return max(0.0, self.limiter.hold - _now())
+        return max(0.0, self.limiter.hold - _loop_time())
 
     def refusing_seconds(self) -> float:
         """How long it has accepted no call, plus the rest of the hold that it asked for; 0 if it accepts calls."""
         since = self.limiter.refusing_since
         if since is None:
             return 0.0
-        return _now() - since + self.hold_seconds()
+        return _loop_time() - since + self.hold_seconds()
 
     def permit_at_once(self) -> Permit | None:
         """None if the call has to wait."""
         if self._waiting:
             return None
-        time = self.limiter.when(_now())
-        if time is None or time > _now():
+        time = self.limiter.next_time(_loop_time())
+        if time is None or time > _loop_time():
             return None
-        return self.limiter.send(_now())
+        return self.limiter.record_sent(_loop_time())
 
     async def permit_if_felt(self) -> Permit:
-        """As `permit`, but nobody waits while no limit is known or felt: a program's own calls and those of hooks are
-        few."""
+        """As `wait_for_permit`, but nobody waits while no limit is known or felt: a program's own calls and those of
+        hooks are few."""
         unlimited = self.limiter.phase == "open" and self.limiter.rate is None and self.hold_seconds() == 0
         if unlimited and not self._waiting:
-            return self.limiter.send(_now())
-        return self.permit_at_once() or await self.permit(_now())
+            return self.limiter.record_sent(_loop_time())
+        return self.permit_at_once() or await self.wait_for_permit(_loop_time())
 
-    async def permit(self, came: float) -> Permit:
+    async def wait_for_permit(self, came: float) -> Permit:
         """Waits until a call may go out. Calls go in the order in which they `came`."""
         turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (came, next(self._order), turn))
-        self.wake()
+        self.wake_calls()
         if not turn.done():
             self._felt.set()
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it was let through as it went
-                self.limiter.over(turn.result(), _now())
-            self.wake()
+                self.limiter.record_end(turn.result(), _loop_time())
+            self.wake_calls()
             raise
 
-    def accepted(self, permit: Permit) -> None:
-        self.limiter.accepted(permit, _now())
-        self.wake()
+    def record_accepted(self, permit: Permit) -> None:
+        self.limiter.record_accepted(permit, _loop_time())
+        self.wake_calls()
 
-    def refused(self, permit: Permit | None, retry_after: float | None, *, alone: bool = False) -> None:
-        self._refused_at = _now()
+    def record_refused(self, permit: Permit | None, retry_after: float | None, *, alone: bool = False) -> None:
+        self._refused_at = _loop_time()
         self._felt.set()
-        self.limiter.refused(permit, self._refused_at, retry_after, alone=alone)
-        self.wake()
+        self.limiter.record_refused(permit, self._refused_at, retry_after, alone=alone)
+        self.wake_calls()
 
-    def over(self, permit: Permit) -> None:
-        self.limiter.over(permit, _now())
-        self.wake()
+    def record_end(self, permit: Permit) -> None:
+        self.limiter.record_end(permit, _loop_time())
+        self.wake_calls()
 
-    def used(self, usage: Usage) -> None:
+    def record_usage(self, usage: Usage) -> None:
         """One call used these tokens."""
-        self.limiter.used(usage)
-        self.wake()
+        self.limiter.record_usage(usage)
+        self.wake_calls()
 
-    def heard(self, headers: Mapping[str, str]) -> None:
-        if said := allowances(headers):
-            self.limiter.told(said, _now())
+    def record_headers(self, headers: Mapping[str, str]) -> None:
+        if allowances := read_allowances(headers):
+            self.limiter.record_allowances(allowances, _loop_time())
 
-    def wake(self) -> None:
+    def wake_calls(self) -> None:
         """Lets waiting calls go if they may, and schedules itself for when the next one may."""
         if self._timer:
             self._timer.cancel()
@@ -142,13 +142,13 @@ class Limit:
             if self._waiting[0][2].done():  # cancelled
                 heapq.heappop(self._waiting)
                 continue
-            at = self.limiter.when(_now())
-            if at is None:
+            time = self.limiter.next_time(_loop_time())
+            if time is None:
                 return
-            if at > _now():
-                self._timer = asyncio.get_running_loop().call_at(at, self.wake)
+            if time > _loop_time():
+                self._timer = asyncio.get_running_loop().call_at(time, self.wake_calls)
                 return
-            heapq.heappop(self._waiting)[2].set_result(self.limiter.send(_now()))
+            heapq.heappop(self._waiting)[2].set_result(self.limiter.record_sent(_loop_time()))
 
 
 @dataclass
@@ -167,72 +167,72 @@ _going: ContextVar[tuple[Limit, Permit] | None] = ContextVar("going", default=No
 """The limit and the permit of the call that this task makes."""
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _here() -> _Limits:
+def _loop_limits() -> _Limits:
     return of_this_loop(_of_loop, _Limits)
 
 
 def limit_of(model: Model) -> Limit:
-    """Raises as `resolve`: InvalidModel, InvalidSetting, KeyMissing, KeyRefused."""
-    return _limit_at(resolve(model))
+    """Raises as `resolve_endpoint`: InvalidModel, InvalidSetting, KeyMissing, KeyRefused."""
+    return _limit_at(resolve_endpoint(model))
 
 
 def _limit_at(endpoint: ModelEndpoint) -> Limit:
-    here = _here()
+    here = _loop_limits()
     place = endpoint.base_url, blake2b(endpoint.secret.encode(), key=_SALT, digest_size=16).digest()
-    found = here.limits.pop(place, None)
-    if found is None:
+    limit = here.limits.pop(place, None)
+    if limit is None:
         known = here.known.get(endpoint.provider, RateLimit())
         limiter = RateLimiter(workers=here.workers, rpm=known.rpm, tpm=known.tpm)
-        found = Limit(endpoint.provider, endpoint.key_env, limiter, here.felt)
-        unused = [old for old, one in here.limits.items() if not one.is_active]
+        limit = Limit(endpoint.provider, endpoint.key_env, limiter, here.felt)
+        unused = [old for old, other in here.limits.items() if not other.is_active]
         for old in unused[: max(0, len(here.limits) + 1 - _MOST_LIMITERS)]:
             del here.limits[old]
-    here.limits[place] = found
-    return found
+    here.limits[place] = limit
+    return limit
 
 
-def limits() -> tuple[Limit, ...]:
+def met_limits() -> tuple[Limit, ...]:
     """The limits that this event loop has met."""
-    return tuple(_here().limits.values())
+    return tuple(_loop_limits().limits.values())
 
 
-def felt() -> asyncio.Event:
+def felt_event() -> asyncio.Event:
     """Set when a call has to wait, or was refused."""
-    return _here().felt
+    return _loop_limits().felt
 
 
 def shared_by(workers: int) -> None:
     """Says how many workers share each provider's limit, including this one."""
-    here = _here()
+    here = _loop_limits()
     here.workers = max(1, workers)
-    for one in here.limits.values():
-        one.limiter.share(here.workers)
-        one.wake()
+    for limit in here.limits.values():
+        limit.limiter.share_among(here.workers)
+        limit.wake_calls()
 
 
-def know(known: Known) -> None:
+def set_known_limits(known: Known) -> None:
     """Sets the known limits, by provider."""
-    here = _here()
+    here = _loop_limits()
     here.known |= known
-    for one in here.limits.values():
-        if said := known.get(one.provider):
-            one.limiter.rpm = said.rpm
-            one.limiter.tpm = said.tpm
-            one.wake()
+    for limit in here.limits.values():
+        if rate_limit := known.get(limit.provider):
+            limit.limiter.rpm = rate_limit.rpm
+            limit.limiter.tpm = rate_limit.tpm
+            limit.wake_calls()
 
 
 @asynccontextmanager
-async def going(
+async def send_with_permit(
     limit: Limit, permit: Permit, *, longest_hold: float = LONGEST_HOLD_SECONDS, alone: bool = False
 ) -> AsyncIterator[None]:
     """Sends a call inside the block, with its permit. Errors pass through. After a RateLimited, the limiter holds all
     calls for as long as it says, `longest_hold` at most. `alone`: as for `RateLimiter.refused`."""
     token = _going.set((limit, permit))
-    presumed = asyncio.get_running_loop().call_later(PRESUMED_SECONDS, limit.accepted, permit)
+    presumed = asyncio.get_running_loop().call_later(PRESUMED_SECONDS, limit.record_accepted, permit)
     try:
         yield
     except RateLimited as error:
@@ -240,11 +240,11 @@ async def going(
         seconds = error.retry_after
         if seconds is not None:
             seconds = min(seconds, longest_hold)
-        limit.refused(permit, seconds, alone=alone)
+        limit.record_refused(permit, seconds, alone=alone)
         raise
     finally:
         presumed.cancel()
-        limit.over(permit)
+        limit.record_end(permit)
         _going.reset(token)
 
 
@@ -252,22 +252,22 @@ async def asked_within(model: Model, ask: Callable[[], Awaitable[Reply]]) -> Rep
     """The reply of `ask`, which is called once the limit that this event loop feels allows it. Raises what `ask`
     raises, a RateLimited too: the next call then waits."""
     limit = limit_of(model)
-    async with going(limit, await limit.permit_if_felt()):
+    async with send_with_permit(limit, await limit.permit_if_felt()):
         reply = await ask()
-    limit.used(reply.usage)
+    limit.record_usage(reply.usage)
     return reply
 
 
-def heard(endpoint: ModelEndpoint, headers: Mapping[str, str], *, success: bool) -> None:
+def record_answer(endpoint: ModelEndpoint, headers: Mapping[str, str], *, success: bool) -> None:
     """Records what an answer's headers say; a successful answer also counts its call as accepted."""
     if (now := _going.get()) is None:
         return
     limit, permit = now
     if limit.provider == endpoint.provider:
-        limit.heard(headers)
+        limit.record_headers(headers)
         if success:
             permit.answered = True
-            limit.accepted(permit)
+            limit.record_accepted(permit)
 
 
 # ---------------------------------------------------------------- settings
@@ -278,7 +278,7 @@ _WRITTEN: Final = re.compile(r"([\w-]+):((?:(?:rpm|tpm)=\d{1,15})(?:\+(?:rpm|tpm
 
 def read_limits(written: str) -> dict[str, RateLimit]:
     """`openai:rpm=500+tpm=200000,anthropic:rpm=50`, by provider. Raises InvalidSetting."""
-    found: dict[str, dict[str, int]] = {}
+    by_provider: dict[str, dict[str, int]] = {}
     for item in filter(None, (part.strip() for part in written.split(","))):
         read = _WRITTEN.fullmatch(item)
         if read is None:
@@ -286,12 +286,12 @@ def read_limits(written: str) -> dict[str, RateLimit]:
                 f"EVERTURN_RATE_LIMITS has {item!r:.100}, which is not a rate limit.",
                 cure="Write openai:rpm=500+tpm=200000, with a comma between providers.",
             )
-        limits_of_it = found.setdefault(read[1], {})
+        limits_of_it = by_provider.setdefault(read[1], {})
         for name, number in (part.split("=") for part in read[2].split("+")):
             if name in limits_of_it:
                 raise InvalidSetting(f"EVERTURN_RATE_LIMITS has {name} of {read[1]!r} twice.", cure="Keep one of them.")
             limits_of_it[name] = int(number)
-    return checked_limits({provider: RateLimit(**numbers) for provider, numbers in found.items()})
+    return checked_limits({provider: RateLimit(**numbers) for provider, numbers in by_provider.items()})
 
 
 def checked_limits(known: Known) -> dict[str, RateLimit]:

@@ -129,7 +129,7 @@ class RateLimiter:
     _refused_in_a_row: int = 0
     """429s with at most one accepted call between them."""
 
-    def share(self, workers: int) -> None:
+    def share_among(self, workers: int) -> None:
         """Says how many workers share the limit. Who felt for it alone meanwhile goes on with its share."""
         if self.phase == "feeling" and self._held_long:
             self._rate = max(self._rate * self.workers / workers, LEAST_RATE)
@@ -153,7 +153,7 @@ class RateLimiter:
 
     # ------------------------------------------------------------ may one go?
 
-    def when(self, now: float) -> float | None:
+    def next_time(self, now: float) -> float | None:
         """The time from which the next call may go; None: only after a running call is answered."""
         if now < self.hold:
             if self._looking:
@@ -167,14 +167,14 @@ class RateLimiter:
             return now
         return max(now, self._next)
 
-    def send(self, now: float) -> Permit:
-        """Records that a call goes out, at a time that `when` returned."""
+    def record_sent(self, now: float) -> Permit:
+        """Records that a call goes out, at a time that `next_time` returned."""
         permit = Permit(now, early=now < self.hold)
         self._unanswered += 1
         if permit.early:
             self._looking = permit
             return permit
-        self._grow(now)
+        self._grow_rate(now)
         if rate := self.rate:
             self._last = self._next if self._next > now - 1 / rate else now
             self._next = max(now, self._last + 1 / rate)
@@ -182,19 +182,19 @@ class RateLimiter:
 
     # ------------------------------------------------------------ what came of it
 
-    def accepted(self, permit: Permit, now: float) -> None:
+    def record_accepted(self, permit: Permit, now: float) -> None:
         """The provider accepted the call, or has not refused it for a while. Reporting it twice changes nothing."""
         if permit.answered:
             self.answered_at = now
-        if permit.taken:
+        if permit.counted:
             return
-        permit.taken = True
+        permit.counted = True
         permit.counted_at = now
         permit.refusing_since = self.refusing_since
-        self._close(permit)
+        self._close_permit(permit)
         self.refusing_since = None
         self._own_hold = OWN_HOLD_SECONDS
-        self._noise.accepted()
+        self._noise.record_accepted()
         if self.workers == 1 and self.phase == "steady" and self._noise.is_far_below(self._rate):
             self.phase = "closing_in"
         self._taken.append(now)
@@ -208,18 +208,20 @@ class RateLimiter:
             self.hold = self._next = self._grown = now
             if self._tests_noise:
                 self._tests_noise = False
-                self._raise(self._noise.confirm(), now)
+                self._raise_rate(self._noise.confirm_noise(), now)
             if self._takes_care:  # the early call took what had come back meanwhile
                 self._next = now + 1 / self._rate
 
-    def refused(self, permit: Permit | None, now: float, retry_after: float | None, *, alone: bool = False) -> None:
+    def record_refused(
+        self, permit: Permit | None, now: float, retry_after: float | None, *, alone: bool = False
+    ) -> None:
         """The call was answered with 429. `permit` is None if it went out without one. `alone`: the same call was
         refused before, and others were accepted since, so it says nothing about the rate."""
         self.refused_calls += 1
         early = permit is not None and self._looking is permit
         suspected = False
         if permit is not None:
-            self._close(permit)
+            self._close_permit(permit)
             self._take_back(permit)
         if self._refused_at is not None and now - self._refused_at > NEW_LOOKS_SECONDS:
             self._part = FIRST_LOOK
@@ -228,7 +230,7 @@ class RateLimiter:
             self._looking = None
             if self._tests_noise:
                 self._tests_noise = False
-                self._noise.reject()
+                self._noise.reject_noise()
             else:
                 self._part = min(1.0, self._part * LATER)
         elif not alone and (permit is None or self._cut_at is None or permit.sent >= self._cut_at):
@@ -238,11 +240,11 @@ class RateLimiter:
             else:
                 self._refused_in_a_row = 0
             learned = self.phase in ("steady", "closing_in") and self._own is None
-            if not self._noise.explains(now):
+            if not self._noise.explains_refusal(now):
                 suspected = self._noise.is_suspected(self._rate, learned=learned)
                 self._noise.before_cut = self._rate
-                self._cut(now, held=self._own_hold if retry_after is None else retry_after)
-        self._noise.refused(now)
+                self._cut_rate(now, held=self._own_hold if retry_after is None else retry_after)
+        self._noise.record_refused(now)
         if self.refusing_since is None:
             self.refusing_since = now
         if not self.is_noisy:
@@ -252,35 +254,35 @@ class RateLimiter:
             self.hold = max(self.hold, now + LEAST_TEST_SECONDS)
             self._look = now
 
-    def over(self, permit: Permit, now: float) -> None:
+    def record_end(self, permit: Permit, now: float) -> None:
         """The call ended, with any outcome."""
-        self._close(permit)
+        self._close_permit(permit)
         if self._looking is permit:  # it broke, and says nothing about the hold: another call tests it
             self._looking = None
             self._look = now + LOOK_SECONDS
             self._tests_noise = False
 
-    def used(self, usage: Usage) -> None:
+    def record_usage(self, usage: Usage) -> None:
         """One call used these tokens."""
-        self.tokens.add(usage)
+        self.tokens.add_usage(usage)
         self._keep_pace()
 
-    def told(self, allowances: Sequence[Allowance], now: float) -> None:
+    def record_allowances(self, allowances: Sequence[Allowance], now: float) -> None:
         """Takes in the headers of an answer; those of a refusal count too."""
         rooms: list[float] = []
-        for one in allowances:
-            need = self.tokens.need(one.unit)
-            filled = one.filled
-            if one.limit <= 0 or filled <= 0:
+        for allowance in allowances:
+            need = self.tokens.tokens_needed(allowance.unit)
+            filled = allowance.refill_rate
+            if allowance.limit <= 0 or filled <= 0:
                 continue
-            rooms.append(one.remaining / need)
-            if one.remaining < need:
-                wait = min((need - one.remaining) / filled, LONGEST_TOLD_SECONDS)
-                if one.reset is not None:
-                    wait = min(wait, one.reset)
+            rooms.append(allowance.remaining / need)
+            if allowance.remaining < need:
+                wait = min((need - allowance.remaining) / filled, LONGEST_TOLD_SECONDS)
+                if allowance.reset is not None:
+                    wait = min(wait, allowance.reset)
                 self.hold = max(self.hold, now + wait)
                 self._next = max(self._next, self.hold)
-            if one.remaining < max(2 * need, SHORT * one.limit):
+            if allowance.remaining < max(2 * need, SHORT * allowance.limit):
                 self._slow_down(filled / need / self.workers, now)
         if rooms and self.phase == "open":
             self._window = max(self._window, int(min(rooms) / 2 / self.workers))
@@ -297,17 +299,17 @@ class RateLimiter:
         if self.rpm:
             rates.append(self.rpm)
         if self.tpm:
-            rates.append(self.tpm / self.tokens.need("tokens"))
+            rates.append(self.tpm / self.tokens.tokens_needed("tokens"))
         if not rates:
             return None
         return min(rates) / 60 / self.workers
 
-    def _close(self, permit: Permit) -> None:
+    def _close_permit(self, permit: Permit) -> None:
         if permit.open:
             permit.open = False
             self._unanswered -= 1
 
-    def _grow(self, now: float) -> None:
+    def _grow_rate(self, now: float) -> None:
         """Raises the rate for the time since it last grew: a pause counts for LONGEST_STEP_SECONDS at most. If fewer
         calls came than it allows, it has not been tried, and stays."""
         seconds = min(now - self._grown, LONGEST_STEP_SECONDS)
@@ -324,11 +326,11 @@ class RateLimiter:
             case "closing_in" | "steady" if self.is_noisy and not self._own:
                 self._rate *= FEELING_GROWTH**seconds
             case "feeling" if self._takes_care:
-                self._rate = worker_share.felt(self._rate, seconds, quiet=quiet)
+                self._rate = worker_share.felt_rate(self._rate, seconds, quiet=quiet)
             case "feeling":
                 self._rate *= (FEELING_GROWTH if self.workers == 1 else FEELING_GROWTH_SHARED) ** seconds
             case "closing_in" | "steady" if self._own:
-                self._rate = self._own.grown(self._rate, seconds, quiet=quiet / QUIET_SECONDS, workers=self.workers)
+                self._rate = self._own.grow_rate(self._rate, seconds, quiet=quiet / QUIET_SECONDS, workers=self.workers)
             case "closing_in":
                 self._rate *= CLOSING_GROWTH ** (seconds / self.workers**2)
                 self._rate += CLOSING_STEP * seconds / self.workers**2
@@ -349,9 +351,9 @@ class RateLimiter:
 
     def _take_back(self, permit: Permit) -> None:
         """The call was taken to be accepted since nothing was heard of it, and is refused after all."""
-        if not permit.taken or permit.answered:
+        if not permit.counted or permit.answered:
             return
-        permit.taken = False
+        permit.counted = False
         with suppress(ValueError):
             self._taken.remove(permit.counted_at)
         if permit.refusing_since is not None and permit.counted_at > self.answered_at:
@@ -365,13 +367,13 @@ class RateLimiter:
         self._cut_at = now
         self._idle = 0.0
 
-    def _raise(self, rate: float, now: float) -> None:
+    def _raise_rate(self, rate: float, now: float) -> None:
         self._rate = rate
         self._was_cut(now)
         if self._own:
             self._own.rate = max(self._own.rate, rate)
 
-    def _cut(self, now: float, *, held: float) -> None:
+    def _cut_rate(self, now: float, *, held: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
         self._forget_before(now - rate_cuts.MEASURED_SECONDS)
         span = min(now - self._felt_since, rate_cuts.MEASURED_SECONDS)
@@ -402,28 +404,30 @@ class RateLimiter:
 
     def _cut_with_care(self, now: float) -> None:
         if self._own:
-            self._rate = self._own.cut(self._rate, now)
+            self._rate = self._own.cut_rate(self._rate, now)
             self.phase = "steady"
         elif len(self._taken) >= worker_share.FEW_CALLS:
-            self._own = WorkerShare.found(self._rate, now, workers=self.workers)
-            self._rate = self._own.below
+            self._own = WorkerShare.from_search(self._rate, now, workers=self.workers)
+            self._rate = self._own.rate_below
             self.phase = "closing_in"
 
     def _cut_to_what_was_taken(self, now: float) -> None:
         span = max(0.1, min(rate_cuts.MEASURED_SECONDS, now - self._felt_since))
         self._forget_before(now - span)
-        taken = len(self._taken) / span
+        accepted_rate = len(self._taken) / span
         if self.phase != "feeling":
             if len(self._taken) >= rate_cuts.FEW_CALLS:
                 self.phase = "steady"
                 if self._noise.mostly_refused:
-                    self._rate = min(self._rate, rate_cuts.FAR_ABOVE * taken)
-            self._rate = max(self._rate * (1 - rate_cuts.MOST_CUT), min(self._rate * (1 - rate_cuts.CUT), taken))
+                    self._rate = min(self._rate, rate_cuts.FAR_ABOVE * accepted_rate)
+            self._rate = max(
+                self._rate * (1 - rate_cuts.MOST_CUT), min(self._rate * (1 - rate_cuts.CUT), accepted_rate)
+            )
         elif len(self._taken) >= rate_cuts.FEW_AT_FIRST or self.workers == 1:
             margin = rate_cuts.MARGIN if self.workers == 1 else rate_cuts.MARGIN_SHARED
             least = self._rate * (1 - rate_cuts.MOST_CUT_AT_FIRST)
             most = self._rate * (1 - rate_cuts.LEAST_CUT_AT_FIRST)
-            self._rate = min(max(taken * margin, least), most)
+            self._rate = min(max(accepted_rate * margin, least), most)
             self.phase = "closing_in"
 
     def _slow_down(self, share: float, now: float) -> None:

@@ -19,7 +19,7 @@ class Allowance:
     """Seconds until the whole limit is available again."""
 
     @property
-    def filled(self) -> float:
+    def refill_rate(self) -> float:
         """What may be used a second from now on: what comes back, or what is left until the reset, if that is more."""
         if not self.reset:
             return self.limit / 60
@@ -35,7 +35,7 @@ class Permit:
     """The call goes out during a hold, to test whether the hold is still needed."""
     open: bool = True
     """No outcome was reported yet."""
-    taken: bool = False
+    counted: bool = False
     """It counts as accepted."""
     counted_at: float = 0.0
     """Since when."""

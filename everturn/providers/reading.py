@@ -9,7 +9,7 @@ from everturn.http.sse import Event
 from everturn.models import Model
 from everturn.providers.base import Request
 from everturn.providers.failures import ErrorInReply
-from everturn.providers.json_values import a_dict, a_str, parse
+from everturn.providers.json_values import a_dict, a_str, parse_json
 from everturn.text.utf8 import mend
 
 MAX_CALLS: Final = 2048
@@ -19,7 +19,7 @@ MAX_REPLY_NAME_CHARS: Final = 256
 one is made up, and is only shown."""
 
 
-def unusable(model: Model, what: str) -> InvalidReply:
+def unusable_reply(model: Model, what: str) -> InvalidReply:
     """The error for a reply that can't be used; `what` is wrong with it."""
     return InvalidReply(f"The reply of {model.name!r} is unusable: {what}.", provider=model.provider)
 
@@ -50,11 +50,11 @@ def response_id(given: object) -> str | None:
 def value_of(event: Event, model: Model) -> Any:
     """The JSON in an event. Raises ErrorInReply if the event is named an error, InvalidReply if it holds no JSON."""
     try:
-        value = parse(event.data)
+        value = parse_json(event.data)
     except ValueError as error:
         if event.name == "error":
             raise ErrorInReply(mend(event.data)) from None
-        raise unusable(model, f"an event of the stream is not JSON ({error})") from None
+        raise unusable_reply(model, f"an event of the stream is not JSON ({error})") from None
     if event.name == "error":
         raise ErrorInReply(value)
     return value
@@ -64,5 +64,5 @@ def object_of(event: Event, model: Model) -> dict[str, Any]:
     """The JSON object in an event; raises as `value_of` does."""
     value = value_of(event, model)
     if not isinstance(value, dict):
-        raise unusable(model, "an event of the stream is not a JSON object")
+        raise unusable_reply(model, "an event of the stream is not a JSON object")
     return value

@@ -66,16 +66,16 @@ class RefusalNoise:
         """Whether the rate was cut too far: nothing is refused any more, and it is far below what it was."""
         return self.in_a_row >= DEEP_CALLS and rate < DEEP * self._before_cuts
 
-    def accepted(self) -> None:
+    def record_accepted(self) -> None:
         self.in_a_row += 1
-        self._count(0.0)
+        self._count_call(0.0)
 
-    def refused(self, now: float) -> None:
+    def record_refused(self, now: float) -> None:
         self.in_a_row = 0
         self._refused_at = now
-        self._count(1.0)
+        self._count_call(1.0)
 
-    def explains(self, now: float) -> bool:
+    def explains_refusal(self, now: float) -> bool:
         """Whether a 429 is noise, as far as that is known: then the rate stays. To be called before it is counted."""
         if self.level is None:
             return False
@@ -83,7 +83,7 @@ class RefusalNoise:
         risen = self._share > self.level + RISEN_BY + RISEN_TIMES * chance
         if risen or self.mostly_refused or now - self._refused_at > QUIET_SECONDS:
             self.level = None
-            self.reject()
+            self.reject_noise()
             return False
         self.level += (min(self._share, MOST_NOISE) - self.level) / SHARE_OF
         return True
@@ -98,17 +98,17 @@ class RefusalNoise:
             self._vain += 1
         return self._vain >= self._needed and not self.mostly_refused
 
-    def confirm(self) -> float:
+    def confirm_noise(self) -> float:
         """The call that tested it was accepted: the rate to go on with."""
         self.level = min(self._share, MOST_NOISE)
         self._vain = 0
         return self._before_cuts * GROWTH
 
-    def reject(self) -> None:
+    def reject_noise(self) -> None:
         """The call that tested it was refused, or there are more refusals than the noise had."""
         self._vain = 0
         self._needed = min(2 * self._needed, MOST_VAIN_CUTS)
 
-    def _count(self, refused: float) -> None:
+    def _count_call(self, refused: float) -> None:
         self._share += (refused - self._share) / SHARE_OF
         self._recent += (refused - self._recent) / REFUSED_OF

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 from everturn.models import Model
-from everturn.providers.json_values import a_str, mended
+from everturn.providers.json_values import a_str, mend_texts
 
 MODEL: Final = "model"
 SERVICE_TIER: Final = "service_tier"
 
 
-def details_of(model: Model, *, served_by: object, tier: object, **said: Any) -> dict[str, Any]:
+def details_of(model: Model, *, served_by: object, tier: object, **others: Any) -> dict[str, Any]:
     """`model` if it differs from the one asked for (a dated version, a fallback), `service_tier`, and whatever else is
-    `said`, under the provider's own names. Empty values are left out: each field costs history bytes."""
+    said, under the provider's own names. Empty values are left out: each field costs history bytes."""
     name = a_str(served_by).removeprefix("models/")
     if name == model.model.removeprefix("models/"):
         name = ""
-    found = {MODEL: name, SERVICE_TIER: a_str(tier), **said}
-    kept: dict[str, Any] = mended({name: value for name, value in found.items() if value not in (None, "", [], {})})
+    details = {MODEL: name, SERVICE_TIER: a_str(tier), **others}
+    kept: dict[str, Any] = mend_texts(
+        {name: value for name, value in details.items() if value not in (None, "", [], {})}
+    )
     return kept

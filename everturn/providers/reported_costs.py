@@ -21,18 +21,18 @@ def reported_cost_usd(usage: dict[str, Any], model: Model) -> float | None:
     """In US dollars; None if the provider does not say it."""
     if not row_of(model.provider).reports_cost:
         return None
-    if ticks := _amount(usage.get("cost_in_usd_ticks")):
+    if ticks := _read_amount(usage.get("cost_in_usd_ticks")):
         return ticks / TICKS_PER_USD
-    cost = _amount(usage.get("cost"))
+    cost = _read_amount(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
-    upstream = _amount(a_dict(usage.get("cost_details")).get("upstream_inference_cost"))
+    upstream = _read_amount(a_dict(usage.get("cost_details")).get("upstream_inference_cost"))
     if upstream is None:
         return None
     return cost + upstream
 
 
-def _amount(value: object) -> float | None:
+def _read_amount(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not isfinite(value) or value < 0:

@@ -29,7 +29,7 @@ def fits_strict(schema: Mapping[str, Any]) -> bool:
     definitions = schema.get("$defs", {})
     root = {name: value for name, value in schema.items() if name != "$defs"}
     is_object = root.get("type") == "object" and "anyOf" not in root
-    return is_object and all(_fits(node) for node in (root, *definitions.values()))
+    return is_object and all(_node_fits(node) for node in (root, *definitions.values()))
 
 
 def only_fitting(model: Model, tool: ToolSpec, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def only_fitting(model: Model, tool: ToolSpec, options: Mapping[str, Any]) -> di
     return {name: value for name, value in options.items() if name != "strict"}
 
 
-def _fits(schema: Any) -> bool:
+def _node_fits(schema: Any) -> bool:
     if not isinstance(schema, Mapping) or _REFUSED & schema.keys():
         return False
     if "$ref" in schema:
@@ -59,7 +59,7 @@ def _fits(schema: Any) -> bool:
     closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(properties)
     return (
         ("object" not in kinds or closed)
-        and ("array" not in kinds or _fits(schema.get("items")))
-        and all(map(_fits, properties.values()))
-        and all(map(_fits, schema.get("anyOf", ())))
+        and ("array" not in kinds or _node_fits(schema.get("items")))
+        and all(map(_node_fits, properties.values()))
+        and all(map(_node_fits, schema.get("anyOf", ())))
     )

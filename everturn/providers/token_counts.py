@@ -21,25 +21,25 @@ _OTHER_NAMES = {
 """The names of the other protocol: gateways pass a usage on as the server behind them wrote it."""
 
 
-def counted(usage: dict[str, Any], *, given: str, made: str) -> Usage:
-    """The usage. `given` and `made`: the names of its counts of input and output, which have `_details` of their own.
+def count_tokens(usage: dict[str, Any], *, input_name: str, output_name: str) -> Usage:
+    """The usage. `input_name` and `output_name`: of its counts, which have `_details` of their own.
 
     Some totals are larger than the two together. xAI and Gemini leave the reasoning out of the output; gateways before
     Claude leave out of the input what was read from its cache, or written to it.
     """
-    if given not in usage:
-        given = _OTHER_NAMES[given]
-    if made not in usage:
-        made = _OTHER_NAMES[made]
-    of_input = a_dict(usage.get(f"{given}_details"))
-    of_output = a_dict(usage.get(f"{made}_details"))
-    read = _first(_READ, of_input, usage)
-    written = _first(_WRITTEN, of_input, usage)
+    if input_name not in usage:
+        input_name = _OTHER_NAMES[input_name]
+    if output_name not in usage:
+        output_name = _OTHER_NAMES[output_name]
+    of_input = a_dict(usage.get(f"{input_name}_details"))
+    of_output = a_dict(usage.get(f"{output_name}_details"))
+    read = _first_count(_READ, of_input, usage)
+    written = _first_count(_WRITTEN, of_input, usage)
     reasoning = a_count(of_output.get("reasoning_tokens"))
-    input_tokens = a_count(usage.get(given))
-    output_tokens = a_count(usage.get(made))
+    input_tokens = a_count(usage.get(input_name))
+    output_tokens = a_count(usage.get(output_name))
     beyond = max(a_count(usage.get("total_tokens")) - input_tokens - output_tokens, 0)
-    outside = _outside(input_tokens, beyond, read=read, written=written, reasoning=reasoning)
+    outside = _outside_tokens(input_tokens, beyond, read=read, written=written, reasoning=reasoning)
     for_an_hour = a_dict(of_input.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens")
     for_an_hour = for_an_hour or a_dict(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")
     return Usage(
@@ -54,7 +54,7 @@ def counted(usage: dict[str, Any], *, given: str, made: str) -> Usage:
     )
 
 
-def _outside(input_tokens: int, beyond: int, *, read: int, written: int, reasoning: int) -> int:
+def _outside_tokens(input_tokens: int, beyond: int, *, read: int, written: int, reasoning: int) -> int:
     """How many tokens of the cache the count of the input leaves out."""
     sums = [read + written, written, read]
     for outside in sums:  # the total says it
@@ -66,12 +66,12 @@ def _outside(input_tokens: int, beyond: int, *, read: int, written: int, reasoni
     return 0
 
 
-def _first(names: tuple[str, ...], *places: dict[str, Any]) -> int:
+def _first_count(names: tuple[str, ...], *places: dict[str, Any]) -> int:
     counts = (a_count(place.get(name)) for name in names for place in places)
     return next(filter(None, counts), 0)
 
 
 def of_modality(details: object, modality: str) -> int:
     """Gemini's count for one kind of content."""
-    found = map(a_dict, a_list(details))
-    return sum(a_count(item.get("tokenCount")) for item in found if item.get("modality") == modality)
+    counts = map(a_dict, a_list(details))
+    return sum(a_count(item.get("tokenCount")) for item in counts if item.get("modality") == modality)

@@ -21,25 +21,25 @@ class TokensOfCalls:
     """Units of which the average is measured, and not assumed."""
 
     @property
-    def reported(self) -> bool:
+    def has_reports(self) -> bool:
         """Some call has reported its tokens."""
         return "tokens" in self._counted
 
-    def need(self, unit: Unit) -> float:
+    def tokens_needed(self, unit: Unit) -> float:
         """What the next call takes of a limit."""
         return self._average[unit]
 
-    def add(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """One call used this. Providers that limit input by itself leave out what they read from their cache."""
-        self._count("tokens", usage.total_tokens)
-        self._count("input_tokens", usage.input_tokens - usage.cached_tokens)
-        self._count("output_tokens", usage.output_tokens)
+        self._count_unit("tokens", usage.total_tokens)
+        self._count_unit("input_tokens", usage.input_tokens - usage.cached_tokens)
+        self._count_unit("output_tokens", usage.output_tokens)
 
-    def expect(self, tokens: int) -> None:
+    def expect_tokens(self, tokens: int) -> None:
         """Before any call has reported: the next one will use about so many in all."""
         self._average["tokens"] = max(1.0, float(tokens))
 
-    def _count(self, unit: Unit, tokens: int) -> None:
+    def _count_unit(self, unit: Unit, tokens: int) -> None:
         if tokens <= 0:
             return
         if unit in self._counted:

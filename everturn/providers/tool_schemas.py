@@ -45,7 +45,7 @@ class Unwritable(Exception):
     """The schema has no form that providers take. The message says why."""
 
 
-def fitted(request: Request) -> Request:
+def fit_schemas(request: Request) -> Request:
     """The request with schemas that its provider takes; the same if it takes all. Warns of each tool that is left
     out."""
     renames = row_of(request.model.provider).protocol == "anthropic_messages"
@@ -65,7 +65,7 @@ def fitted(request: Request) -> Request:
 
 
 def with_own_names(reply: Reply, request: Request) -> Reply:
-    """The reply with the arguments by their own names. `request`: as it was before `fitted`."""
+    """The reply with the arguments by their own names. `request`: as it was before `fit_schemas`."""
     schemas = {tool.name: tool.parameters for tool in request.tools}
     parts = [
         _renamed_back(part, schemas[part.name]) if isinstance(part, ToolCall) and part.name in schemas else part
@@ -100,15 +100,17 @@ def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
     if given.get("type") == "object" and not given.keys() & {*_AT_THE_TOP, "$ref"}:
         return given, []
     definitions = {**(given.get("definitions") or {}), **(given.get("$defs") or {})}
-    schema = _flat(_resolved(given, definitions), definitions)
+    schema = _flatten_branches(_resolve_reference(given, definitions), definitions)
     rules = []
-    left = {name: schema.pop(name) for name in _AT_THE_TOP if name in schema}
+    leftover = {name: schema.pop(name) for name in _AT_THE_TOP if name in schema}
     for word in _CHOICES:
-        if branches := left.pop(word, None):
-            _add_choice(schema, [_flat(_resolved(branch, definitions), definitions) for branch in branches])
-            rules.append(f"The arguments have to fit {_ONE_OF[word]}: {_written(branches)}")
-    if left:
-        rules.append(f"The arguments have to fit this JSON schema, too: {_written(left)}")
+        if branches := leftover.pop(word, None):
+            _add_choice(
+                schema, [_flatten_branches(_resolve_reference(branch, definitions), definitions) for branch in branches]
+            )
+            rules.append(f"The arguments have to fit {_ONE_OF[word]}: {_rule_text(branches)}")
+    if leftover:
+        rules.append(f"The arguments have to fit this JSON schema, too: {_rule_text(leftover)}")
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise Unwritable(f"its arguments are no object, but {kind!r}")
@@ -120,32 +122,32 @@ def top_level_object(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
 _ONE_OF: Final = {"anyOf": "at least one of these JSON schemas", "oneOf": "exactly one of these JSON schemas"}
 
 
-def _written(value: Any) -> str:
+def _rule_text(value: Any) -> str:
     return shortened(compact_json(value), max_bytes=_MAX_RULE_BYTES)
 
 
-def _resolved(schema: Any, definitions: Mapping[str, Any]) -> Schema:
+def _resolve_reference(schema: Any, definitions: Mapping[str, Any]) -> Schema:
     """The schema that a reference leads to, with what is beside it. Raises Unwritable."""
     if not isinstance(schema, Mapping):
         return {}
-    made = dict(schema)
+    resolved = dict(schema)
     for _ in range(_MOST_REFERENCES):
-        reference = made.pop("$ref", None)
+        reference = resolved.pop("$ref", None)
         if reference is None:
-            return made
+            return resolved
         name = str(reference).removeprefix("#/$defs/").removeprefix("#/definitions/")
         target = definitions.get(name)
         if not isinstance(target, Mapping):
             raise Unwritable(f"its $ref {str(reference)[:100]!r} leads nowhere")
-        made = {**target, **made}
+        resolved = {**target, **resolved}
     raise Unwritable("its $ref leads to itself")
 
 
-def _flat(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
+def _flatten_branches(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
     """The schema with what `allOf` says in it, as far as that describes properties."""
     branches = schema.pop("allOf", None) or ()
     for branch in branches:
-        inside = _flat(_resolved(branch, definitions), definitions)
+        inside = _flatten_branches(_resolve_reference(branch, definitions), definitions)
         _add_properties(schema, inside.pop("properties", None) or {})
         if required := inside.pop("required", None):
             schema["required"] = [*dict.fromkeys([*schema.get("required", ()), *required])]
@@ -194,17 +196,17 @@ def _add_properties(schema: Schema, more: Mapping[str, Any]) -> None:
 
 def with_items(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema with `items` as one schema in each of its arrays; the same if they have it."""
-    made: Mapping[str, Any] = _each_schema(schema, with_items)
-    kind = made.get("type")
+    filled: Mapping[str, Any] = _each_schema(schema, with_items)
+    kind = filled.get("type")
     is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
-    if not is_array or (isinstance(made.get("items"), Mapping) and "prefixItems" not in made):
-        return made
-    items = made.get("items")
-    prefix = made.get("prefixItems")
+    if not is_array or (isinstance(filled.get("items"), Mapping) and "prefixItems" not in filled):
+        return filled
+    items = filled.get("items")
+    prefix = filled.get("prefixItems")
     if prefix is None and isinstance(items, list):  # as JSON Schema wrote it before 2020
         prefix = items
-        items = made.get("additionalItems")
-    array = {name: value for name, value in made.items() if name not in ("prefixItems", "additionalItems")}
+        items = filled.get("additionalItems")
+    array = {name: value for name, value in filled.items() if name not in ("prefixItems", "additionalItems")}
     if not prefix:
         return {**array, "items": _as_schema(items)}
     further = [items] if isinstance(items, Mapping) else []
@@ -214,7 +216,7 @@ def with_items(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if not further:
         array.setdefault("maxItems", len(prefix))
     if len(different) > 1:
-        order = f"In this order: {_written(list(prefix))}"
+        order = f"In this order: {_rule_text(list(prefix))}"
         if array.get("description"):
             order = f"{array['description']} {order}"
         array["description"] = order
@@ -230,20 +232,20 @@ def _as_schema(value: object) -> Mapping[str, Any]:
 def _each_schema(schema: Mapping[str, Any], change: Any) -> Mapping[str, Any]:
     """The schema with `change` made to each schema that it holds; the same if nothing changed."""
 
-    def changed(inner: Any) -> Any:
+    def change_schema(inner: Any) -> Any:
         return change(inner) if isinstance(inner, Mapping) else inner
 
-    made = dict(schema)
+    rebuilt = dict(schema)
     for name in _SCHEMAS_BY_NAME:
         if isinstance(inside := schema.get(name), Mapping):
-            made[name] = {key: changed(inner) for key, inner in inside.items()}
+            rebuilt[name] = {key: change_schema(inner) for key, inner in inside.items()}
     for name in _SCHEMAS:
         if isinstance(listed := schema.get(name), list):
-            made[name] = [changed(inner) for inner in listed]
+            rebuilt[name] = [change_schema(inner) for inner in listed]
     for name in _SCHEMA:
         if name in schema:
-            made[name] = changed(schema[name])
-    return schema if made == schema else made
+            rebuilt[name] = change_schema(schema[name])
+    return schema if rebuilt == schema else rebuilt
 
 
 # ---------------------------------------------------------------- names
@@ -258,16 +260,18 @@ def plain_property(name: str) -> str:
 
 
 def _with_plain_names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    made = dict(_each_schema(schema, _with_plain_names))
-    properties = made.get("properties")
+    renamed = dict(_each_schema(schema, _with_plain_names))
+    properties = renamed.get("properties")
     if isinstance(properties, Mapping) and any(plain_property(name) != name for name in properties):
-        made["properties"] = {plain_property(name): _told(name, one) for name, one in properties.items()}
-        if isinstance(required := made.get("required"), list):
-            made["required"] = [plain_property(name) for name in required]
-    return schema if made == schema else made
+        renamed["properties"] = {
+            plain_property(name): _describe_rename(name, inner) for name, inner in properties.items()
+        }
+        if isinstance(required := renamed.get("required"), list):
+            renamed["required"] = [plain_property(name) for name in required]
+    return schema if renamed == schema else renamed
 
 
-def _told(name: str, schema: Any) -> Any:
+def _describe_rename(name: str, schema: Any) -> Any:
     """The schema of a property that has another name now: its description says which."""
     if plain_property(name) == name or not isinstance(schema, Mapping):
         return schema
@@ -286,11 +290,11 @@ def _renamed_back(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
 
 
 def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
-    schemas = [*_meant(schema, definitions, depth=_MOST_REFERENCES)]
+    schemas = [*_same_value_schemas(schema, definitions, depth=_MOST_REFERENCES)]
     if isinstance(value, dict):
-        known = {name: one for inside in schemas for name, one in (inside.get("properties") or {}).items()}
+        known = {name: inner for inside in schemas for name, inner in (inside.get("properties") or {}).items()}
         by_wire = {plain_property(name): name for name in known if name not in value}
-        others = next((one for inside in schemas if (one := inside.get("additionalProperties"))), None)
+        others = next((inner for inside in schemas if (inner := inside.get("additionalProperties"))), None)
         own = {name: by_wire.get(name, name) for name in value}
         return {own[name]: _own_names(item, known.get(own[name], others), definitions) for name, item in value.items()}
     if isinstance(value, list):
@@ -301,14 +305,14 @@ def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
     return value
 
 
-def _meant(schema: Any, definitions: Mapping[str, Any], *, depth: int) -> Iterator[Mapping[str, Any]]:
+def _same_value_schemas(schema: Any, definitions: Mapping[str, Any], *, depth: int) -> Iterator[Mapping[str, Any]]:
     """The schema, and those that it refers to or chooses from, for the same value."""
     if not isinstance(schema, Mapping) or not depth:
         return
     yield schema
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        yield from _meant(definitions.get(reference.rpartition("/")[2]), definitions, depth=depth - 1)
+        yield from _same_value_schemas(definitions.get(reference.rpartition("/")[2]), definitions, depth=depth - 1)
     for word in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(word) or ():
-            yield from _meant(branch, definitions, depth=depth - 1)
+            yield from _same_value_schemas(branch, definitions, depth=depth - 1)

@@ -34,7 +34,7 @@ class TranscriptFacts:
         self.lost_calls: Counter[str] = Counter()
         """How many calls of each tool were given up, since a user's message, because workers were lost with them."""
 
-    def add(self, messages: Sequence[Message]) -> None:
+    def add_messages(self, messages: Sequence[Message]) -> None:
         for place, message in enumerate(messages, self.count):
             self.is_cut_short |= message.cut_short
             if message.summary:
@@ -65,12 +65,12 @@ class TranscriptFacts:
 def facts_of(messages: Sequence[Message]) -> TranscriptFacts:
     if not isinstance(messages, RememberedMessages):
         facts = TranscriptFacts()
-        facts.add(messages)
+        facts.add_messages(messages)
         return facts
     beginning = messages.beginning
     kept: TranscriptFacts = beginning.kept(TranscriptFacts) or TranscriptFacts()
-    kept.add(beginning[kept.count :])
+    kept.add_messages(beginning[kept.count :])
     beginning.keep(TranscriptFacts, kept, _BYTES_OF_AN_ID * kept.replies)
     facts = kept.branch()
-    facts.add(messages.new)
+    facts.add_messages(messages.new)
     return facts

@@ -39,7 +39,7 @@ GROWTH: Final = 0.002
 """Per second, of all workers together."""
 
 
-def felt(rate: float, seconds: float, *, quiet: float) -> float:
+def felt_rate(rate: float, seconds: float, *, quiet: float) -> float:
     """The rate after so many more seconds of feeling, in which no 429 came for so long."""
     return float(rate * (1 + min(FELT_GROWTH * (1 + (quiet / FELT_SECONDS) ** 4), MOST_FELT_GROWTH)) ** seconds)
 
@@ -52,22 +52,22 @@ class WorkerShare:
     cut_at: float
 
     @classmethod
-    def found(cls, rate: float, now: float, *, workers: int) -> WorkerShare:
+    def from_search(cls, rate: float, now: float, *, workers: int) -> WorkerShare:
         """After the 429 that ends the search, at this rate."""
         return cls(rate * (1 - min(FIRST_CUT + FIRST_CUT_EACH * workers, MOST_FIRST_CUT)), now)
 
     @property
-    def below(self) -> float:
+    def rate_below(self) -> float:
         """The rate right after a 429."""
         return self.rate * (1 - BRIEF_CUT)
 
-    def grown(self, rate: float, seconds: float, *, quiet: float, workers: int) -> float:
+    def grow_rate(self, rate: float, seconds: float, *, quiet: float, workers: int) -> float:
         """The rate after so many more seconds, on its way back to the share, which grows, too. `quiet`: for how long no
         429 came, as in `steady`."""
         self.rate *= 1 + GROWTH / workers * (1 + quiet**2) * seconds
         return rate + (self.rate - rate) * min(1.0, seconds / BACK_SECONDS)
 
-    def cut(self, rate: float, now: float) -> float:
+    def cut_rate(self, rate: float, now: float) -> float:
         """The rate after a 429."""
         self.rate *= 1 - (CUT_AGAIN if now - self.cut_at <= SAME_EXCESS_SECONDS else CUT)
         self.cut_at = now

@@ -371,7 +371,7 @@ _GATEWAYS: Final = frozenset({"openrouter"})
 
 def abilities_of(model: Model) -> Abilities:
     """What the model can do, by its provider's rows."""
-    return _abilities(model.provider, model.model)
+    return _find_abilities(model.provider, model.model)
 
 
 def takes_functions(model: Model) -> bool:
@@ -399,10 +399,10 @@ def check_tools(model: Model, *, functions: Sequence[str], server_tools: Iterabl
         )
     for name in server_tools:
         if name in abilities.without:
-            raise untaken(model, name)
+            raise untaken_error(model, name)
 
 
-def untaken(model: Model, name: str) -> InvalidTool:
+def untaken_error(model: Model, name: str) -> InvalidTool:
     """The error for a tool of its provider that a model does not take, with those that do."""
     taking = SERVER_TOOLS.get(model.provider, {})
     others = [provider for provider, tools in SERVER_TOOLS.items() if name in tools and provider != model.provider]
@@ -423,13 +423,13 @@ def is_claude(name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _abilities(provider: str, model: str) -> Abilities:
+def _find_abilities(provider: str, model: str) -> Abilities:
     name = model.lower().removeprefix("ft:").rpartition("/")[2]
     if provider in _GATEWAYS:
         return replace(UNKNOWN, forced_tools=_of_claude(name).forced_tools)
     if provider == "anthropic":
         return _of_claude(name)
-    rows = TABLE.get(provider, ()) if provider in PROVIDERS else getattr(plugins.loaded(provider), "models", ())
+    rows = TABLE.get(provider, ()) if provider in PROVIDERS else getattr(plugins.load_row(provider), "models", ())
     abilities = next((row.abilities for row in rows if row.pattern.match(name)), UNKNOWN)
     if provider == "openai-chat" and _SINCE_5_4.match(name):
         return replace(abilities, effort_beside_calls=False)
@@ -444,7 +444,7 @@ _MOST_NAMED: Final = 5
 def _of_claude(name: str) -> Abilities:
     """By a name in any form: `us.anthropic.claude-opus-5-5-v1:0`, `claude-opus-5.5`. Another name is of another server
     with this protocol, whose requests carry every setting as it is."""
-    _, found, rest = name.replace(".", "-").partition("claude-")
-    if not found:
+    _, prefix, rest = name.replace(".", "-").partition("claude-")
+    if not prefix:
         return UNKNOWN
     return next((row.abilities for row in _CLAUDE if row.pattern.match(f"claude-{rest}")), UNKNOWN)

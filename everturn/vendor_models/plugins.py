@@ -22,18 +22,18 @@ GROUP: Final = "everturn.providers"
 
 def check_provider(model: Model) -> Model:
     """The model, if there is such a provider, ours or a package's. Raises InvalidModel, with the nearest one."""
-    if model.provider not in PROVIDERS and model.provider not in plugins():
+    if model.provider not in PROVIDERS and model.provider not in points_by_name():
         raise unknown_provider(model.provider, known=known_names())
     return model
 
 
 def known_names() -> tuple[str, ...]:
     """What may be before a model's colon, in this process."""
-    return (*PROVIDERS, *plugins())
+    return (*PROVIDERS, *points_by_name())
 
 
 @cache
-def plugins() -> Mapping[str, tuple[EntryPoint, ...]]:
+def points_by_name() -> Mapping[str, tuple[EntryPoint, ...]]:
     """What packages add, by its name; more than one if several packages add the same. Our own names can't be taken."""
     from importlib.metadata import entry_points
 
@@ -50,10 +50,10 @@ def plugins() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 @cache
-def loaded(name: str) -> Any:
+def load_row(name: str) -> Any:
     """The Row that a package adds under this name; None if none adds it. Raises InvalidModel if it can't be imported,
     is no Row, or if several packages add it."""
-    points = plugins().get(name, ())
+    points = points_by_name().get(name, ())
     if not points:
         return None
     if len(points) > 1:
@@ -83,7 +83,7 @@ def package_of(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
 
-def forget() -> None:
+def forget_plugins() -> None:
     """Looks again the next time: packages were installed or removed."""
-    plugins.cache_clear()
-    loaded.cache_clear()
+    points_by_name.cache_clear()
+    load_row.cache_clear()

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from everturn.records import Document, Image, ResultPart, Text
 from everturn.vendor_calls import as_dict
-from everturn.vendors.parts import anthropic_part, gemini_part, media, openai_part
+from everturn.vendors.parts import anthropic_part, gemini_part, media_part, openai_part
 
 NO_OUTPUT = "(no output)"
 """The result of a tool that returns None, or an empty text. `null` reads like a failure after a tool that only acts,
@@ -39,15 +39,15 @@ def parts_in(value: Any) -> list[Any] | None:
     None for a value that is something else: JSON, as far as we know.
     """
     if isinstance(value, list | tuple):
-        found = [part if (part := read_block(item)) is not None else item for item in value]
-        if any(isinstance(part, Image | Document) for part in found):
-            return found
-        if found and all(isinstance(part, Text) for part in found):
-            return found
+        parts = [part if (part := read_block(item)) is not None else item for item in value]
+        if any(isinstance(part, Image | Document) for part in parts):
+            return parts
+        if parts and all(isinstance(part, Text) for part in parts):
+            return parts
         return None
     if (part := read_block(value)) is not None:
         return [part]
-    result = _fields(value, ("content", "isError"))
+    result = _block_fields(value, ("content", "isError"))
     if result.keys() <= _RESULT and isinstance(result.get("content"), list):
         if not result["content"] and isinstance(result.get("isError"), bool):
             if (structured := result.get("structuredContent")) is None:
@@ -59,16 +59,16 @@ def parts_in(value: Any) -> list[Any] | None:
 
 def says_error(value: Any) -> bool:
     """Whether it is a result of MCP's that says so of itself."""
-    return _fields(value, ("content", "isError")).get("isError") is True and parts_in(value) is not None
+    return _block_fields(value, ("content", "isError")).get("isError") is True and parts_in(value) is not None
 
 
 def read_block(value: Any) -> Text | Image | Document | None:
     """The part in a content block, a dict or an object of an SDK's; None for anything else."""
     if isinstance(value, Text | Image | Document):
         return value
-    block = _fields(value, ("type", *_GEMINI))
+    block = _block_fields(value, ("type", *_GEMINI))
     try:
-        part = _read(block)
+        part = _read_fields(block)
     except ValueError:  # it looks like a block and is none: a picture without data, say
         return None
     if isinstance(part, Text | Image | Document):
@@ -76,7 +76,7 @@ def read_block(value: Any) -> Text | Image | Document | None:
     return None
 
 
-def _fields(value: Any, marks: tuple[str, ...]) -> Json:
+def _block_fields(value: Any, marks: tuple[str, ...]) -> Json:
     """A mapping's, and of other objects only those of an SDK's that have one of the marks. Empty for anything else."""
     if isinstance(value, dict):
         return value
@@ -88,7 +88,7 @@ def _fields(value: Any, marks: tuple[str, ...]) -> Json:
     return {}
 
 
-def _read(block: Json) -> Any:
+def _read_fields(block: Json) -> Any:
     kind = block.get("type")
     if isinstance(block.get("kind"), str) and "type" not in block:  # our own, as JSON
         if block["kind"] not in {"image", "document"}:
@@ -97,7 +97,7 @@ def _read(block: Json) -> Any:
     if any(isinstance(block.get(name), Mapping) for name in _GEMINI) and "type" not in block:
         camel = {"inline_data": "inlineData", "file_data": "fileData", "mime_type": "mimeType", "file_uri": "fileUri"}
         return gemini_part(
-            {camel.get(name, name): _renamed(inner, camel) for name, inner in block.items() if inner is not None}
+            {camel.get(name, name): _rename_fields(inner, camel) for name, inner in block.items() if inner is not None}
         )
     if not isinstance(kind, str) or kind not in _TYPES:
         return None
@@ -107,50 +107,50 @@ def _read(block: Json) -> Any:
             return None
         return Text(text=text)
     if kind == "resource":
-        return _resource(block.get("resource"))
+        return _resource_part(block.get("resource"))
     if kind == "input_audio" and isinstance(audio := block.get("input_audio"), Mapping):
-        return media(f"audio/{audio.get('format') or 'wav'}", data=_text(audio, "data"))
+        return media_part(f"audio/{audio.get('format') or 'wav'}", data=_text_field(audio, "data"))
     if isinstance(block.get("source"), Mapping):
         return anthropic_part(block)
-    return _flat(block, kind) or openai_part(block)
+    return _flat_part(block, kind) or openai_part(block)
 
 
-def _flat(block: Json, kind: str) -> Image | Document | None:
+def _flat_part(block: Json, kind: str) -> Image | Document | None:
     """MCP's `{"type": "image", "data", "mimeType"}`, and LangChain's with `base64`, `mime_type` or `url`."""
-    data = _text(block, "data", "base64")
-    url = _text(block, "url")
-    media_type = _text(block, "mimeType", "mime_type", "media_type")
+    data = _text_field(block, "data", "base64")
+    url = _text_field(block, "url")
+    media_type = _text_field(block, "mimeType", "mime_type", "media_type")
     if data and media_type:
-        name = "" if kind == "image" else _text(block, "name", "filename")
-        return _medium(media_type, data, name=name or "")
+        name = "" if kind == "image" else _text_field(block, "name", "filename")
+        return _named_medium(media_type, data, name=name or "")
     if url and kind == "image" and block.keys() <= _BESIDE_URL:
         return Image(url=url, media_type=media_type)
     return None
 
 
-def _resource(resource: Any) -> Text | Image | Document | None:
+def _resource_part(resource: Any) -> Text | Image | Document | None:
     """MCP's embedded resource."""
     if not isinstance(resource, Mapping):
         return None
     if isinstance(resource.get("text"), str):
         return Text(text=resource["text"])
-    media_type = _text(resource, "mimeType") or "application/octet-stream"
+    media_type = _text_field(resource, "mimeType") or "application/octet-stream"
     name = PurePosixPath(urlsplit(str(resource.get("uri"))).path).name
-    return _medium(media_type, _text(resource, "blob"), name=name)
+    return _named_medium(media_type, _text_field(resource, "blob"), name=name)
 
 
-def _medium(media_type: str, data: str | None, *, name: str) -> Image | Document:
+def _named_medium(media_type: str, data: str | None, *, name: str) -> Image | Document:
     """An Image has no name."""
     if not name or media_type.lower().startswith("image/"):
-        return media(media_type, data=data)
-    return media(media_type, data=data, name=name)
+        return media_part(media_type, data=data)
+    return media_part(media_type, data=data, name=name)
 
 
-def _text(fields: Mapping[str, Any], *names: str) -> str | None:
+def _text_field(fields: Mapping[str, Any], *names: str) -> str | None:
     return next((value for name in names if isinstance(value := fields.get(name), str) and value), None)
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_fields(value: Any, names: Mapping[str, str]) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {names.get(name, name): inner for name, inner in value.items()}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from everturn.records import Message
 
 
-def unanswerable(messages: Sequence[Message]) -> tuple[int, str, str] | None:
+def find_unanswerable(messages: Sequence[Message]) -> tuple[int, str, str] | None:
     """The first result whose call is in no message before it: the place, the call's id and the tool's name."""
     called: set[str] = set()
     for place, message in enumerate(messages):

@@ -246,7 +246,9 @@ class Hosting(Interceptor):
             agents, beats = sorted(self._agents), self._profile.name
             leave_out_model_tracebacks()
             if "models" in self._roles:
-                stack.callback(asyncio.get_running_loop().call_later(PREPARE_SECONDS, model_call.prepare).cancel)
+                stack.callback(
+                    asyncio.get_running_loop().call_later(PREPARE_SECONDS, model_call.import_protocols).cancel
+                )
             more = {} if self._roles == ALL else {"roles": in_words(self._roles)}
             _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats, **more)
             if self._restored_at:

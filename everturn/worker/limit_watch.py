@@ -43,9 +43,9 @@ class LimitMetrics:
         self._counted = WeakKeyDictionary[Limit, int]()
 
     def look(self) -> None:
-        for limit in rate_limit_queue.limits():
+        for limit in rate_limit_queue.met_limits():
             labels = {"provider": limit.provider, "key": limit.key_env}
-            self._waiting.set(limit.waiting, labels)
+            self._waiting.set(limit.waiting_calls, labels)
             if (rate := limit.limiter.rate) is not None:
                 self._rate.set(rate, labels)
             refused = limit.limiter.refused_calls
@@ -64,8 +64,8 @@ async def watch_limits(
 ) -> None:
     """Runs until it is cancelled. While none does, it sends the server no request. `activities`: the queue is of
     activities alone, and has no pollers for conversations."""
-    rate_limit_queue.know(known)
-    felt, now = rate_limit_queue.felt(), asyncio.get_running_loop().time
+    rate_limit_queue.set_known_limits(known)
+    felt, now = rate_limit_queue.felt_event(), asyncio.get_running_loop().time
     count = _Count(client, task_queue, activities=activities)
     if known:
         felt.set()
@@ -80,7 +80,7 @@ async def watch_limits(
             if metrics:
                 metrics.look()
             settled = not known or now() - count.changed_at >= OFTEN_SECONDS
-            if settled and not any(limit.is_active for limit in rate_limit_queue.limits()):
+            if settled and not any(limit.is_active for limit in rate_limit_queue.met_limits()):
                 break
             await asyncio.sleep(LOOK_SECONDS)
             if now() - count.taken_at >= COUNT_SECONDS or now() - count.changed_at < OFTEN_SECONDS:

@@ -22,7 +22,7 @@ from everturn.models import Model
 from everturn.providers import failures
 from everturn.providers.anthropic_messages import decode
 from everturn.providers.base import Request
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.failures import ErrorInReply
 
 MODEL = Model("anthropic:m")
@@ -34,7 +34,7 @@ def error(kind: str, message: str = "x", **details: Any) -> dict[str, Any]:
 
 
 def judged(status: int, body: Any, **headers: str) -> ProviderError:
-    endpoint = resolve(MODEL, environ={"ANTHROPIC_API_KEY": "sk-ant-1"})
+    endpoint = resolve_endpoint(MODEL, environ={"ANTHROPIC_API_KEY": "sk-ant-1"})
     raw = body if status == 200 else json.dumps(body).encode()
     fields = httpx.Headers({name.replace("_", "-"): value for name, value in headers.items()})
     return failures.of_response(endpoint, status=status, headers=fields, body=raw)
@@ -79,9 +79,9 @@ def test_the_table_of_its_errors(status: int, body: Any, kind: type[ProviderErro
 
 
 def test_it_is_asked_with_its_own_headers() -> None:
-    endpoint = resolve(MODEL, environ={"ANTHROPIC_API_KEY": "sk-ant-1"})
-    assert endpoint.url("/v1/messages") == "https://api.anthropic.com/v1/messages"
-    assert endpoint.headers() == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant-1"}
+    endpoint = resolve_endpoint(MODEL, environ={"ANTHROPIC_API_KEY": "sk-ant-1"})
+    assert endpoint.url_of("/v1/messages") == "https://api.anthropic.com/v1/messages"
+    assert endpoint.key_headers() == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant-1"}
 
 
 def test_a_full_context_is_too_long() -> None:

@@ -15,7 +15,7 @@ from everturn.models import Model, ModelSettings
 from everturn.providers import failures
 from everturn.providers.anthropic_messages import Assembler, decode, encode
 from everturn.providers.base import Request, ToolSpec
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.records import Message, Opaque, Part, Reply, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from tests.providers.recorded import assembled as assembled_by
 from tests.providers.recorded import check_every_split, needs_recordings, recorded
@@ -302,7 +302,7 @@ def test_a_paused_reply_is_the_last_message_and_its_continuation_joins_it() -> N
 
 def test_a_recorded_error_is_a_typed_one() -> None:
     response = ALL["anth-404-model.0.json"]["response"]
-    endpoint = resolve(Model("anthropic:m"), environ={"ANTHROPIC_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("anthropic:m"), environ={"ANTHROPIC_API_KEY": "k"})
     body = json.dumps(response["body"]).encode()
     found = failures.of_response(endpoint, status=response["status"], headers=response["headers"], body=body)
     assert type(found) is ModelNotFound

@@ -8,7 +8,7 @@ import pytest
 
 from everturn.errors import InvalidModel, InvalidSetting, KeyMissing, KeyRefused
 from everturn.models import Model
-from everturn.providers.catalog import PROVIDERS, ModelEndpoint, address_variable, resolve
+from everturn.providers.catalog import PROVIDERS, ModelEndpoint, address_variable, resolve_endpoint
 
 KEY = "sk-secret-0123456789"
 KEYS = {name: KEY for row in PROVIDERS.values() for name in row.keys}
@@ -20,7 +20,7 @@ NEEDED = {
 
 
 def endpoint(model: str | Model, **environ: str) -> ModelEndpoint:
-    return resolve(Model(model) if isinstance(model, str) else model, environ=environ)
+    return resolve_endpoint(Model(model) if isinstance(model, str) else model, environ=environ)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -63,7 +63,7 @@ def test_what_the_model_says_wins_over_the_environment() -> None:
 def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("http://one/v1", "http://two/v1"):
         monkeypatch.setenv("SCRIPTED_BASE_URL", url)
-        assert resolve(Model("scripted:demo")).base_url == url
+        assert resolve_endpoint(Model("scripted:demo")).base_url == url
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_what_is_missing_or_wrong_is_named_with_its_cure(
 def test_a_server_of_ones_own_may_do_without_a_key() -> None:
     found = endpoint(Model("openai-chat:qwen", base_url="http://localhost:8000/v1"))
     assert found.secret == ""
-    assert "Authorization" not in found.headers()
+    assert "Authorization" not in found.key_headers()
     assert found.key_env == "OPENAI_API_KEY"
 
 
 def test_the_key_goes_into_the_header_and_never_into_a_repr() -> None:
     found = endpoint("groq:m", GROQ_API_KEY=f"{KEY}\n")
-    assert found.headers() == {"Authorization": f"Bearer {KEY}"}
-    assert endpoint("azure:m", **KEYS, **NEEDED).headers() == {"api-key": KEY}
+    assert found.key_headers() == {"Authorization": f"Bearer {KEY}"}
+    assert endpoint("azure:m", **KEYS, **NEEDED).key_headers() == {"api-key": KEY}
     for shown in (repr(found), str(found), f"{found}", repr([found])):
         assert KEY not in shown
 
@@ -124,7 +124,7 @@ def test_the_key_goes_into_the_header_and_never_into_a_repr() -> None:
     ],
 )
 def test_the_path_goes_behind_the_base_url_and_before_its_query(base_url: str, url: str) -> None:
-    assert endpoint("ollama:m", OLLAMA_BASE_URL=base_url).url("/chat/completions") == url
+    assert endpoint("ollama:m", OLLAMA_BASE_URL=base_url).url_of("/chat/completions") == url
 
 
 @pytest.mark.parametrize("variable", ["AZURE_OPENAI_BASE_URL", "AZURE_BASE_URL"])
@@ -145,18 +145,18 @@ def test_the_path_goes_behind_the_base_url_and_before_its_query(base_url: str, u
 )
 def test_azures_address_is_taken_in_every_form(variable: str, base_url: str, url: str) -> None:
     found = endpoint("azure:gpt 5", AZURE_OPENAI_API_KEY=KEY, **{variable: base_url})
-    assert found.url("/chat/completions") == url
-    assert found.headers() == {"api-key": KEY}
+    assert found.url_of("/chat/completions") == url
+    assert found.key_headers() == {"api-key": KEY}
 
 
 def test_vllm_takes_a_key_only_where_one_is_named() -> None:
-    assert endpoint("vllm:qwen3").url("/chat/completions") == "http://localhost:8000/v1/chat/completions"
+    assert endpoint("vllm:qwen3").url_of("/chat/completions") == "http://localhost:8000/v1/chat/completions"
     assert endpoint(Model("vllm:qwen3", key_env="MY_KEY"), MY_KEY=KEY).secret == KEY
 
 
 def test_a_query_in_the_base_url_joins_that_of_the_path() -> None:
     found = endpoint("google:m", GEMINI_API_KEY=KEY, GOOGLE_BASE_URL="http://h/?tenant=a")
-    assert found.url("/v1beta/models/m:x?alt=sse") == "http://h/v1beta/models/m:x?alt=sse&tenant=a"
+    assert found.url_of("/v1beta/models/m:x?alt=sse") == "http://h/v1beta/models/m:x?alt=sse&tenant=a"
 
 
 @pytest.mark.parametrize("name", [".env.example", "docker-compose.yml"])

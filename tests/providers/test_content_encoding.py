@@ -129,10 +129,10 @@ async def test_a_body_that_is_not_what_its_header_says_is_refused(stream: bool) 
 def test_no_piece_is_larger_than_the_bound_and_nothing_is_lost() -> None:
     body = bytes(range(256)) * 10_000 + b" " * 5_000_000
     decoder = decoder_of({"content-encoding": "gzip"})
-    pieces = list(decoder.pieces(gzip.compress(body) + b"a tail"))
+    pieces = list(decoder.decode_pieces(gzip.compress(body) + b"a tail"))
     assert b"".join(pieces) == body
     assert max(map(len, pieces)) <= PIECE_BYTES
-    assert list(decoder.pieces(b"more of the tail")) == []
+    assert list(decoder.decode_pieces(b"more of the tail")) == []
 
 
 async def test_others_have_their_turn_while_a_large_piece_is_read() -> None:
@@ -156,7 +156,7 @@ def test_what_can_not_be_read_says_so() -> None:
     with pytest.raises(UnknownEncoding, match=r"2 times over \(gzip, br\)"):
         decoder_of({"content-encoding": "gzip, br"})
     with pytest.raises(UnreadableBody):
-        list(decoder_of({"content-encoding": "deflate"}).pieces(b"no zlib at all"))
+        list(decoder_of({"content-encoding": "deflate"}).decode_pieces(b"no zlib at all"))
 
 
 async def test_a_body_of_too_many_values_is_refused(bounds: Bounds) -> None:

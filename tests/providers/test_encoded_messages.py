@@ -23,7 +23,7 @@ from everturn.providers.bound_thoughts import _beginning_of, without_stale_thoug
 from everturn.providers.catalog import row_of
 from everturn.providers.encoded_messages import WireItems, body_in_json
 from everturn.providers.http import PROTOCOLS
-from everturn.providers.json_values import write
+from everturn.providers.json_values import write_json
 from everturn.records import Document, Image, Message, Opaque, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from tests.providers.messages import result, results
 from tests.providers.recorded import HERE, READERS, everything, model_of
@@ -38,7 +38,7 @@ def body_of(request: Request) -> dict[str, Any]:
 
 
 def encoded_anew(request: Request) -> bytes:
-    return write(body_of(replace(request, messages=[*request.messages])))
+    return write_json(body_of(replace(request, messages=[*request.messages])))
 
 
 def turn_by_turn(messages: Sequence[Message], prefixes: PrefixCache | None = None) -> Iterator[Sequence[Message]]:
@@ -198,7 +198,7 @@ def test_what_a_model_is_shown_of_a_transcript_is_encoded_once_too(model: str, v
         shown = shown_to_model(asked, view if len(asked) > 9 else None)
         anew = with_notes(compaction.messages_shown([*asked], view if len(asked) > 9 else None))
         turn, plain = _request(model, shown), _request(model, anew)
-        assert body_in_json(body_of(turn)) == write(body_of(plain))
+        assert body_in_json(body_of(turn)) == write_json(body_of(plain))
         written.add(max(len(items.written) for items in map(_wire_items, body_of(turn).values()) if items is not None))
     assert len(written) > 5, "what is kept grows with the conversation"
 
@@ -216,7 +216,7 @@ def test_a_transcript_without_its_stale_thoughts_is_encoded_once_too(model: str)
     for asked in turn_by_turn(said):
         turn = without_stale_thoughts(replace(asking, messages=asked)).request
         plain = without_stale_thoughts(replace(asking, messages=[*asked])).request
-        assert body_in_json(body_of(turn)) == write(body_of(plain))
+        assert body_in_json(body_of(turn)) == write_json(body_of(plain))
         written = max(len(items.written) for items in map(_wire_items, body_of(turn).values()) if items is not None)
     assert written > 10
 

@@ -25,10 +25,10 @@ from everturn.errors import (
 )
 from everturn.models import Model
 from everturn.providers import failures
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 
 KEY = "sk-secret-0123456789"
-ENDPOINT = resolve(Model("openai-chat:gpt-x"), environ={"OPENAI_API_KEY": KEY})
+ENDPOINT = resolve_endpoint(Model("openai-chat:gpt-x"), environ={"OPENAI_API_KEY": KEY})
 
 
 def answered(status: int, body: Any = b"", **headers: str) -> ProviderError:
@@ -226,7 +226,7 @@ def test_a_huge_body_makes_a_short_message(body: Any) -> None:
     ],
 )
 def test_only_a_secret_is_cut_out_of_an_error(key: str, message: str, shown: str) -> None:
-    endpoint = resolve(Model("openai-chat:gpt-x"), environ={"OPENAI_API_KEY": key})
+    endpoint = resolve_endpoint(Model("openai-chat:gpt-x"), environ={"OPENAI_API_KEY": key})
     error = failures.of_response(endpoint, status=400, headers={}, body={"error": {"message": message}})
     assert error.message == f"openai-chat:gpt-x answered 400: {shown}."
 
@@ -336,7 +336,7 @@ def test_an_address_that_somebody_gave_is_named_with_its_source_and_without_its_
     given: str | None, variable: str, source: str
 ) -> None:
     model = Model("openai-chat:x", base_url=given)
-    endpoint = resolve(model, environ={"OPENAI_BASE_URL": variable})
+    endpoint = resolve_endpoint(model, environ={"OPENAI_BASE_URL": variable})
     lost = failures.of_exception(endpoint, httpx.ConnectError("refused"))
     assert "'http://localhost:9/v2' can't be reached" in lost.message
     assert lost.cure == f"Check the network, and {source}."

@@ -16,7 +16,7 @@ from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers import anthropic_messages, failures, gemini, openai_chat, openai_responses
 from everturn.providers.base import Request, ToolSpec
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.finish_reasons import Ending, ending_of
 from everturn.records import Message, Reply
 
@@ -111,7 +111,7 @@ PROTOCOLS: list[tuple[str, Any, Callable[..., dict[str, Any]]]] = [
 
 def error_of(model: str, protocol: Any, body: Any) -> ProviderError:
     """What the transport makes of the body."""
-    endpoint = resolve(Model(model), environ=KEYS)
+    endpoint = resolve_endpoint(Model(model), environ=KEYS)
     try:
         protocol.decode(body, asked(model))
     except failures.ErrorInReply as error:
@@ -212,7 +212,7 @@ def test_an_error_in_any_vendor_s_field_of_a_stream_is_raised_with_its_words(chu
     with pytest.raises(failures.ErrorInReply) as caught:
         assembler.feed(Event(json.dumps(chunk)))
     error = failures.of_response(
-        resolve(Model("openai-chat:m"), environ=KEYS), status=200, headers={}, body=caught.value.body
+        resolve_endpoint(Model("openai-chat:m"), environ=KEYS), status=200, headers={}, body=caught.value.body
     )
     assert words in str(error)
 

@@ -21,7 +21,7 @@ from everturn.errors import (
 from everturn.models import Model, ModelSettings
 from everturn.providers import ask, failures
 from everturn.providers.base import Delta, Request
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.records import Message, Reply, Text, ToolCall, ToolResult
 from tests.providers.sockets import Google
 
@@ -135,7 +135,7 @@ def quota(name: str) -> dict[str, Any]:
 def test_googles_errors(
     body: dict[str, Any], error: type[ProviderError], retry_after: float | None, shape: str
 ) -> None:
-    endpoint = resolve(Model("google:m"), environ={"GOOGLE_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("google:m"), environ={"GOOGLE_API_KEY": "k"})
     status = 200 if shape == "in the stream" else body["error"]["code"]
     raw = [body] if shape == "array" else body
     found = failures.of_response(
@@ -146,6 +146,6 @@ def test_googles_errors(
 
 def test_the_key_goes_in_googles_header() -> None:
     both = {"GEMINI_API_KEY": "a", "GOOGLE_API_KEY": "b", "GOOGLE_BASE_URL": "http://x"}
-    endpoint = resolve(Model("google:m"), environ=both)
-    assert endpoint.headers() == {"x-goog-api-key": "a"}
-    assert endpoint.url("/v1beta/models/m:generateContent") == "http://x/v1beta/models/m:generateContent"
+    endpoint = resolve_endpoint(Model("google:m"), environ=both)
+    assert endpoint.key_headers() == {"x-goog-api-key": "a"}
+    assert endpoint.url_of("/v1beta/models/m:generateContent") == "http://x/v1beta/models/m:generateContent"

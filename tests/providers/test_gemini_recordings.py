@@ -17,7 +17,7 @@ from everturn.errors import InvalidReply, ModelNotFound
 from everturn.models import Model, ModelSettings
 from everturn.providers import failures
 from everturn.providers.base import Request
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.gemini import Assembler, decode, encode
 from everturn.records import Document, Message, Reply, Text, ToolResult
 from tests.providers.recorded import assembled as assembled_by
@@ -247,7 +247,7 @@ def test_a_stream_that_stops_early_is_no_reply(name: str) -> None:
 
 def test_a_recorded_error_is_a_typed_one() -> None:
     response = ALL["gem-404-model.0.json"]["response"]
-    endpoint = resolve(Model("google:gemini-3.6-flahs"), environ={"GEMINI_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("google:gemini-3.6-flahs"), environ={"GEMINI_API_KEY": "k"})
     body = json.dumps(response["body"]).encode()
     found = failures.of_response(endpoint, status=response["status"], headers=response["headers"], body=body)
     assert type(found) is ModelNotFound

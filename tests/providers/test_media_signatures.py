@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from everturn.providers.media import Medium, in_words, medium_of, takes
+from everturn.providers.media import Medium, can_take, in_words, medium_of
 from everturn.records import Document, Image
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n" + bytes(8), b"\xff\xd8\xff\xe0\x00\x10JFIF\x00"
@@ -66,7 +66,7 @@ def test_a_type_is_what_the_bytes_are(declared: str, content: bytes, is_really: 
 
 
 def test_a_picture_that_is_none_is_not_sent_as_one() -> None:
-    assert not takes(Image(data=coded(HTML), media_type="image/png"), frozenset({"image/png"}))
+    assert not can_take(Image(data=coded(HTML), media_type="image/png"), frozenset({"image/png"}))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from everturn.providers.base import Request
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.http import PROTOCOLS, WireProtocol, ask
-from everturn.providers.json_values import write
+from everturn.providers.json_values import write_json
 from everturn.records import Message, Reply, Text, ToolResult
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel
@@ -169,7 +169,7 @@ def check_what_becomes_of(reply: Reply, model: str) -> None:
     ]
     said = [Message.user("?"), reply.message, Message(role="tool", parts=tuple(answered)), Message.user("Go on")]
     for asked in (model, "anthropic:claude-opus-5", "openai:gpt-5.5"):
-        json.loads(write(protocol_of(asked).encode(replace(asking(model), model=Model(asked), messages=said))[1]))
+        json.loads(write_json(protocol_of(asked).encode(replace(asking(model), model=Model(asked), messages=said))[1]))
 
 
 @pytest.mark.parametrize("model", WHOLE)

@@ -243,7 +243,7 @@ def test_arguments_are_complete_when_their_text_is_an_object(text: str, size: in
     call = calls.PartialCall(None, "")
     for at in range(0, len(text), size):
         call.pieces.append(text[at : at + size])
-        assert call.complete == (call.text.endswith("}") and object_in(call.text) is not None)
+        assert call.is_complete == (call.text.endswith("}") and object_in(call.text) is not None)
 
 
 def test_pieces_without_ids_are_not_read_all_over_again_with_each(monkeypatch: pytest.MonkeyPatch) -> None:

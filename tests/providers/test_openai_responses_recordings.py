@@ -23,7 +23,7 @@ from everturn.errors import InvalidReply, ProviderError, QuotaExhausted, Request
 from everturn.models import Model, ModelSettings
 from everturn.providers import failures
 from everturn.providers.base import Request
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_responses import Assembler, decode, encode
 from everturn.records import Document, Message, Reply, Text, ToolResult
@@ -224,7 +224,7 @@ def test_a_recorded_stream_that_stops_early_is_no_reply_and_no_call(name: str) -
 def test_a_stream_that_fails_is_a_typed_error() -> None:
     with pytest.raises(ErrorInReply) as raised:
         read(ALL[FAILED])
-    endpoint = resolve(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
     found = failures.of_response(endpoint, status=200, headers={}, body=raised.value.body)
     assert (type(found), found.retry) == (QuotaExhausted, False)
 
@@ -244,7 +244,7 @@ def test_a_stream_with_broken_events_is_no_reply() -> None:
 )
 def test_a_recorded_error_is_a_typed_one(name: str, error: type[ProviderError], words: str) -> None:
     response = ALL[name]["response"]
-    endpoint = resolve(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
     body = json.dumps(response["body"]).encode()
     found = failures.of_response(endpoint, status=response["status"], headers=response.get("headers", {}), body=body)
     assert (type(found), found.retry) == (error, False)

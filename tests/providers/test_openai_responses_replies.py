@@ -20,7 +20,7 @@ from everturn.http.sse import Event
 from everturn.models import Model, ModelSettings
 from everturn.providers import failures
 from everturn.providers.base import Delta, Request
-from everturn.providers.catalog import resolve
+from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.failures import ErrorInReply
 from everturn.providers.openai_responses import Assembler, decode
 from everturn.records import Message, Opaque, Reply, ServerToolUse, Text, Thinking, ToolCall, Usage
@@ -312,7 +312,7 @@ def test_events_that_we_do_not_know_and_done_marks_are_passed_over() -> None:
 def error_of(*events: dict[str, Any]) -> ProviderError:
     with pytest.raises(ErrorInReply) as raised:
         streamed(*events)
-    endpoint = resolve(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
     return failures.of_response(endpoint, status=200, headers={}, body=raised.value.body)
 
 
@@ -365,6 +365,6 @@ def test_a_failure_that_does_not_say_why_is_the_providers() -> None:
     ],
 )
 def test_what_the_protocols_errors_mean(status: int, message: str, error: type[ProviderError]) -> None:
-    endpoint = resolve(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model("openai:m"), environ={"OPENAI_API_KEY": "k"})
     body = {"error": {"message": message, "type": "invalid_request_error", "param": "input", "code": None}}
     assert type(failures.of_response(endpoint, status=status, headers={}, body=json.dumps(body).encode())) is error

@@ -10,7 +10,7 @@ from everturn.errors import ContextTooLong, ProviderError
 from everturn.models import Model, ModelSettings
 from everturn.providers import output_limits
 from everturn.providers.generate import generate
-from everturn.providers.output_limits import OutputLimit, lowered, named_in
+from everturn.providers.output_limits import OutputLimit, lower_limits, named_in
 from tests.support.provider_server import Answer, Asked, ProviderServer, Status
 
 VLLM = (
@@ -83,9 +83,9 @@ def test_what_an_error_names(message: str, limit: OutputLimit | None) -> None:
 
 def test_a_budget_of_thought_stays_below_it() -> None:
     body = {"max_tokens": 32000, "thinking": {"type": "enabled", "budget_tokens": 16000}}
-    assert lowered(body, 4096) == {"max_tokens": 4096, "thinking": {"type": "enabled", "budget_tokens": 4095}}
-    assert lowered(body, 512) == {"max_tokens": 512}
-    assert lowered({"generationConfig": {"maxOutputTokens": 9000}}, 512) == {
+    assert lower_limits(body, 4096) == {"max_tokens": 4096, "thinking": {"type": "enabled", "budget_tokens": 4095}}
+    assert lower_limits(body, 512) == {"max_tokens": 512}
+    assert lower_limits({"generationConfig": {"maxOutputTokens": 9000}}, 512) == {
         "generationConfig": {"maxOutputTokens": 512}
     }
 

@@ -119,10 +119,10 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     monkeypatch.setattr(
         "importlib.metadata.entry_points", lambda group: points if group == "everturn.providers" else []
     )
-    plugins.forget()
+    plugins.forget_plugins()
     yield points
     monkeypatch.undo()
-    plugins.forget()
+    plugins.forget_plugins()
 
 
 def point(name: str, value: str) -> EntryPoint:

@@ -13,7 +13,7 @@ from everturn.errors import InvalidReply, ProviderError, RateLimited
 from everturn.models import Model
 from everturn.providers import failures
 from everturn.providers.base import Request
-from everturn.providers.catalog import PROVIDERS, resolve
+from everturn.providers.catalog import PROVIDERS, resolve_endpoint
 from everturn.providers.openai_chat import Assembler, decode, encode
 from everturn.records import Image, Message, Reply, Text, ToolResult
 from tests.providers.drawn import unmarked
@@ -201,7 +201,7 @@ def plain(message: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_recorded_error_is_a_typed_one(name: str, error: type[ProviderError], words: str) -> None:
     one = ALL[name]
-    endpoint = resolve(Model(f"{one['provider']}:m"), environ={"GROQ_API_KEY": "k", "OPENROUTER_API_KEY": "k"})
+    endpoint = resolve_endpoint(Model(f"{one['provider']}:m"), environ={"GROQ_API_KEY": "k", "OPENROUTER_API_KEY": "k"})
     response = one["response"]
     body = json.dumps(response["body"]).encode()
     found = failures.of_response(endpoint, status=response["status"], headers=response["headers"], body=body)

@@ -47,7 +47,7 @@ def forecast(city: str, days: int = 3) -> str:
 
 def declared(model: str, made: Any) -> dict[str, Any]:
     """The tool as it goes out."""
-    request = Request(model=Model(model), messages=[Message.user("?")], tools=[ToolSpec.of(made)])
+    request = Request(model=Model(model), messages=[Message.user("?")], tools=[ToolSpec.from_tool(made)])
     protocol = PROTOCOLS[row_of(request.model.provider).protocol]
     (found,) = protocol.encode(request)[1]["tools"]
     found = found["functionDeclarations"][0] if "functionDeclarations" in found else found

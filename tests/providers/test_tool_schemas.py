@@ -8,7 +8,7 @@ import pytest
 
 from everturn import Message, Model, ToolCall
 from everturn.providers import Request, ToolSpec
-from everturn.providers.tool_schemas import fitted, plain_property, with_items, with_own_names
+from everturn.providers.tool_schemas import fit_schemas, plain_property, with_items, with_own_names
 from everturn.records import Reply
 from everturn.tools.server_tools import UnsupportedParameter
 
@@ -22,7 +22,7 @@ def asked(schema: Any, model: str = "anthropic:claude-opus-4-8", description: st
 
 
 def shown(schema: Any, model: str = "anthropic:claude-opus-4-8") -> tuple[dict[str, Any], str]:
-    [tool] = fitted(asked(schema, model)).tools
+    [tool] = fit_schemas(asked(schema, model)).tools
     return dict(tool.parameters), tool.description
 
 
@@ -181,7 +181,7 @@ def test_other_providers_get_the_names_as_they_are() -> None:
 )
 def test_a_tool_that_can_not_be_described_is_left_out_by_name(schema: Any) -> None:
     with pytest.warns(UnsupportedParameter, match="the schema of the tool 'find' .*The tool is left out"):
-        assert fitted(asked(schema)).tools == ()
+        assert fit_schemas(asked(schema)).tools == ()
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -192,4 +192,4 @@ def test_what_all_take_is_not_touched(model: str) -> None:
         "$defs": {"B": {"type": "object", "properties": {"c": {"anyOf": [TEXT, NUMBER]}}}},
     }
     request = asked(schema, model)
-    assert fitted(request) is request
+    assert fit_schemas(request) is request

@@ -17,7 +17,7 @@ from everturn.cli.argument_editor import NotEdited, arguments_of
 from everturn.compressed_messages import pack, unpack
 from everturn.models import Model
 from everturn.providers import failures
-from everturn.providers.catalog import resolve, without_password
+from everturn.providers.catalog import resolve_endpoint, without_password
 from everturn.providers.media import medium_of
 from everturn.records import Image, Message, Text, ToolResult
 from everturn.storage import directory
@@ -69,7 +69,7 @@ def test_a_data_url_is_opened_at_once(url: str, media_type: str, data: str | Non
 
 @pytest.mark.parametrize("page", ["<title" * LONG, "<title>" * LONG, "<html><title>" + "x" * LONG])
 def test_an_error_page_is_put_into_words_at_once(page: str) -> None:
-    endpoint = resolve(Model("openai:gpt-5"), environ={"OPENAI_API_KEY": "sk-0123456789"})
+    endpoint = resolve_endpoint(Model("openai:gpt-5"), environ={"OPENAI_API_KEY": "sk-0123456789"})
     body = f"<html>{page}".encode()
     assert "HTML page" in str(failures.of_response(endpoint, status=502, headers={}, body=body))
 

@@ -24,7 +24,7 @@ from everturn.errors import Refused
 from everturn.payloads import Start
 from everturn.plans import RefuseCall
 from everturn.policy import Condition, Rule
-from everturn.providers.json_values import object_in, write
+from everturn.providers.json_values import object_in, write_json
 from everturn.records import Outcome
 from everturn.sizes import check_input
 from everturn.system.json_numbers import NumberNotInJson, check_numbers, compact_json, parse_json
@@ -70,7 +70,7 @@ def test_its_place_is_named(value: Any, place: str) -> None:
 )
 def test_what_goes_out_has_it_as_a_text(value: Any, text: str) -> None:
     assert compact_json(value) == text
-    assert json.loads(write(value)) == json.loads(text)
+    assert json.loads(write_json(value)) == json.loads(text)
     if isinstance(value, dict):
         assert json.loads(ToolCall(call_id="c", name="n", arguments=value).model_dump_json())["arguments"] == (
             json.loads(text)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from everturn.providers.rate_headers import allowances
+from everturn.providers.rate_headers import read_allowances
 from everturn.providers.rate_permits import Allowance
 
 OPENAI = {
@@ -29,19 +29,19 @@ ANTHROPIC = {
 
 
 def test_openai_says_requests_and_tokens() -> None:
-    assert allowances(OPENAI) == [
+    assert read_allowances(OPENAI) == [
         Allowance("requests", 15_000, 14_999, 0.004),
         Allowance("tokens", 40_000_000, 39_999_493, 360.0),
     ]
 
 
 def test_anthropic_says_times_which_are_compared_with_its_own_clock() -> None:
-    assert allowances(ANTHROPIC, now=None) == [
+    assert read_allowances(ANTHROPIC, now=None) == [
         Allowance("requests", 20_000, 19_999, 30.0),
         Allowance("output_tokens", 800_000, 700_000, 1.0),
     ]
     late = datetime(2027, 1, 1, tzinfo=UTC)
-    assert [one.reset for one in allowances(ANTHROPIC, now=late)] == [0.0, 0.0]
+    assert [one.reset for one in read_allowances(ANTHROPIC, now=late)] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,18 @@ def test_anthropic_says_times_which_are_compared_with_its_own_clock() -> None:
     ["", "soon", "-1s", "nan", "inf", "1e999", "9" * 400, "5x", "2026-13-77", "99999d", "1s" * 80],
 )
 def test_a_reset_that_is_none_counts_as_absent(reset: str) -> None:
-    (found,) = allowances({**{name: OPENAI[name] for name in list(OPENAI)[:2]}, "x-ratelimit-reset-requests": reset})
+    (found,) = read_allowances(
+        {**{name: OPENAI[name] for name in list(OPENAI)[:2]}, "x-ratelimit-reset-requests": reset}
+    )
     assert found.reset is None
 
 
 @pytest.mark.parametrize("number", ["", "many", "-5", "nan", "inf", "1e30"])
 def test_a_limit_that_is_none_counts_as_absent(number: str) -> None:
-    assert allowances({"x-ratelimit-limit-requests": number, "x-ratelimit-remaining-requests": "1"}) == []
-    assert allowances({"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": number}) == []
+    assert read_allowances({"x-ratelimit-limit-requests": number, "x-ratelimit-remaining-requests": "1"}) == []
+    assert read_allowances({"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": number}) == []
 
 
 def test_no_more_is_left_than_there_is() -> None:
-    (found,) = allowances({"x-ratelimit-limit-tokens": "5", "x-ratelimit-remaining-tokens": "50"})
+    (found,) = read_allowances({"x-ratelimit-limit-tokens": "5", "x-ratelimit-remaining-tokens": "50"})
     assert found == Allowance("tokens", 5, 5, None)

@@ -99,14 +99,14 @@ class Fleet:
     def _wake(self, worker: int) -> None:
         limiter, waiting = self.limiters[worker], self._here[worker]
         while waiting:
-            at = limiter.when(self.now)
+            at = limiter.next_time(self.now)
             if at is None:
                 return
             if at > self.now:
                 self._at(at - self.now, partial(self._wake, worker))
                 return
             came, conversation = heapq.heappop(waiting)
-            permit = limiter.send(self.now)
+            permit = limiter.record_sent(self.now)
             self.sent.append(self.now)
             self._at(0.01, partial(self._answer, worker, came, conversation, permit))
 
@@ -119,13 +119,13 @@ class Fleet:
             self._bucket -= 1
             self.taken.append(self.now)
             self.waits.append(self.now - came)
-            limiter.accepted(permit, self.now)
+            limiter.record_accepted(permit, self.now)
             self._at(self._chance.uniform(0.2, 1.0), partial(self._done, worker, conversation))
         else:
             self.refused += 1
             if self.known_after and not limiter.refused_calls:
-                self._at(self.known_after, partial(limiter.share, self.workers))
-            limiter.refused(permit, self.now, self.retry_after)
+                self._at(self.known_after, partial(limiter.share_among, self.workers))
+            limiter.record_refused(permit, self.now, self.retry_after)
             heapq.heappush(self._here[worker], (came, conversation))
         self._wake(worker)
 
@@ -221,26 +221,26 @@ def test_a_limit_whose_429_names_no_wait_is_found_too(workers: int, refused: flo
 
 def test_a_refused_call_keeps_the_rate() -> None:
     limiter = RateLimiter(rpm=60)
-    limiter.refused(limiter.send(10.0), 10.1, 0.0)
-    at = limiter.when(10.2)
+    limiter.record_refused(limiter.record_sent(10.0), 10.1, 0.0)
+    at = limiter.next_time(10.2)
     assert at is not None
     assert at >= 11.0
 
 
 def test_retry_after_holds_all_calls() -> None:
     limiter = RateLimiter()
-    limiter.refused(limiter.send(0.0), 0.1, 100.0)
-    early = limiter.when(0.2)
+    limiter.record_refused(limiter.record_sent(0.0), 0.1, 100.0)
+    early = limiter.next_time(0.2)
     assert early is not None
     assert early >= 5.0  # one, to see whether the hold is needed
-    permit = limiter.send(early)
-    assert limiter.when(early) is None  # and no other beside it
-    limiter.refused(permit, early + 0.1, 100.0 - early)
-    later = limiter.when(early + 0.2)
+    permit = limiter.record_sent(early)
+    assert limiter.next_time(early) is None  # and no other beside it
+    limiter.record_refused(permit, early + 0.1, 100.0 - early)
+    later = limiter.next_time(early + 0.2)
     assert later is not None
     assert later >= early + 10.0
-    limiter.refused(limiter.send(later), later + 0.1, 100.0 - later)
-    end = limiter.when(later + 0.2)
+    limiter.record_refused(limiter.record_sent(later), later + 0.1, 100.0 - later)
+    end = limiter.next_time(later + 0.2)
     assert end is not None
     assert end >= later + 15.0  # they are needed here: the next looks come later and later
 
@@ -249,77 +249,77 @@ def test_a_limit_that_is_known_is_never_passed_and_is_divided() -> None:
     limiter = RateLimiter(workers=4, rpm=240)
     now, sent = 0.0, []
     while now < 60:
-        at = limiter.when(now)
+        at = limiter.next_time(now)
         assert at is not None
         now = at
         sent.append(now)
-        limiter.accepted(limiter.send(now), now)
+        limiter.record_accepted(limiter.record_sent(now), now)
     assert 59 <= len([at for at in sent if at < 60]) <= 61
     by_tokens = RateLimiter(tpm=60_000)
     for _ in range(100):
-        by_tokens.used(Usage(input_tokens=1_500, output_tokens=500))
+        by_tokens.record_usage(Usage(input_tokens=1_500, output_tokens=500))
     assert by_tokens.rate == pytest.approx(0.5, rel=0.01)
 
 
 def test_the_first_report_replaces_what_was_assumed_of_a_call() -> None:
     limiter = RateLimiter(tpm=1_200)
-    limiter.tokens.expect(20)
+    limiter.tokens.expect_tokens(20)
     now, sent = 0.0, list[float]()
     while now < 25:
-        at = limiter.when(now)
+        at = limiter.next_time(now)
         assert at is not None
         now = at
         sent.append(now)
-        limiter.accepted(limiter.send(now), now)
-        limiter.used(Usage(input_tokens=30, output_tokens=10))
+        limiter.record_accepted(limiter.record_sent(now), now)
+        limiter.record_usage(Usage(input_tokens=30, output_tokens=10))
     assert 11 <= len([at for at in sent if at < 25]) <= 14
     without = RateLimiter(tpm=60_000)
-    without.send(0.0)
-    assert without.when(0.0) is None or (without.when(0.0) or 0.0) > 0.5
-    without.used(Usage(input_tokens=50, output_tokens=50))
+    without.record_sent(0.0)
+    assert without.next_time(0.0) is None or (without.next_time(0.0) or 0.0) > 0.5
+    without.record_usage(Usage(input_tokens=50, output_tokens=50))
     assert without.rate == pytest.approx(10.0)
 
 
 def test_calls_without_a_limit_wait_only_for_the_first_answers() -> None:
     limiter, out = RateLimiter(), []
     for _ in range(8):
-        while limiter.when(0.0) is not None:
-            out.append(limiter.send(0.0))
+        while limiter.next_time(0.0) is not None:
+            out.append(limiter.record_sent(0.0))
         for permit in out:
-            limiter.accepted(permit, 0.0)
+            limiter.record_accepted(permit, 0.0)
     assert len(out) >= 200
     assert limiter.rate is None
 
 
 def test_headers_that_say_how_much_is_left_open_the_window_at_once_and_slow_down_before_a_429() -> None:
     limiter = RateLimiter()
-    limiter.accepted(limiter.send(0.0), 0.1)
-    limiter.told([Allowance("requests", limit=15_000, remaining=14_999, reset=0.004)], 0.1)
-    assert len([limiter.send(0.1) for _ in range(1_000) if limiter.when(0.1) is not None]) == 1_000
-    limiter.told([Allowance("requests", limit=300, remaining=10, reset=58.0)], 1.0)
+    limiter.record_accepted(limiter.record_sent(0.0), 0.1)
+    limiter.record_allowances([Allowance("requests", limit=15_000, remaining=14_999, reset=0.004)], 0.1)
+    assert len([limiter.record_sent(0.1) for _ in range(1_000) if limiter.next_time(0.1) is not None]) == 1_000
+    limiter.record_allowances([Allowance("requests", limit=300, remaining=10, reset=58.0)], 1.0)
     assert limiter.rate == pytest.approx(5.0)
-    limiter.told([Allowance("tokens", limit=60_000, remaining=0, reset=60.0)], 2.0)
-    assert limiter.when(2.0) == pytest.approx(3.0)  # 1,000 tokens, at 1,000 a second
+    limiter.record_allowances([Allowance("tokens", limit=60_000, remaining=0, reset=60.0)], 2.0)
+    assert limiter.next_time(2.0) == pytest.approx(3.0)  # 1,000 tokens, at 1,000 a second
 
 
 def test_a_worker_that_was_busy_before_its_first_429_goes_on_almost_as_fast() -> None:
     limiter, now = RateLimiter(), 0.0
     while now < 20:
         now += 0.02
-        limiter.accepted(limiter.send(now), now)
-    limiter.refused(limiter.send(now), now, 1.0)
+        limiter.record_accepted(limiter.record_sent(now), now)
+    limiter.record_refused(limiter.record_sent(now), now, 1.0)
     assert limiter.rate == pytest.approx(50 * 0.85, rel=0.02)
 
 
 def test_a_call_that_breaks_leaves_its_place() -> None:
     limiter = RateLimiter()
-    permit = limiter.send(0.0)
-    assert limiter.when(0.0) is None
-    limiter.over(permit, 1.0)
-    assert limiter.when(0.0) == 0.0
-    limiter.over(permit, 1.0)  # said twice, it counts once
-    assert limiter.send(0.0)
-    assert limiter.when(0.0) is None
+    permit = limiter.record_sent(0.0)
+    assert limiter.next_time(0.0) is None
+    limiter.record_end(permit, 1.0)
+    assert limiter.next_time(0.0) == 0.0
+    limiter.record_end(permit, 1.0)  # said twice, it counts once
+    assert limiter.record_sent(0.0)
+    assert limiter.next_time(0.0) is None
 
 
 @pytest.mark.parametrize("retry_after", [0.0, 20.0, None])
@@ -331,15 +331,15 @@ def test_a_provider_that_was_away_for_hours_is_left_alone_and_asked_again_soon_a
 
     def call(*, refused: bool) -> None:
         nonlocal now
-        while (at := limiter.when(now)) is not None and at > now:
+        while (at := limiter.next_time(now)) is not None and at > now:
             now = at
-        permit = limiter.send(now)
+        permit = limiter.record_sent(now)
         now += 0.01
         if refused:
-            limiter.refused(permit, now, retry_after)
+            limiter.record_refused(permit, now, retry_after)
         else:
-            limiter.accepted(permit, now)
-        limiter.over(permit, 1.0)
+            limiter.record_accepted(permit, now)
+        limiter.record_end(permit, 1.0)
 
     for _ in range(20):
         call(refused=False)

@@ -16,7 +16,7 @@ from everturn.limits import RateLimit
 from everturn.models import Model
 from everturn.providers import rate_limit_queue
 from everturn.providers.base import Request
-from everturn.providers.rate_limit_queue import Limit, know, limit_of, read_limits
+from everturn.providers.rate_limit_queue import Limit, limit_of, read_limits, set_known_limits
 from everturn.providers.rate_limiter import LONGEST_TOLD_SECONDS, RateLimiter
 from everturn.providers.rate_permits import Allowance, Permit
 from everturn.records import Message, Usage
@@ -38,10 +38,10 @@ class Provider:
         """So many calls wait, and another comes for each that is accepted."""
         end = self.now + seconds
         while self.now < end:
-            at = self.limiter.when(self.now)
+            at = self.limiter.next_time(self.now)
             may = at is not None and at <= self.now and len(self._under_way) < waiting
             if may:
-                self._under_way.append((self.now + self._answers_after, self.limiter.send(self.now)))
+                self._under_way.append((self.now + self._answers_after, self.limiter.record_sent(self.now)))
                 continue
             times = [one for one, _ in self._under_way[:1]] + [at] * (at is not None and at > self.now)
             self.now = min([*times, end])
@@ -50,7 +50,7 @@ class Provider:
     def trickle(self, calls: int, *, apart: float) -> None:
         for _ in range(calls):
             self.now += apart
-            self._under_way.append((self.now, self.limiter.send(self.now)))
+            self._under_way.append((self.now, self.limiter.record_sent(self.now)))
             self._answer()
 
     def _answer(self) -> None:
@@ -62,11 +62,11 @@ class Provider:
                 self._bucket -= 1
                 self.taken += 1
                 permit.answered = True
-                self.limiter.accepted(permit, self.now)
+                self.limiter.record_accepted(permit, self.now)
             else:
                 self.refused += 1
-                self.limiter.refused(permit, self.now, self._retry_after)
-            self.limiter.over(permit, self.now)
+                self.limiter.record_refused(permit, self.now, self._retry_after)
+            self.limiter.record_end(permit, self.now)
 
 
 def limiter(**more: Any) -> RateLimiter:
@@ -103,9 +103,9 @@ def test_a_burst_of_calls_far_above_the_limit_is_no_reason_to_undo_cuts() -> Non
 def test_one_429_after_a_night_counts_what_was_sent_today() -> None:
     one = limiter()
     for tenth in range(20):
-        one.accepted(one.send(tenth / 10), tenth / 10)
+        one.record_accepted(one.record_sent(tenth / 10), tenth / 10)
     now = 8 * 3600.0
-    one.refused(one.send(now), now, 5.0)
+    one.record_refused(one.record_sent(now), now, 5.0)
     assert one.rate is not None
     assert one.rate > 1
 
@@ -114,8 +114,8 @@ def test_one_429_after_a_night_counts_what_was_sent_today() -> None:
 def test_no_call_waits_longer_than_the_hold(retry_after: float) -> None:
     for workers in (1, 4):
         one = limiter(workers=workers)
-        one.refused(one.send(0.0), 0.0, retry_after)
-        assert cast("float", one.when(0.01)) <= one.hold
+        one.record_refused(one.record_sent(0.0), 0.0, retry_after)
+        assert cast("float", one.next_time(0.01)) <= one.hold
 
 
 def test_a_refusal_that_comes_late_takes_back_that_the_call_was_accepted() -> None:
@@ -123,20 +123,20 @@ def test_a_refusal_that_comes_late_takes_back_that_the_call_was_accepted() -> No
     provider = Provider(limiter(), answers_after=1.5)
 
     def silent(permit: Permit, at: float) -> None:
-        provider.limiter.accepted(permit, at)
+        provider.limiter.record_accepted(permit, at)
 
     one, now = provider.limiter, 0.0
     for _ in range(5):
-        now = max(now, one.when(now) or now)
-        permit = one.send(now)
+        now = max(now, one.next_time(now) or now)
+        permit = one.record_sent(now)
         silent(permit, now + 1.0)
         now += 1.5
-        one.refused(permit, now, 1.0)
+        one.record_refused(permit, now, 1.0)
     assert one.refusing_since == pytest.approx(1.5)
     assert not one._taken
-    permit = one.send(one.when(now) or now)
+    permit = one.record_sent(one.next_time(now) or now)
     permit.answered = True
-    one.accepted(permit, now + 5)
+    one.record_accepted(permit, now + 5)
     assert one.refusing_since is None
 
 
@@ -146,10 +146,10 @@ def test_a_call_that_is_refused_while_others_are_accepted_does_not_slow_them_dow
     one, now = provider.limiter, provider.now
     before = one.rate
     for _ in range(20):
-        now = max(now, one.when(now) or now) + 0.01
-        one.refused(one.send(now), now, 1.0, alone=True)
-        now = max(now, one.when(now) or now) + 0.01
-        one.accepted(one.send(now), now)
+        now = max(now, one.next_time(now) or now) + 0.01
+        one.record_refused(one.record_sent(now), now, 1.0, alone=True)
+        now = max(now, one.next_time(now) or now) + 0.01
+        one.record_accepted(one.record_sent(now), now)
     assert one.rate == pytest.approx(before, rel=0.05)
 
 
@@ -185,48 +185,48 @@ def test_headers_alone_stop_nobody_for_hours(
             provider.busy(60)
             now = provider.now
         for _ in range(20):
-            one.used(Usage(input_tokens=used))
-        one.told([Allowance(unit, limit, remaining, reset)], now)
+            one.record_usage(Usage(input_tokens=used))
+        one.record_allowances([Allowance(unit, limit, remaining, reset)], now)
         for _ in range(3):
-            at = cast("float", one.when(now))
+            at = cast("float", one.next_time(now))
             assert at - now <= LONGEST_TOLD_SECONDS
             now = at
-            permit = one.send(now)
-            one.accepted(permit, now)
-            one.over(permit, now)
+            permit = one.record_sent(now)
+            one.record_accepted(permit, now)
+            one.record_end(permit, now)
 
 
 def test_each_limit_is_compared_with_what_it_counts() -> None:
     """Anthropic limits output by itself, and leaves out input that it read from its cache."""
     one = limiter()
     for _ in range(40):
-        one.used(Usage(input_tokens=12_000, cached_tokens=11_500, output_tokens=300))
+        one.record_usage(Usage(input_tokens=12_000, cached_tokens=11_500, output_tokens=300))
     tier = [
         Allowance("input_tokens", 30_000, 20_000, 20.0),
         Allowance("output_tokens", 8_000, 6_000, 15.0),
         Allowance("requests", 50, 40, 12.0),
     ]
-    one.told(tier, 0.0)
+    one.record_allowances(tier, 0.0)
     assert one.hold == 0.0
     assert one.rate is None
 
 
 def test_a_look_that_broke_is_followed_by_another_and_refused_ones_are_forgotten_after_a_while() -> None:
     one = limiter()
-    one.refused(one.send(0.0), 0.0, 100.0)
-    at = cast("float", one.when(0.0))
-    look = one.send(at)
+    one.record_refused(one.record_sent(0.0), 0.0, 100.0)
+    at = cast("float", one.next_time(0.0))
+    look = one.record_sent(at)
     assert look.early
-    one.over(look, at)  # a 503
-    assert cast("float", one.when(at)) <= at + 5
+    one.record_end(look, at)  # a 503
+    assert cast("float", one.next_time(at)) <= at + 5
     now = at
     for _ in range(5):
-        now = cast("float", one.when(now)) + 0.01
-        one.refused(one.send(now), now, 100.0)
-    assert cast("float", one.when(now)) == pytest.approx(one.hold)  # it means what it says
+        now = cast("float", one.next_time(now)) + 0.01
+        one.record_refused(one.record_sent(now), now, 100.0)
+    assert cast("float", one.next_time(now)) == pytest.approx(one.hold)  # it means what it says
     later = now + 3 * 3600
-    one.refused(one.send(later), later, 100.0)
-    assert cast("float", one.when(later)) < later + 30
+    one.record_refused(one.record_sent(later), later, 100.0)
+    assert cast("float", one.next_time(later)) < later + 30
 
 
 # ------------------------------------------------------------ the limits of a process
@@ -244,12 +244,12 @@ async def test_a_turn_that_is_cancelled_as_it_is_let_through_leaves_its_place(
     turn = asyncio.create_task(provider_limits._waited_for(limit, 0.0))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    limit.over(first)
+    limit.record_end(first)
     for _ in range(after):
         await asyncio.sleep(0)
     turn.cancel()
     with suppress(asyncio.CancelledError):
-        limit.over(await turn)
+        limit.record_end(await turn)
     assert limit.limiter._unanswered == 0
     assert limit.permit_at_once()
 
@@ -257,9 +257,9 @@ async def test_a_turn_that_is_cancelled_as_it_is_let_through_leaves_its_place(
 async def test_a_known_limit_also_holds_for_limiters_that_are_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     before = limit_of(Model("openai:m"))
-    know({"openai": RateLimit(rpm=60)})
+    set_known_limits({"openai": RateLimit(rpm=60)})
     assert before.limiter.rate == 1.0
-    rate_limit_queue._here().known.clear()
+    rate_limit_queue._loop_limits().known.clear()
 
 
 def test_a_providers_limits_may_be_named_apart_and_none_twice() -> None:
@@ -275,5 +275,5 @@ def test_what_a_large_first_call_will_use_is_estimated() -> None:
     question = Request(Model("openai:m"), [Message.user("word " * 40_000)], instructions="Be brief.")
     assert 45_000 < provider_limits.tokens_of(question) < 55_000
     one = limiter(tpm=200_000)
-    one.tokens.expect(50_000)
+    one.tokens.expect_tokens(50_000)
     assert one.rate == pytest.approx(200_000 / 50_000 / 60)

@@ -199,12 +199,12 @@ async def test_generate_waits_for_the_limit_that_a_429_has_shown_and_can_be_canc
     with pytest.raises(RateLimited):
         await generate(model, "Hi")
     waits = asyncio.create_task(generate(model, "Hi"))
-    (limit,) = rate_limit_queue.limits()
-    await eventually(lambda: limit.waiting == 1)
+    (limit,) = rate_limit_queue.met_limits()
+    await eventually(lambda: limit.waiting_calls == 1)
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waits
-    assert limit.waiting == 0
+    assert limit.waiting_calls == 0
     assert len(server.requests) == 4
 
 
@@ -215,11 +215,13 @@ async def test_a_judge_and_the_turns_of_its_key_wait_for_one_limit(client: Clien
     agent = agent_on(server, hooks=[guard])
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
-        await eventually(lambda: len(server.requests) == 1 and any(one.waiting for one in rate_limit_queue.limits()))
-        (limit,) = rate_limit_queue.limits()
+        await eventually(
+            lambda: len(server.requests) == 1 and any(one.waiting_calls for one in rate_limit_queue.met_limits())
+        )
+        (limit,) = rate_limit_queue.met_limits()
         limit.limiter.hold = 0.0  # its hundred seconds are over
         limit.limiter._next = 0.0
-        limit.wake()
+        limit.wake_calls()
         assert (await conversation.outcome()).text == "Hello."
     assert limit.limiter.refused_calls == 1
     assert len(server.requests) == 3

@@ -124,9 +124,9 @@ async def _connect(stack: AsyncExitStack, folder: Path, environment: dict[str, s
 
 
 def _check(model: str) -> None:
-    from everturn.providers.catalog import resolve
+    from everturn.providers.catalog import resolve_endpoint
 
-    resolve(Model(model))
+    resolve_endpoint(Model(model))
 
 
 def _worker_environment(folder: Path, examples: Path, *, model: str) -> dict[str, str]:

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from everturn.errors import InvalidTool
 from everturn.providers.base import Request, ToolSpec, tool_options, warn_unsupported
-from everturn.providers.json_values import write
+from everturn.providers.json_values import write_json
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
-from everturn.vendor_models.abilities import Abilities, abilities_of, untaken
+from everturn.vendor_models.abilities import Abilities, abilities_of, untaken_error
 
 _BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _MIN_BUDGET: Final = 1024
 
 
-def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
+def option_fields(request: Request, *, thoughtless: bool) -> dict[str, Any]:
     """The fields of the body that come from the settings.
 
     `thoughtless`: the transcript ends within a turn that began without a thought of this provider's.
@@ -32,17 +32,17 @@ def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
     model = abilities_of(request.model)
     body: dict[str, Any] = {"max_tokens": settings.max_output_tokens or model.max_tokens}
     choice = _tool_choice(request, model)
-    thinking = _thinking(request, model, max_tokens=body["max_tokens"], choice=choice, thoughtless=thoughtless)
+    thinking = _thinking_config(request, model, max_tokens=body["max_tokens"], choice=choice, thoughtless=thoughtless)
     if thinking:
         body["thinking"] = thinking
     output: dict[str, Any] = {}
     if thinking and thinking["type"] == "adaptive":
-        output["effort"] = _level(settings.reasoning_effort or "", model)
-    if request.output_schema is not None and (schema := _format(request, model)):
+        output["effort"] = _effort_level(settings.reasoning_effort or "", model)
+    if request.output_schema is not None and (schema := _output_format(request, model)):
         output["format"] = {"type": "json_schema", "schema": schema}
     if output:
         body["output_config"] = output
-    body |= _temperature(request, model, thinking)
+    body |= _temperature_field(request, model, thinking)
     if settings.stop:
         body["stop_sequences"] = list(settings.stop)
     if choice:
@@ -50,24 +50,24 @@ def options(request: Request, *, thoughtless: bool) -> dict[str, Any]:
     return body
 
 
-def tools(request: Request) -> list[dict[str, Any]]:
+def encode_tools(request: Request) -> list[dict[str, Any]]:
     """The tools. Raises InvalidTool for one that Anthropic does not have, or two of one name."""
-    found = [
-        *(_tool(tool, request) for tool in request.tools),
+    entries = [
+        *(_encode_tool(tool, request) for tool in request.tools),
         *(_server_tool(tool, request) for tool in request.server_tools),
         *map(dict, request.raw_tools),
     ]
-    names = Counter(str(tool["name"]) for tool in found if tool.get("name"))
+    names = Counter(str(tool["name"]) for tool in entries if tool.get("name"))
     if twice := [name for name, count in names.items() if count > 1]:
         raise InvalidTool(
             f"{request.model.name!r} has two tools named {twice[0]!r}.",
             cure="Give one of them another name. Anthropic's server-side tools are "
             "named web_search and code_execution.",
         )
-    return found
+    return entries
 
 
-def _tool(tool: ToolSpec, request: Request) -> dict[str, Any]:
+def _encode_tool(tool: ToolSpec, request: Request) -> dict[str, Any]:
     encoded: dict[str, Any] = {"name": tool.name}
     if tool.description:
         encoded["description"] = tool.description
@@ -80,14 +80,14 @@ def _server_tool(tool: ServerTool, request: Request) -> dict[str, Any]:
     # The first versions: every model takes them, and none needs a beta header. Later ones come as raw dicts.
     match tool:
         case WebSearch():
-            return {"type": "web_search_20250305", "name": "web_search", **dict(_search(tool, request))}
+            return {"type": "web_search_20250305", "name": "web_search", **dict(_search_fields(tool, request))}
         case CodeExecution():
             return {"type": "code_execution_20250825", "name": "code_execution"}
         case _:
-            raise untaken(request.model, type(tool).__name__)
+            raise untaken_error(request.model, type(tool).__name__)
 
 
-def _search(tool: WebSearch, request: Request) -> Iterator[tuple[str, Any]]:
+def _search_fields(tool: WebSearch, request: Request) -> Iterator[tuple[str, Any]]:
     if tool.allowed_domains:
         yield "allowed_domains", list(tool.allowed_domains)
     if tool.blocked_domains and tool.allowed_domains:
@@ -131,16 +131,16 @@ def _tool_choice(request: Request, model: Abilities) -> dict[str, Any]:
     return choice
 
 
-def _thinking(
+def _thinking_config(
     request: Request, model: Abilities, *, max_tokens: int, choice: Mapping[str, Any], thoughtless: bool
 ) -> dict[str, Any]:
     effort = request.settings.reasoning_effort
-    asked = f"reasoning_effort={effort!r}"
+    setting = f"reasoning_effort={effort!r}"
     if effort is None:
         return {}
     if effort == "none":
         if model.thinking_off == "never":
-            warn_unsupported(request.model, asked)
+            warn_unsupported(request.model, setting)
         if model.thinking_off in {"disabled", "between_tools"}:
             return {"type": model.thinking_off}
         return {}
@@ -150,21 +150,21 @@ def _thinking(
     # forced call stays: a program may lean on it.
     budget = min(_BUDGETS[effort], max_tokens // 2)
     if model.efforts == ():
-        warn_unsupported(request.model, asked)
+        warn_unsupported(request.model, setting)
     elif choice.get("type") in {"any", "tool"}:
-        warn_unsupported(request.model, f"{asked} beside tool_choice={request.settings.tool_choice!r}")
+        warn_unsupported(request.model, f"{setting} beside tool_choice={request.settings.tool_choice!r}")
     elif thoughtless:
-        warn_unsupported(request.model, f"{asked} in a turn that another model began, or that began without thinking")
+        warn_unsupported(request.model, f"{setting} in a turn that another model began, or that began without thinking")
     elif budget < _MIN_BUDGET:
         warn_unsupported(
-            request.model, f"{asked} beside max_output_tokens={max_tokens}, which is under {2 * _MIN_BUDGET}"
+            request.model, f"{setting} beside max_output_tokens={max_tokens}, which is under {2 * _MIN_BUDGET}"
         )
     else:
         return {"type": "enabled", "budget_tokens": budget}
     return {}
 
 
-def _level(effort: str, model: Abilities) -> str:
+def _effort_level(effort: str, model: Abilities) -> str:
     """The nearest level that the model has. No model has 'minimal'."""
     if effort == "xhigh" and model.efforts is not None and "xhigh" not in model.efforts:
         return "max"
@@ -173,7 +173,7 @@ def _level(effort: str, model: Abilities) -> str:
     return effort
 
 
-def _temperature(request: Request, model: Abilities, thinking: Mapping[str, Any]) -> dict[str, Any]:
+def _temperature_field(request: Request, model: Abilities, thinking: Mapping[str, Any]) -> dict[str, Any]:
     temperature = request.settings.temperature
     if temperature is None:
         return {}
@@ -185,17 +185,17 @@ def _temperature(request: Request, model: Abilities, thinking: Mapping[str, Any]
     return {}
 
 
-def _format(request: Request, model: Abilities) -> dict[str, Any] | None:
+def _output_format(request: Request, model: Abilities) -> dict[str, Any] | None:
     """The schema as Anthropic takes it; None, with a warning, if it does not."""
     try:
         if model.output_schema:
-            schema = _strict(request.output_schema or {})
+            schema = _strict_schema(request.output_schema or {})
             _check_recursion(schema)
             return schema
-        why = "this model has no output schemas"
+        reason = "this model has no output schemas"
     except _Unfit as error:
-        why = str(error)
-    warn_unsupported(request.model, f"an output schema ({why})")
+        reason = str(error)
+    warn_unsupported(request.model, f"an output schema ({reason})")
     return None
 
 
@@ -212,56 +212,56 @@ _FORMATS: Final = frozenset(
 )
 
 
-def _strict(schema: Any) -> dict[str, Any]:
+def _strict_schema(schema: Any) -> dict[str, Any]:
     """`schema` with every object closed, and each rule that Anthropic does not know moved into the description.
 
     The model still reads it there. Whoever asked for the schema checks the reply anyway.
     """
     if not isinstance(schema, Mapping):
         raise _Unfit(f"it has {schema!r} in the place of a schema")
-    found: dict[str, Any] = {}
+    strict: dict[str, Any] = {}
     if "$defs" in schema:
-        found["$defs"] = {name: _strict(inner) for name, inner in schema["$defs"].items()}
+        strict["$defs"] = {name: _strict_schema(inner) for name, inner in schema["$defs"].items()}
     if "$ref" in schema:
-        return found | {"$ref": schema["$ref"]}
+        return strict | {"$ref": schema["$ref"]}
     for name, known_as in {"anyOf": "anyOf", "allOf": "allOf", "oneOf": "anyOf"}.items():
         if name in schema:
-            found[known_as] = [_strict(inner) for inner in schema[name]]
-    if not (found.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
+            strict[known_as] = [_strict_schema(inner) for inner in schema[name]]
+    if not (strict.keys() - {"$defs"} or schema.keys() & {"type", "enum", "const"}):
         raise _Unfit("it has a value without a type")
     if schema.get("type") == "object":
-        found |= _closed(schema)
+        strict |= _closed_object(schema)
     if "items" in schema:
-        found["items"] = _strict(schema["items"])
+        strict["items"] = _strict_schema(schema["items"])
     rest: dict[str, Any] = {}
     for name, value in schema.items():
         if name in _KEPT or (name == "format" and value in _FORMATS) or (name == "minItems" and value in {0, 1}):
-            found[name] = value
+            strict[name] = value
         elif name not in _PLACED | _REMARKS:
             rest[name] = value
     if rest:
-        rules = f"Must fit {write(rest).decode()}"
-        if found.get("description"):
-            rules = f"{found['description']} {rules}"
-        found["description"] = rules
-    return found
+        rules = f"Must fit {write_json(rest).decode()}"
+        if strict.get("description"):
+            rules = f"{strict['description']} {rules}"
+        strict["description"] = rules
+    return strict
 
 
-def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _closed_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     if takes_more(schema) or schema.keys() & {"patternProperties"}:
         raise _Unfit("it has an object whose keys are not listed")
     properties: Mapping[str, Any] = schema.get("properties", {})
     if not properties and takes_more(schema) is None and "properties" not in schema:
         raise _Unfit("it has an object whose keys are not listed")
     return {
-        "properties": {name: _strict(inner) for name, inner in properties.items()},
+        "properties": {name: _strict_schema(inner) for name, inner in properties.items()},
         "additionalProperties": False,
     }
 
 
 def _check_recursion(schema: Mapping[str, Any]) -> None:
     """Raises _Unfit if a definition leads back to itself."""
-    leads_to = {f"#/$defs/{name}": set(_references(inner)) for name, inner in schema.get("$defs", {}).items()}
+    leads_to = {f"#/$defs/{name}": set(_find_references(inner)) for name, inner in schema.get("$defs", {}).items()}
     for start in leads_to:
         met: set[str] = set()
         ahead = [start]
@@ -274,11 +274,11 @@ def _check_recursion(schema: Mapping[str, Any]) -> None:
                     ahead.append(name)
 
 
-def _references(value: Any) -> Iterator[str]:
+def _find_references(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"]
         value = list(value.values())
     if isinstance(value, list):
         for inner in value:
-            yield from _references(inner)
+            yield from _find_references(inner)

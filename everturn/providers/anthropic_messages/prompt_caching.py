@@ -19,16 +19,16 @@ def mark_cached(body: dict[str, Any], *, marked: int = 0) -> None:
     messages: Sequence[Mapping[str, Any]] = body["messages"]
     users: list[list[dict[str, Any]]] = [message["content"] for message in messages if message["role"] == "user"]
     blocks = [*tools, *(block for message in messages for block in message["content"])]
-    left = 4 - marked - marks_in(blocks)
+    remaining = 4 - marked - marks_in(blocks)
     prefix: list[dict[str, Any]] = []
     if "system" in body:
         body["system"] = prefix = [{"type": "text", "text": body["system"]}]
     elif tools and not tools[-1].get("defer_loading"):  # what is not there can't be cached
         prefix = tools
     for place in [*users[-1:], prefix, *users[-2:-1]]:
-        if place and left > 0 and "cache_control" not in place[-1]:
+        if place and remaining > 0 and "cache_control" not in place[-1]:
             place[-1] = place[-1] | {"cache_control": {"type": "ephemeral"}}
-            left -= 1
+            remaining -= 1
 
 
 def marks_in(blocks: Sequence[Mapping[str, Any]]) -> int:

@@ -17,8 +17,15 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mended, object_in
-from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend_texts, object_in
+from everturn.providers.reading import (
+    MAX_CALLS,
+    MAX_REPLY_NAME_CHARS,
+    object_of,
+    stop_texts,
+    takes_arguments,
+    unusable_reply,
+)
 from everturn.providers.reply_details import details_of
 from everturn.records import Opaque, Part, PartOfUsage, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
@@ -35,11 +42,11 @@ def decode(body: object, request: Request) -> Reply:
     """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
     assembler = Assembler(request)
     message = a_dict(body)
-    assembler.check(message)
+    assembler.check_error(message)
     if not isinstance(message.get("content"), list):
-        raise assembler.invalid("it holds no content")
-    assembler.take({"type": "message_start", "message": message})
-    assembler.take({"type": "message_stop"})
+        raise assembler.invalid_reply("it holds no content")
+    assembler.take_event({"type": "message_start", "message": message})
+    assembler.take_event({"type": "message_stop"})
     return assembler.finish()
 
 
@@ -56,21 +63,21 @@ class _Block:
     def type(self) -> str:
         return a_str(self.start.get("type"))
 
-    def add(self, name: str, piece: str) -> None:
+    def add_piece(self, name: str, piece: str) -> None:
         self.pieces.setdefault(name, []).append(piece)
 
-    def whole(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The block, with all text that was added to it; `input` is left as it started."""
         texts = {name: a_str(self.start.get(name)) + "".join(pieces) for name, pieces in self.pieces.items()}
         texts.pop("input", None)
-        return mended(self.start | texts)  # type: ignore[no-any-return]
+        return mend_texts(self.start | texts)  # type: ignore[no-any-return]
 
-    def arguments(self) -> tuple[dict[str, Any], str | None]:
+    def parse_arguments(self) -> tuple[dict[str, Any], str | None]:
         """The input, and its text if that is no JSON object. A streamed call without any has an empty text."""
         text = mend("".join(self.pieces.get("input", ())))
         if text.strip() in {"", "null"}:
             given = self.start.get("input")
-            return mended(a_dict(given)), None
+            return mend_texts(a_dict(given)), None
         value = object_in(text)
         if value is None:
             return {}, text
@@ -98,35 +105,35 @@ class Assembler:
     @property
     def usage_so_far(self) -> Usage:
         """What the server has counted so far; nothing if it counts at the end."""
-        return _usage(self._usage)
+        return _read_usage(self._usage)
 
     def feed(self, event: Event) -> list[Delta]:
         """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not an event."""
         if self.done or not event.data.strip():
             return []
         data = object_of(event, self.request.model)
-        self.check(data)
-        return self.take(data)
+        self.check_error(data)
+        return self.take_event(data)
 
-    def check(self, data: dict[str, Any]) -> None:
+    def check_error(self, data: dict[str, Any]) -> None:
         """Raises ErrorInReply if `data`, an event or a whole body, is an error."""
         if error := error_in(data):
             raise ErrorInReply(error)
 
-    def take(self, data: dict[str, Any]) -> list[Delta]:
+    def take_event(self, data: dict[str, Any]) -> list[Delta]:
         """Reads one event. Pings and unknown events are ignored."""
         match data.get("type"):
             case "message_start":
-                found = self._start(a_dict(data.get("message")))
+                deltas = self._start_message(a_dict(data.get("message")))
             case "content_block_start":
-                found = self._start_block(data.get("index"), a_dict(data.get("content_block")))
+                deltas = self._start_block(data.get("index"), a_dict(data.get("content_block")))
             case "content_block_stop":
                 index = data.get("index")
                 if isinstance(index, int) and (block := self._blocks.get(index)):
                     block.over = True
                 return []
             case "content_block_delta":
-                found = self._extend(data.get("index"), a_dict(data.get("delta")))
+                deltas = self._extend_block(data.get("index"), a_dict(data.get("delta")))
             case "message_delta":
                 self._started = True
                 self._message |= {k: v for k, v in a_dict(data.get("delta")).items() if v is not None}
@@ -137,34 +144,34 @@ class Assembler:
                 return []
             case _:
                 return []
-        return [Delta(piece.kind, mend(piece.text)) for piece in found if piece.text]
+        return [Delta(piece.kind, mend(piece.text)) for piece in deltas if piece.text]
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle, ErrorInReply if the context was full."""
         if not self._started:
-            raise self.invalid("it holds no message")
+            raise self.invalid_reply("it holds no message")
         if not self.done:
-            raise self.invalid("the stream ended in the middle")
+            raise self.invalid_reply("the stream ended in the middle")
         reason = a_str(self._message.get("stop_reason"))
         if not reason:
             # vLLM ends its streams in good order, with null, if it is stopped while it writes: there is no knowing
             # whether this is the whole reply.
-            raise self.invalid("it does not say why it stopped")
+            raise self.invalid_reply("it does not say why it stopped")
         stop = stop_of(reason, self.request.model)
-        parts = self._parts(stop)
+        parts = self._reply_parts(stop)
         if stop not in {"length", "refused"} and any(isinstance(part, ToolCall) for part in parts):
             stop = "tool_calls"  # calls are answered, whatever reason goes with them
         return Reply(
             message=assistant_message(parts, request=self.request),
             stop=stop,
-            usage=_usage(self._usage),
+            usage=_read_usage(self._usage),
             by_others=_by_others(self._usage, self.request.model.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._message.get("id")),
-            details=self._details(),
+            details=self._reply_details(),
         )
 
-    def _details(self) -> dict[str, Any]:
+    def _reply_details(self) -> dict[str, Any]:
         fallbacks = [block.start for block in self._blocks.values() if block.type == "fallback"]
         served_by = self._message.get("model")
         if fallbacks:
@@ -181,10 +188,10 @@ class Assembler:
             stop_sequence=self._message.get("stop_sequence"),
         )
 
-    def invalid(self, what: str) -> InvalidReply:
-        return unusable(self.request.model, what)
+    def invalid_reply(self, what: str) -> InvalidReply:
+        return unusable_reply(self.request.model, what)
 
-    def _start(self, message: dict[str, Any]) -> list[Delta]:
+    def _start_message(self, message: dict[str, Any]) -> list[Delta]:
         # Proxies that fail over splice a second message into the stream: what came of the first is void.
         self._started = True
         self._blocks = {}
@@ -196,28 +203,28 @@ class Assembler:
 
     def _start_block(self, index: object, start: dict[str, Any], *, over: bool = False) -> list[Delta]:
         if not isinstance(index, int) or not start:
-            raise self.invalid("a block starts that is invalid")
+            raise self.invalid_reply("a block starts that is invalid")
         # llama.cpp (build 11549) sends message_start with its first token. If that is half a letter, nothing is sent
         # for it, and the stream begins with a block.
         self._started = True
         if len(self._blocks) >= MAX_BLOCKS:
-            raise self.invalid(f"it holds more than {MAX_BLOCKS} blocks")
+            raise self.invalid_reply(f"it holds more than {MAX_BLOCKS} blocks")
         self._blocks[index] = block = _Block(dict(start), over=over)
         if kind := _DELTA_KINDS.get(block.type):
             return [Delta(kind, a_str(start.get(block.type)))]
         return []
 
-    def _extend(self, index: object, delta: dict[str, Any]) -> list[Delta]:
+    def _extend_block(self, index: object, delta: dict[str, Any]) -> list[Delta]:
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            raise self.invalid("it continues a block that never started")
+            raise self.invalid_reply("it continues a block that never started")
         match delta.get("type"):
             case "text_delta":
-                return self._add(block, "text", delta)
+                return self._add_text(block, "text", delta)
             case "thinking_delta":
-                return self._add(block, "thinking", delta)
+                return self._add_text(block, "thinking", delta)
             case "input_json_delta":
-                block.add("input", a_str(delta.get("partial_json")))
+                block.add_piece("input", a_str(delta.get("partial_json")))
             case "signature_delta":
                 block.start["signature"] = a_str(delta.get("signature"))
             case "citations_delta":
@@ -228,14 +235,14 @@ class Assembler:
             case _:  # such as compaction_delta: fields of the block that come later
                 for name, value in delta.items():
                     if isinstance(value, str) and isinstance(block.start.get(name), str) and name != "type":
-                        block.add(name, value)
+                        block.add_piece(name, value)
                     elif value is not None and name != "type":
                         block.start[name] = value
         return []
 
-    def _add(self, block: _Block, name: str, delta: dict[str, Any]) -> list[Delta]:
+    def _add_text(self, block: _Block, name: str, delta: dict[str, Any]) -> list[Delta]:
         text = a_str(delta.get(name))
-        block.add(name, text)
+        block.add_piece(name, text)
         return [Delta(_DELTA_KINDS[name], text)]
 
     def _take_usage(self, usage: object) -> None:
@@ -252,11 +259,11 @@ class Assembler:
         silent = bool(self.request.model.base_url) and stop_texts(self.request)
         return silent and takes_arguments(self.request, a_str(block.start.get("name")))
 
-    def _parts(self, stop: Stop) -> list[Part]:
+    def _reply_parts(self, stop: Stop) -> list[Part]:
         blocks = list(self._blocks.values())
         calls = [block for block in blocks if block.type == "tool_use"]
         if len(calls) > MAX_CALLS:
-            raise self.invalid(f"it holds more than {MAX_CALLS} tool calls")
+            raise self.invalid_reply(f"it holds more than {MAX_CALLS} tool calls")
         if stop == "refused":
             # Nobody shall run what a model was stopped at; unanswered, such a call would have to be made up for.
             blocks = [block for block in blocks if block.type != "tool_use"]
@@ -271,24 +278,24 @@ class Assembler:
             if block.type == "tool_use":
                 parts += _tool_call(block, next(ids), request, cut_off=cut_off)
             else:
-                parts += _part(block, names)
-        if container := mended(a_dict(self._message.get("container"))):
+                parts += _block_parts(block, names)
+        if container := mend_texts(a_dict(self._message.get("container"))):
             parts.append(Opaque(data={"container": container}))  # of no type, for it is no block
         return parts
 
 
-def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
+def _block_parts(block: _Block, names: dict[str, str]) -> Iterator[Part]:
     """The part for a block that is no call of ours; `names`: the server's tools so far, by the ids of their uses."""
-    whole = block.whole()
+    whole = block.to_dict()
     kind = block.type
     match kind:
         case "text":
             if text := a_str(whole.get("text")):
-                yield Text(text=text, extra=_extra(whole, "text"))
+                yield Text(text=text, extra=_extra_fields(whole, "text"))
         case "thinking":
-            yield Thinking(text=a_str(whole.get("thinking")), extra=_extra(whole, "thinking"))
+            yield Thinking(text=a_str(whole.get("thinking")), extra=_extra_fields(whole, "thinking"))
         case _ if kind.endswith("_tool_use"):
-            whole["input"] = block.arguments()[0]
+            whole["input"] = block.parse_arguments()[0]
             name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
             names[a_str(whole.get("id"))] = name
             yield ServerToolUse(name=name, data=whole)
@@ -297,17 +304,17 @@ def _part(block: _Block, names: dict[str, str]) -> Iterator[Part]:
             yield ServerToolUse(name=named[:MAX_REPLY_NAME_CHARS], data=whole)
         case _:
             if "input" in block.pieces:
-                whole["input"] = block.arguments()[0]
+                whole["input"] = block.parse_arguments()[0]
             yield Opaque(data=whole)
 
 
 def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, cut_off: bool) -> Iterator[Part]:
-    whole = block.whole()
+    whole = block.to_dict()
     name = a_str(whole.get("name"))[:MAX_REPLY_NAME_CHARS]
     if toolset := a_str(whole.get("toolset_name")):
-        taken = names_beside(toolset, request.raw_tools, (tool.name for tool in request.tools))
-        name = member_name(toolset, name, taken_names=taken)
-    arguments, unparsed = block.arguments()
+        used_names = names_beside(toolset, request.raw_tools, (tool.name for tool in request.tools))
+        name = member_name(toolset, name, taken_names=used_names)
+    arguments, unparsed = block.parse_arguments()
     said_nothing = not "".join(block.pieces.get("input", ())).strip()
     if cut_off and said_nothing and not arguments and unparsed is None:
         unparsed = ""  # no arguments are {}, unless the reply was cut off before they came
@@ -317,11 +324,11 @@ def _tool_call(block: _Block, ids: tuple[str, str | None], request: Request, *, 
         name=name,
         arguments=arguments,
         unparsed=unparsed,
-        extra=_extra(whole, "id", "name", "input"),
+        extra=_extra_fields(whole, "id", "name", "input"),
     )
 
 
-def _extra(block: dict[str, Any], *own: str) -> dict[str, Any]:
+def _extra_fields(block: dict[str, Any], *own: str) -> dict[str, Any]:
     """The fields that are not a block's own. Nulls are left out: they would cost history bytes in each message."""
     return {name: value for name, value in block.items() if name not in {"type", *own} and value is not None}
 
@@ -330,33 +337,33 @@ _APART: Final = frozenset({"compaction", "advisor_message"})
 """Iterations that the counts of the message do not include: a summary, and what a second model advised."""
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def _read_usage(usage: dict[str, Any]) -> Usage:
     """All tokens that are paid for."""
-    apart = [_counts(item) for item in _iterations(usage) if a_str(item.get("type")) in _APART]
-    return sum(apart, _counts(usage))
+    apart = [_count_tokens(item) for item in _usage_iterations(usage) if a_str(item.get("type")) in _APART]
+    return sum(apart, _count_tokens(usage))
 
 
 def _by_others(usage: dict[str, Any], model: str) -> tuple[PartOfUsage, ...]:
     """What other models used: an advisor, and one that took over. The counts of the message are told apart only if
     they are the sum of their iterations."""
-    iterations = _iterations(usage)
+    iterations = _usage_iterations(usage)
     inside = [item for item in iterations if a_str(item.get("type")) not in _APART]
-    whole = _counts(usage)
-    summed = sum(map(_counts, inside), Usage())
+    whole = _count_tokens(usage)
+    summed = sum(map(_count_tokens, inside), Usage())
     if (whole.input_tokens, whole.output_tokens) != (summed.input_tokens, summed.output_tokens):
         iterations = [item for item in iterations if a_str(item.get("type")) in _APART]
     return tuple(
-        PartOfUsage(model=name, usage=_counts(item))
+        PartOfUsage(model=name, usage=_count_tokens(item))
         for item in iterations
         if (name := a_str(item.get("model"))) and not (name == model or name.startswith(f"{model}-20"))
     )
 
 
-def _iterations(usage: dict[str, Any]) -> list[dict[str, Any]]:
+def _usage_iterations(usage: dict[str, Any]) -> list[dict[str, Any]]:
     return [a_dict(item) for item in a_list(usage.get("iterations"))]
 
 
-def _counts(usage: dict[str, Any]) -> Usage:
+def _count_tokens(usage: dict[str, Any]) -> Usage:
     fresh, read, written = (
         a_count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
-from everturn.providers.anthropic_messages.options import options, tools
+from everturn.providers.anthropic_messages.options import encode_tools, option_fields
 from everturn.providers.anthropic_messages.prompt_caching import mark_cached, marks_in
 from everturn.providers.base import (
     NO_RESULT,
@@ -29,7 +29,7 @@ from everturn.providers.base import (
 from everturn.providers.catalog import grammar_over_calls
 from everturn.providers.encoded_messages import EncodedMessages, Item, encoded_messages
 from everturn.providers.json_values import a_dict, a_str
-from everturn.providers.media import PDF, PICTURES, UNREADABLE, decoded, is_picture, is_textual, medium_of, takes
+from everturn.providers.media import PDF, PICTURES, UNREADABLE, can_take, decode_text, is_picture, is_textual, medium_of
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Text, Thinking, ToolCall, ToolResult
 from everturn.tools.provider_defined import wire_name_of_member
@@ -64,21 +64,21 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     body: dict[str, Any] = {"model": request.model.model}
     # All system messages go first: older models refuse them in mid-conversation.
     over_calls = request.output_schema is not None and grammar_over_calls(request.model)
-    said = [request.instructions, *encoded.system]
+    texts = [request.instructions, *encoded.system]
     if over_calls:
-        said.insert(1, schema_in_words(request))
-    if system := "\n\n".join(text for text in said if text.strip()):
+        texts.insert(1, schema_in_words(request))
+    if system := "\n\n".join(text for text in texts if text.strip()):
         body["system"] = system
-    body["messages"] = encoded.items()
-    if offered := tools(request):
+    body["messages"] = encoded.wire_items()
+    if offered := encode_tools(request):
         body["tools"] = offered
-    body |= options(request, thoughtless=encoded.is_thoughtless())
+    body |= option_fields(request, thoughtless=encoded.is_thoughtless())
     if over_calls and may_call(request):
         output = body.pop("output_config", {})
         output.pop("format", None)
         if output:
             body["output_config"] = output
-    if container := _container(encoded, now=request.now):
+    if container := _usable_container(encoded, now=request.now):
         body["container"] = container
     if settings.stream:
         body["stream"] = True
@@ -110,7 +110,7 @@ class AnthropicTurns(EncodedMessages):
         self._thoughtless = True
         """Whether the written turns end like that (see `is_thoughtless`), if none of the others says it."""
 
-    def item(self, opened: _Turn) -> Item:
+    def as_item(self, opened: _Turn) -> Item:
         role, content = opened
         return {"role": role, "content": content}
 
@@ -119,7 +119,7 @@ class AnthropicTurns(EncodedMessages):
         copied.open = [(role, list(blocks)) for role, blocks in self.open]
         return copied
 
-    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+    def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         provider = request.model.provider
         results = {
             result.call_id: (result, message.provider == provider)
@@ -131,31 +131,31 @@ class AnthropicTurns(EncodedMessages):
         for message in messages:
             own = message.provider == provider
             if message.role == "assistant":
-                blocks = list(_assistant(message, own=own, pairs=pairs))
+                blocks = list(_assistant_blocks(message, own=own, pairs=pairs))
                 while blocks and a_str(blocks[-1].get("type")) in _THOUGHTS:
                     blocks.pop()  # of a reply that was cut off, or empty: a thought that nothing follows is refused
-                _add(self.open, "assistant", blocks)
+                _add_blocks(self.open, "assistant", blocks)
                 if own and (container := _container_in(message)) is not None:
                     self.container = container
-            _add(self.open, "user", _results(pairing.after(message), results))
+            _add_blocks(self.open, "user", _result_blocks(pairing.calls_after(message), results))
             if message.role == "user":
-                content = list(_content(message.parts, own=own))
-                if not (content or pairing.answers(message)):
-                    content = [_text(NOTHING)]
-                _add(self.open, "user", content)
+                content = list(_content_blocks(message.parts, own=own))
+                if not (content or pairing.has_answers(message)):
+                    content = [_text_block(NOTHING)]
+                _add_blocks(self.open, "user", content)
             elif message.role == "system":
                 self.system += (message.text,)
 
     def can_close_after(self, messages: Sequence[Message], request: Request) -> bool:
         return not _server_pairs(messages, request.model.provider)[1]
 
-    def close(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
+    def close_messages(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
         if self.open:
             self.begin_with_a_user()
         for role, blocks in self.open[: self._first_open()]:
             self.marked += marks_in(blocks)
             self._thoughtless = _is_thoughtless_after(role, blocks, before=self._thoughtless)
-        super().close(messages, texts)
+        super().close_messages(messages, texts)
 
     def _first_open(self) -> int:
         """The last two user's turns get breakpoints."""
@@ -166,7 +166,7 @@ class AnthropicTurns(EncodedMessages):
 
     def begin_with_a_user(self) -> None:
         if not self.written and (not self.open or self.open[0][0] == "assistant"):
-            self.open.insert(0, ("user", [_text(NOTHING)]))
+            self.open.insert(0, ("user", [_text_block(NOTHING)]))
 
     def is_thoughtless(self) -> bool:
         """Whether the turns end among the calls and results of a turn in which this provider's model never thought."""
@@ -187,13 +187,13 @@ def _is_thoughtless_after(role: str, blocks: Sequence[_Block], *, before: bool) 
     return before or not all(block["type"] == "tool_result" for block in blocks)  # a user's words begin a turn
 
 
-def _add(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
+def _add_blocks(turns: list[_Turn], role: str, blocks: Iterable[_Block]) -> None:
     """Adds blocks to the last turn if it has this role, since the API wants roles to alternate."""
-    found = blocks if isinstance(blocks, list) else list(blocks)
-    if found and turns and turns[-1][0] == role:
-        turns[-1][1].extend(found)
-    elif found:
-        turns.append((role, found))
+    new_blocks = blocks if isinstance(blocks, list) else list(blocks)
+    if new_blocks and turns and turns[-1][0] == role:
+        turns[-1][1].extend(new_blocks)
+    elif new_blocks:
+        turns.append((role, new_blocks))
 
 
 def _server_pairs(messages: Sequence[Message], provider: str) -> tuple[frozenset[str], bool]:
@@ -226,15 +226,15 @@ def _server_blocks(message: Message, provider: str) -> Iterator[_Block]:
             yield part.data
 
 
-def _assistant(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterator[_Block]:
+def _assistant_blocks(message: Message, *, own: bool, pairs: frozenset[str]) -> Iterator[_Block]:
     """The assistant's blocks in their order; of another provider's message, only what every provider may see."""
     for part in message.parts:
         extra = own_extra(part, own=own)
         match part:
             case Text(text=text) if text.strip():  # the API refuses what is blank, even from its own models
-                yield _as_input(with_extra(_text(text), extra))
+                yield _as_input(with_extra(_text_block(text), extra))
             case ToolCall():
-                yield _call(part, extra, pairs)
+                yield _encode_call(part, extra, pairs)
             case Thinking(text=text) if extra.get("signature"):  # without one, it was cut off and is refused
                 yield with_extra({"type": "thinking", "thinking": text}, extra)
             case ServerToolUse(data=dict() as data) if own:
@@ -263,7 +263,7 @@ def _as_input(block: _Block) -> _Block:
     return block | {"citations": lean}
 
 
-def _call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
+def _encode_call(call: ToolCall, extra: dict[str, Any], pairs: frozenset[str]) -> _Block:
     name = wire_name_of_member(a_str(extra.get("toolset_name")), plain_name(call.name, most=128))
     block: _Block = {"type": "tool_use", "id": _wire_id(call.call_id), "name": name, "input": sent_arguments(call)}
     block = with_extra(block, extra)
@@ -280,22 +280,22 @@ def _wire_id(call_id: str) -> str:
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
-def _results(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, bool]]) -> Iterator[_Block]:
+def _result_blocks(calls: Sequence[ToolCall], results: Mapping[str, tuple[ToolResult, bool]]) -> Iterator[_Block]:
     """The results of a turn's calls, in the calls' order, all in one message; then the media of failed calls."""
     after: list[_Block] = []
     for call in calls:
         result, own = results.get(call.call_id, (None, False))
         if result is None:
             missing = ToolResult(call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True)
-            yield _result(missing, own=False)
+            yield _encode_result(missing, own=False)
             continue
-        yield _result(result, own=own)
-        if result.is_error and (shown := list(_content(_not_texts(result)))):
-            after += [_text(f"From the result of {call.name} ({_wire_id(call.call_id)}):"), *shown]
+        yield _encode_result(result, own=own)
+        if result.is_error and (media := list(_content_blocks(_not_texts(result)))):
+            after += [_text_block(f"From the result of {call.name} ({_wire_id(call.call_id)}):"), *media]
     yield from after
 
 
-def _result(result: ToolResult, *, own: bool) -> _Block:
+def _encode_result(result: ToolResult, *, own: bool) -> _Block:
     text = result.text
     if not text.strip():
         text = ""
@@ -303,7 +303,7 @@ def _result(result: ToolResult, *, own: bool) -> _Block:
     if result.is_error:  # holds text only, and must hold some
         block |= {"content": text or NO_REASON, "is_error": True}
     elif _not_texts(result) or (own and any(part.extra for part in result.content)):
-        block["content"] = list(_content(result.content, own=own)) or ""  # an empty list is refused, this is not
+        block["content"] = list(_content_blocks(result.content, own=own)) or ""  # an empty list is refused, this is not
     else:
         block["content"] = text
     if own:
@@ -315,61 +315,61 @@ def _not_texts(result: ToolResult) -> list[Image | Document]:
     return [part for part in result.content if not isinstance(part, Text)]
 
 
-def _content(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
+def _content_blocks(parts: Iterable[Part], *, own: bool = False) -> Iterator[_Block]:
     """What a user's message or a result says. A part's `extra`, such as cache_control, is for this provider's own."""
     for part in parts:
         extra = own_extra(part, own=own)
         match part:
             case Text(text=text) if text.strip():
-                yield with_extra(_text(text), extra)
+                yield with_extra(_text_block(text), extra)
             case Image() | Document():
-                shown = _medium(part)
-                if shown["type"] == "text":
+                block = _media_block(part)
+                if block["type"] == "text":
                     extra = {}  # it belongs to the medium, which this stands for
-                yield with_extra(shown, extra)
+                yield with_extra(block, extra)
             case Opaque(data=dict() as data) if own and "type" in data:
                 yield dict(data)
             case _:
                 pass
 
 
-def _text(text: str) -> _Block:
+def _text_block(text: str) -> _Block:
     return {"type": "text", "text": text}
 
 
-def _medium(part: Image | Document) -> _Block:
+def _media_block(part: Image | Document) -> _Block:
     media_type, data = medium_of(part)
     if data == "":
-        return _text(placeholder(part, UNREADABLE))
+        return _text_block(placeholder(part, UNREADABLE))
     if is_picture(part):
-        if not takes(part, PICTURES):
-            return _text(placeholder(part))
-        return {"type": "image", "source": _source(part, media_type, data)}
+        if not can_take(part, PICTURES):
+            return _text_block(placeholder(part))
+        return {"type": "image", "source": _media_source(part, media_type, data)}
     assert isinstance(part, Document)
     block: _Block = {"type": "document"}
-    if takes(part, frozenset({PDF})):
-        block["source"] = _source(part, media_type, data)
+    if can_take(part, frozenset({PDF})):
+        block["source"] = _media_source(part, media_type, data)
     else:
-        text = decoded(data) if data and is_textual(part) else None
+        text = decode_text(data) if data and is_textual(part) else None
         if not (text and text.strip()):
-            return _text(placeholder(part))
+            return _text_block(placeholder(part))
         block["source"] = {"type": "text", "media_type": "text/plain", "data": text}
     if part.name:
         block["title"] = part.name
     return block
 
 
-def _source(part: Image | Document, media_type: str, data: str | None) -> dict[str, Any]:
+def _media_source(part: Image | Document, media_type: str, data: str | None) -> dict[str, Any]:
     if data is None:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
-def _container(encoded: AnthropicTurns, *, now: datetime | None) -> str | None:
+def _usable_container(encoded: AnthropicTurns, *, now: datetime | None) -> str | None:
     """The latest container, if it can still be used; code that waits for a result of ours needs it in any case."""
     container = encoded.container or {}
     name = a_str(container.get("id"))
-    if name and (encoded.pending or _fresh(a_str(container.get("expires_at")), now)):
+    if name and (encoded.pending or _is_fresh(a_str(container.get("expires_at")), now)):
         return name
     return None
 
@@ -381,7 +381,7 @@ def _container_in(message: Message) -> dict[str, Any] | None:
     return None
 
 
-def _fresh(expires_at: str, now: datetime | None) -> bool:
+def _is_fresh(expires_at: str, now: datetime | None) -> bool:
     """True if in doubt. If the container is gone, the API's error says the provider's time. The request is then sent
     again, and after that without the container."""
     try:

@@ -43,7 +43,7 @@ class PartialArguments:
     def __bool__(self) -> bool:
         return bool(self._values)
 
-    def take(self, argument: dict[str, Any]) -> None:
+    def add_argument(self, argument: dict[str, Any]) -> None:
         """Reads one item of `partialArgs`. Raises ValueError for one that can't be understood."""
         path = a_str(argument.get("jsonPath"))
         if isinstance(text := argument.get("stringValue"), str):
@@ -58,18 +58,18 @@ class PartialArguments:
         elif argument.keys() - {"jsonPath", "willContinue"}:
             raise ValueError(f"{path!r:.100} has a value of an unknown kind")
 
-    def onto(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def put_onto(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """`arguments` with the values put in at their paths. Raises ValueError if a path leads nowhere."""
         root: Any = dict(arguments)
         for path, value in self._values.items():
             whole = "".join(value) if isinstance(value, list) else value
-            root = _put(root, _steps(path), whole)
+            root = _put_at(root, _path_steps(path), whole)
         if not isinstance(root, dict):
             raise ValueError("they are not a JSON object")
         return root
 
 
-def _steps(path: str) -> list[str | int]:
+def _path_steps(path: str) -> list[str | int]:
     place = 1
     steps: list[str | int] = []
     while place < len(path) and (match := _STEP.match(path, place)) and len(steps) < _MAX_STEPS:
@@ -84,7 +84,7 @@ def _steps(path: str) -> list[str | int]:
     return steps
 
 
-def _put(target: Any, steps: list[str | int], value: Any) -> Any:
+def _put_at(target: Any, steps: list[str | int], value: Any) -> Any:
     """`target` with `value` at the place that `steps` lead to. Missing levels are created."""
     if not steps:
         return value
@@ -95,10 +95,10 @@ def _put(target: Any, steps: list[str | int], value: Any) -> Any:
             raise ValueError(f"no item {first} there")
         if first == len(items):
             items.append(None)
-        items[first] = _put(items[first], rest, value)
+        items[first] = _put_at(items[first], rest, value)
         return items
     members = {} if target is None else target
     if not isinstance(members, dict):
         raise ValueError(f"no member {first!r:.100} there")
-    members[first] = _put(members.get(first), rest, value)
+    members[first] = _put_at(members.get(first), rest, value)
     return members

@@ -21,10 +21,10 @@ from everturn.providers import reading
 from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
-from everturn.providers.finish_reasons import plain, stop_of
+from everturn.providers.finish_reasons import plain_reason, stop_of
 from everturn.providers.gemini.calls import PartialArguments, tool_names
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mended, text_or_json
-from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable, value_of
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mend_texts, text_or_json
+from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable_reply, value_of
 from everturn.providers.reply_details import details_of
 from everturn.providers.token_counts import of_modality
 from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
@@ -54,9 +54,9 @@ def decode(body: object, request: Request) -> Reply:
     assembler = Assembler(request)
     if isinstance(body, list):
         for chunk in body:
-            assembler.take(a_dict(chunk))
+            assembler.take_chunk(a_dict(chunk))
     else:
-        assembler.take(a_dict(body))
+        assembler.take_chunk(a_dict(body))
         assembler.take_end()
     return assembler.finish()
 
@@ -108,10 +108,10 @@ class Assembler:
         When Gemini runs code, it says STOP before the code and again after its use of the result: only the
         stream's end tells which was the last.
         """
-        return self._over and (self.done or self._blocked or not (self._runs_code or self._awaits_code))
+        return self._is_over and (self.done or self._blocked or not (self._runs_code or self._awaits_code))
 
     @property
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         return self._blocked or (self._answered and (self.done or bool(self._finish)))
 
     @property
@@ -135,14 +135,14 @@ class Assembler:
         """Whether the last part is code whose result is still missing. A file search looks like code, too, and no
         result of it is shown: what follows it is the text, or nothing."""
         searches = self._offers("fileSearch", "file_search") and not self._may_run_code
-        if not self._parts or self.done or searches or plain(self._finish) != "stop":
+        if not self._parts or self.done or searches or plain_reason(self._finish) != "stop":
             return False
         return _is_code(self._parts[-1], "executableCode")
 
     @property
     def usage_so_far(self) -> Usage:
         """What the server has counted so far; nothing if it counts at the end."""
-        return _usage(self._usage)
+        return _read_usage(self._usage)
 
     def feed(self, event: Event) -> list[Delta]:
         """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not a chunk."""
@@ -153,10 +153,10 @@ class Assembler:
             return []
         chunks = as_list(value_of(event, self.request.model))
         if not all(isinstance(chunk, dict) for chunk in chunks):
-            raise self._invalid("an event of the stream is not a JSON object")
-        return [delta for chunk in chunks for delta in self.take(chunk)]
+            raise self._invalid_reply("an event of the stream is not a JSON object")
+        return [delta for chunk in chunks for delta in self.take_chunk(chunk)]
 
-    def take(self, chunk: dict[str, Any]) -> list[Delta]:
+    def take_chunk(self, chunk: dict[str, Any]) -> list[Delta]:
         """Reads one chunk of a stream, or a whole reply."""
         if (chunk.get("error") or not chunk.get("candidates")) and (error := error_in(chunk)):
             raise ErrorInReply(error)
@@ -177,29 +177,29 @@ class Assembler:
     def take_end(self) -> None:
         """Nothing more comes after a body that is one reply. Raises InvalidReply if that is no whole one: "If empty,
         the model has not stopped generating tokens" (Candidate.finishReason)."""
-        if self._answered and not self._over:
-            raise self._invalid("it does not say why it stopped")
+        if self._answered and not self._is_over:
+            raise self._invalid_reply("it does not say why it stopped")
         self.done = True
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle, or held no usable reply."""
         if not (self._answered or self._blocked):
-            raise self._invalid("it has no candidate")
-        if not self._over or self._awaits_code:
-            raise self._invalid("the stream ended in the middle")
-        stop = self._reason()
+            raise self._invalid_reply("it has no candidate")
+        if not self._is_over or self._awaits_code:
+            raise self._invalid_reply("the stream ended in the middle")
+        stop = self._stop_reason()
         parts = self._finished_parts(stop)
-        parts += [ServerToolUse(name=BESIDE[key], data={key: value}) for key, value in mended(self._beside).items()]
+        parts += [ServerToolUse(name=BESIDE[key], data={key: value}) for key, value in mend_texts(self._beside).items()]
         return Reply(
             message=assistant_message(parts, request=self.request),
-            stop=self._stop(stop),
-            usage=_usage(self._usage).model_copy(update={"web_searches": self._searches()}),
+            stop=self._final_stop(stop),
+            usage=_read_usage(self._usage).model_copy(update={"web_searches": self._count_searches()}),
             model=self.request.model.name,
             response_id=reading.response_id(self._id),
-            details=self._details(),
+            details=self._reply_details(),
         )
 
-    def _searches(self) -> int:
+    def _count_searches(self) -> int:
         """What is paid for searching: since Gemini 3 each query, before that each prompt that was searched for, however
         often (ai.google.dev/gemini-api/docs/pricing, 2026-11)."""
         grounding = a_dict(self._beside.get("groundingMetadata"))
@@ -209,13 +209,13 @@ class Assembler:
             return min(len(queries), 1)
         return len(queries)
 
-    def _details(self) -> dict[str, Any]:
-        said = dict(self._said_of_it)
+    def _reply_details(self) -> dict[str, Any]:
+        fields = dict(self._said_of_it)
         return details_of(
             self.request.model,
-            served_by=said.pop("modelVersion", ""),
+            served_by=fields.pop("modelVersion", ""),
             tier=self._usage.get("serviceTier") or self._usage.get("trafficType"),
-            **said,
+            **fields,
         )
 
     def _take_candidate(self, candidate: dict[str, Any]) -> list[Delta]:
@@ -231,13 +231,13 @@ class Assembler:
         if logprobs := a_dict(candidate.get("logprobsResult")):
             self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
         for key in BESIDE:
-            if found := a_dict(candidate.get(key)):
-                self._beside.setdefault(key, {}).update(found)
+            if metadata := a_dict(candidate.get(key)):
+                self._beside.setdefault(key, {}).update(metadata)
 
-    def _take_logprobs(self, found: dict[str, Any], average: object) -> None:
+    def _take_logprobs(self, logprobs: dict[str, Any], average: object) -> None:
         """Logprobs that were asked for. A stream brings them in pieces."""
         all_of_them = self._said_of_it.setdefault("logprobsResult", {})
-        for name, value in found.items():
+        for name, value in logprobs.items():
             if isinstance(value, list) and isinstance(known := all_of_them.setdefault(name, []), list):
                 known.extend(value)
             else:
@@ -250,13 +250,13 @@ class Assembler:
             self._take_call(part)
         elif isinstance(part.get("text"), str):
             yield self._take_words(part)
-        elif picture := _picture(part):
+        elif picture := _image_in(part):
             self._parts.append(picture)
         elif name := next((name for name in _SERVER_PARTS if name in part), None):
             kind = a_str(a_dict(part[name]).get("toolType")).lower() or "code_execution"
-            self._parts.append(ServerToolUse(name=mend(kind)[:MAX_REPLY_NAME_CHARS], data=mended(part)))
+            self._parts.append(ServerToolUse(name=mend(kind)[:MAX_REPLY_NAME_CHARS], data=mend_texts(part)))
         elif part:
-            self._parts.append(Opaque(data=mended(part)))
+            self._parts.append(Opaque(data=mend_texts(part)))
 
     def _take_words(self, part: dict[str, Any]) -> Delta:
         kind: Literal["text", "thinking"] = "thinking" if part.get("thought") is True else "text"
@@ -286,7 +286,7 @@ class Assembler:
                 return  # the end of a call that has ended already
             self._calls += 1
             if self._calls > MAX_CALLS:
-                raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
+                raise self._invalid_reply(f"it holds more than {MAX_CALLS} tool calls")
             call = self._latest = _Call(extra, call_id, name)
             self._parts.append(call)
         else:
@@ -296,30 +296,30 @@ class Assembler:
         call.open = given.get("willContinue") is True
         try:
             for argument in a_list(given.get("partialArgs")):
-                call.partial.take(a_dict(argument))
+                call.partial.add_argument(a_dict(argument))
         except ValueError as error:
-            raise self._invalid(f"a call's arguments can't be put together ({error})") from None
+            raise self._invalid_reply(f"a call's arguments can't be put together ({error})") from None
 
     def _finished_parts(self, stop: Stop) -> list[Part]:
-        kept = [one for one in self._parts if not (isinstance(one, _Call) and one.open)]
+        kept = [part for part in self._parts if not (isinstance(part, _Call) and part.open)]
         # A call that a limit or filter cut off is not to be run, and says nothing that can be sent back.
         if len(kept) < len(self._parts) and stop == "end":
-            raise self._invalid("a tool call is not complete")
-        calls = [one for one in kept if isinstance(one, _Call)]
+            raise self._invalid_reply("a tool call is not complete")
+        calls = [part for part in kept if isinstance(part, _Call)]
         request = self.request
         named = call_ids((call.id for call in calls), request.messages, response_id=self._id, hidden=request.hidden_ids)
         ids = iter(named)
         names = tool_names(self.request)
         parts: list[Part] = []
-        for one in kept:
-            if isinstance(one, _Call):
-                cut_off = stop != "end" and one is calls[-1]
-                parts.append(self._tool_call(one, *next(ids), names=names, cut_off=cut_off))
-            elif isinstance(one, _Words):
-                made = Text if one.kind == "text" else Thinking
-                parts.append(made(text=mend("".join(one.pieces)), extra=mended(one.extra)))
+        for part in kept:
+            if isinstance(part, _Call):
+                cut_off = stop != "end" and part is calls[-1]
+                parts.append(self._tool_call(part, *next(ids), names=names, cut_off=cut_off))
+            elif isinstance(part, _Words):
+                kind = Text if part.kind == "text" else Thinking
+                parts.append(kind(text=mend("".join(part.pieces)), extra=mend_texts(part.extra)))
             else:
-                parts.append(one)
+                parts.append(part)
         return parts
 
     def _tool_call(
@@ -334,9 +334,9 @@ class Assembler:
         unparsed: str | None = None
         if isinstance(given, dict):
             try:
-                arguments = mended(call.partial.onto(given))
+                arguments = mend_texts(call.partial.put_onto(given))
             except ValueError as error:
-                raise self._invalid(f"a call's arguments can't be put together ({error})") from None
+                raise self._invalid_reply(f"a call's arguments can't be put together ({error})") from None
         else:
             unparsed = mend(text_or_json(given))
         return ToolCall(
@@ -345,35 +345,35 @@ class Assembler:
             arguments=arguments,
             provider_id=provider_id,
             unparsed=unparsed,
-            extra=mended(call.extra),
+            extra=mend_texts(call.extra),
         )
 
-    def _reason(self) -> Stop:
+    def _stop_reason(self) -> Stop:
         """Why it ended, calls or not. Raises InvalidReply or ErrorInReply if that makes it unusable."""
         if self._blocked:
             return "filtered"
         # The model's mistake is a call of an unknown tool: a result says so, and nothing is asked twice.
-        unknown_tool = plain(self._finish) == "unexpected_tool_call" and self.request.tools
+        unknown_tool = plain_reason(self._finish) == "unexpected_tool_call" and self.request.tools
         if unknown_tool and any(isinstance(part, _Call) for part in self._parts):
             return "end"
         if not self._finish:
             return "end"
         return stop_of(self._finish, self.request.model)
 
-    def _stop(self, stop: Stop) -> Stop:
-        if stop != "length" and any(isinstance(one, _Call) and not one.open for one in self._parts):
+    def _final_stop(self, stop: Stop) -> Stop:
+        if stop != "length" and any(isinstance(part, _Call) and not part.open for part in self._parts):
             return "tool_calls"
         return stop
 
-    def _invalid(self, what: str) -> InvalidReply:
-        return unusable(self.request.model, what)
+    def _invalid_reply(self, what: str) -> InvalidReply:
+        return unusable_reply(self.request.model, what)
 
 
 def _is_code(part: object, name: str) -> bool:
     return isinstance(part, ServerToolUse) and isinstance(part.data, dict) and name in part.data
 
 
-def _picture(part: dict[str, Any]) -> Image | None:
+def _image_in(part: dict[str, Any]) -> Image | None:
     """The Image in a part that holds one. Other media are kept as they are."""
     inline = a_dict(part.get("inlineData"))
     data = a_str(inline.get("data"))
@@ -381,10 +381,10 @@ def _picture(part: dict[str, Any]) -> Image | None:
     if not (data and media_type.startswith("image/") and inline.keys() == {"data", "mimeType"}):
         return None
     extra = {name: part[name] for name in part if name != "inlineData"}
-    return Image(data=mend(data), media_type=mend(media_type), extra=mended(extra))
+    return Image(data=mend(data), media_type=mend(media_type), extra=mend_texts(extra))
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def _read_usage(usage: dict[str, Any]) -> Usage:
     thoughts = a_count(usage.get("thoughtsTokenCount"))
     return Usage(
         # Cached tokens are in the prompt's count; what server-side tools put before the model is not.

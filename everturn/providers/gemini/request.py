@@ -30,7 +30,7 @@ from everturn.providers.encoded_messages import EncodedMessages, encoded_message
 from everturn.providers.gemini.calls import wire_name
 from everturn.providers.gemini.reply import BESIDE
 from everturn.providers.json_values import a_dict, object_in
-from everturn.providers.media import GEMINI, PICTURES, SCHEMES, in_words, medium_of, takes
+from everturn.providers.media import GEMINI, PICTURES, SCHEMES, can_take, in_words, medium_of
 from everturn.providers.pairing import Pairing
 from everturn.records import (
     Document,
@@ -47,7 +47,7 @@ from everturn.records import (
 from everturn.tools.provider_defined import in_a_browser
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch
 from everturn.validation.open_objects import takes_more
-from everturn.vendor_models.abilities import abilities_of, untaken
+from everturn.vendor_models.abilities import abilities_of, untaken_error
 
 _NOTHING: Final = {"text": NOTHING}
 """Stands for a user's message without content: a content needs a part, and the first content has to be a user's."""
@@ -64,7 +64,7 @@ _NEWEST = (3, 0)
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """Types that a functionResponse may carry, from Gemini 3 on."""
 
-_takes = partial(takes, schemes=(*SCHEMES, "gs://"))
+_takes = partial(can_take, schemes=(*SCHEMES, "gs://"))
 """Google fetches from its own storage, too."""
 
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
@@ -84,12 +84,12 @@ def encode(request: Request) -> tuple[str, Json]:
     encoded = encoded_messages(request, BrowsersContents if browses else GeminiContents, request.model)
     if not request.as_given:
         encoded.begin_with_a_user()
-    body: Json = {"contents": encoded.items()}
+    body: Json = {"contents": encoded.wire_items()}
     # There is no place for a system message in the middle, and a user's message would carry less weight.
     system = [request.instructions, *encoded.system]
     if text := "\n\n".join(filter(None, system)):
         body["systemInstruction"] = {"parts": [{"text": text}]}
-    if tools := _tools(request):
+    if tools := _encode_tools(request):
         body["tools"] = tools
     if config := _tool_config(request, tools):
         body["toolConfig"] = config
@@ -100,10 +100,10 @@ def encode(request: Request) -> tuple[str, Json]:
     if "/" not in name:
         name = f"models/{name}"
     method = "streamGenerateContent?alt=sse" if request.settings.stream else "generateContent"
-    return f"/v1beta/{quote(name)}:{method}", _merged(body, request.settings.extra)
+    return f"/v1beta/{quote(name)}:{method}", _merge_extra(body, request.settings.extra)
 
 
-def _version(model: str) -> tuple[int, int]:
+def _model_version(model: str) -> tuple[int, int]:
     """Gemini's version. A name without a version (gemini-flash-latest, a gateway's own) counts as a new one."""
     if match := _VERSION.search(model):
         return int(match[1]), int(match[2] or 0)
@@ -113,13 +113,13 @@ def _version(model: str) -> tuple[int, int]:
 
 
 def _is_3(request: Request) -> bool:
-    return _version(request.model.model) >= _NEWEST
+    return _model_version(request.model.model) >= _NEWEST
 
 
 # ---------------------------------------------------------------- tools
 
 
-def _tools(request: Request) -> list[Json]:
+def _encode_tools(request: Request) -> list[Json]:
     own = [_server_tool(tool, request) for tool in request.server_tools]
     if own and request.tools and not _is_3(request):
         raise InvalidTool(
@@ -128,12 +128,12 @@ def _tools(request: Request) -> list[Json]:
         )
     tools = [*own, *map(dict, request.raw_tools)]
     if request.tools:
-        declarations = [_declaration(tool, request.model) for tool in request.tools]
+        declarations = [_declare_function(tool, request.model) for tool in request.tools]
         tools.insert(0, {"functionDeclarations": declarations})
     return tools
 
 
-def _declaration(tool: ToolSpec, model: Model) -> Json:
+def _declare_function(tool: ToolSpec, model: Model) -> Json:
     tool_options(model, tool)  # it has none of them
     declaration: Json = {"name": wire_name(tool.name), "description": tool.description}
     schema = tool.parameters
@@ -151,7 +151,7 @@ def _server_tool(tool: ServerTool, request: Request) -> Json:
         return {"googleSearch": {}}
     if isinstance(tool, CodeExecution):
         return {"codeExecution": {}}
-    raise untaken(request.model, type(tool).__name__)
+    raise untaken_error(request.model, type(tool).__name__)
 
 
 def _tool_config(request: Request, tools: Sequence[Json]) -> Json:
@@ -189,7 +189,7 @@ def _generation_config(request: Request, *, forced: bool) -> Json:
         config["temperature"] = settings.temperature
     if settings.stop:
         config["stopSequences"] = list(settings.stop)
-    if settings.reasoning_effort is not None and (thinking := _thinking(request, settings)):
+    if settings.reasoning_effort is not None and (thinking := _thinking_config(request, settings)):
         config["thinkingConfig"] = thinking
     if request.output_schema is not None and not forced:
         if _is_3(request) or not (request.tools or request.server_tools or request.raw_tools):
@@ -200,30 +200,30 @@ def _generation_config(request: Request, *, forced: bool) -> Json:
     return config
 
 
-def _thinking(request: Request, settings: ModelSettings) -> Json:
+def _thinking_config(request: Request, settings: ModelSettings) -> Json:
     effort = settings.reasoning_effort or ""
     model = request.model.model
-    shown: Json = {} if effort == "none" else {"includeThoughts": True}
+    thoughts: Json = {} if effort == "none" else {"includeThoughts": True}
     if _is_3(request):
         if level := nearest_effort(request.model, effort):
-            return {"thinkingLevel": level.upper(), **shown}
+            return {"thinkingLevel": level.upper(), **thoughts}
         return {}
-    if _version(model) < (2, 5) or abilities_of(request.model).efforts == ():
+    if _model_version(model) < (2, 5) or abilities_of(request.model).efforts == ():
         warn_unsupported(request.model, "reasoning_effort")
         return {}
     budget = _BUDGETS[effort]
     if not budget and "pro" in model:
         warn_unsupported(request.model, "reasoning_effort='none'", "It is asked for its lowest effort instead.")
         budget = _LEAST_BUDGET_OF_PRO
-    return {"thinkingBudget": budget, **shown}
+    return {"thinkingBudget": budget, **thoughts}
 
 
-def _merged(body: Json, extra: Mapping[str, Any]) -> Json:
+def _merge_extra(body: Json, extra: Mapping[str, Any]) -> Json:
     """`body` with `extra` merged in, object by object: setting one field of generationConfig keeps the others."""
     both = body | dict(extra)
     for name in body.keys() & extra.keys():
         if isinstance(body[name], dict) and isinstance(extra[name], dict):
-            both[name] = _merged(body[name], extra[name])
+            both[name] = _merge_extra(body[name], extra[name])
     return both
 
 
@@ -246,30 +246,30 @@ class GeminiContents(EncodedMessages):
         copied.open = [{**content, "parts": [*content["parts"]]} for content in self.open]
         return copied
 
-    def close(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
+    def close_messages(self, messages: Sequence[Message], texts: Sequence[bytes]) -> None:
         if self.open:
             self.begin_with_a_user()
-        super().close(messages, texts)
+        super().close_messages(messages, texts)
 
-    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+    def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         pairing = Pairing(messages, as_given=request.as_given)
-        told = (message for message in messages if message.provider == request.model.provider)
-        ours = {result.call_id: result.extra for message in told for result in message.tool_results}
+        own_messages = (message for message in messages if message.provider == request.model.provider)
+        ours = {result.call_id: result.extra for message in own_messages for result in message.tool_results}
         is_3 = _is_3(request) or self.browses
         contents = self.open
         nothing = {"text": ""} if request.as_given else _NOTHING
         for message in messages:
             own = message.provider == request.model.provider
             if message.role == "user":
-                said = list(_user_parts(message.parts, own=own))
-                if not (said or pairing.answers(message)):
-                    said = [nothing]
-                if said:
-                    contents.append({"role": "user", "parts": said})
+                user_parts = list(_user_parts(message.parts, own=own))
+                if not (user_parts or pairing.has_answers(message)):
+                    user_parts = [nothing]
+                if user_parts:
+                    contents.append({"role": "user", "parts": user_parts})
             elif message.role == "assistant":
                 parts = list(_model_parts(message, own=own))
                 if is_3:
-                    parts = _signed(parts)
+                    parts = _with_signature(parts)
                 if not parts:
                     pass  # a content without parts is refused
                 elif contents and contents[-1]["role"] == "model":
@@ -278,7 +278,9 @@ class GeminiContents(EncodedMessages):
                     contents.append({"role": "model", "parts": parts})
             elif message.role == "system":
                 self.system += (message.text,)
-            contents += _results(pairing.after(message), pairing.results, ours, is_3=is_3, browses=self.browses)
+            contents += _result_contents(
+                pairing.calls_after(message), pairing.results, ours, is_3=is_3, browses=self.browses
+            )
 
     def begin_with_a_user(self) -> None:
         if not self.written and (not self.open or self.open[0]["role"] == "model"):
@@ -326,7 +328,7 @@ def _is_part(data: object) -> TypeGuard[Json]:
     return isinstance(data, dict) and not data.keys() & BESIDE.keys()
 
 
-def _signed(parts: list[Json]) -> list[Json]:
+def _with_signature(parts: list[Json]) -> list[Json]:
     """Of several calls at once, Gemini signs the first, and requires that signature back."""
     first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
     if first is not None and "thoughtSignature" not in parts[first]:
@@ -339,7 +341,7 @@ def _wire_id(call: ToolCall) -> str:
     return call.provider_id or call.call_id
 
 
-def _results(
+def _result_contents(
     calls: Sequence[ToolCall],
     results: Mapping[str, ToolResult],
     extras: Mapping[str, Json],
@@ -368,10 +370,10 @@ def _results(
         if browses and in_a_browser(call.name):
             response["response"] = _of_browser(call, result) or response["response"]
         if inside:
-            response["parts"] = [_media(part) for part in inside]
+            response["parts"] = [_media_part(part) for part in inside]
         responses.append({"functionResponse": response | extra})
         if outside:
-            following += [{"text": f"From the result of {call.name} ({_wire_id(call)}):"}, *map(_media, outside)]
+            following += [{"text": f"From the result of {call.name} ({_wire_id(call)}):"}, *map(_media_part, outside)]
     if responses:
         yield {"role": "user", "parts": responses}
     if following:
@@ -381,12 +383,12 @@ def _results(
 def _of_browser(call: ToolCall, result: ToolResult) -> Json:
     """Of computer use, the object that the browser is described by: its `url` has to be there. Empty if there is
     none."""
-    found = next((a_dict(object_in(part.text)) for part in result.content if isinstance(part, Text)), {})
-    if result.is_error or "url" not in found:
+    state = next((a_dict(object_in(part.text)) for part in result.content if isinstance(part, Text)), {})
+    if result.is_error or "url" not in state:
         return {}
     if call.arguments.get("safety_decision"):
-        return found | {"safety_acknowledgement": "true"}
-    return found
+        return state | {"safety_acknowledgement": "true"}
+    return state
 
 
 def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside: Sequence[Image | Document]) -> str:
@@ -405,7 +407,7 @@ def _result_text(result: ToolResult, inside: Sequence[Image | Document], outside
     return "\n".join(map(words, result.content))
 
 
-def _media(part: Image | Document) -> Json:
+def _media_part(part: Image | Document) -> Json:
     """An Image or Document as a part. Gemini fetches URLs itself, of its own files and of other servers."""
     media_type, data = medium_of(part)
     if data is not None:
@@ -419,4 +421,4 @@ def _media(part: Image | Document) -> Json:
 def _medium(part: Image | Document, extra: Mapping[str, Any], *, sendable: bool) -> Json:
     if not sendable:
         return {"text": in_words(part)}
-    return with_extra(_media(part), extra)
+    return with_extra(_media_part(part), extra)

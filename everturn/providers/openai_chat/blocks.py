@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from everturn.providers.base import Delta
-from everturn.providers.json_values import a_dict, a_list, a_str, mended
+from everturn.providers.json_values import a_dict, a_list, a_str, mend_texts
 from everturn.records import Message, Opaque, Part, Text, Thinking
 from everturn.text.utf8 import mend
 
@@ -46,7 +46,7 @@ class _ContentBlock:
         return mend("".join(self.pieces))
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         return self.type == self.text_field and not self.fields
 
 
@@ -60,33 +60,33 @@ class Blocks:
         return bool(self._found)
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether all of them say a text or a thought, and nothing else."""
-        return all(block.plain for block in self._found)
+        return all(block.is_plain for block in self._found)
 
-    def take_text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """More text, of a content that is text by now."""
-        self._take(_ContentBlock("text", "text", [text]), whole=False)
+        self._join_block(_ContentBlock("text", "text", [text]), whole=False)
 
-    def take(self, given: dict[str, Any], *, whole: bool) -> Delta | None:
+    def add_block(self, given: dict[str, Any], *, whole: bool) -> Delta | None:
         """Reads a block, or more of the latest one."""
         kind = a_str(given.get("type")) or "text"
         name: Literal["text", "thinking"] = "thinking" if kind == "thinking" else "text"
-        said = given.get(name)
-        if kind not in {"text", "thinking"} and not isinstance(said, str):
+        content = given.get(name)
+        if kind not in {"text", "thinking"} and not isinstance(content, str):
             self._found.append(_ContentBlock(kind, "", fields=dict(given)))
             return None
         fields = {key: value for key, value in given.items() if key not in {"type", name} and value is not None}
-        inner = a_list(said)
+        inner = a_list(content)
         if not all(a_dict(item).keys() == {"type", "text"} and item["type"] == "text" for item in inner):
             fields[name] = inner  # a thought with a reference in it
-        text = a_str(said) or "".join(a_str(a_dict(item).get("text")) for item in inner)
-        self._take(_ContentBlock(kind, name, [text], fields, as_text=isinstance(said, str)), whole=whole)
+        text = a_str(content) or "".join(a_str(a_dict(item).get("text")) for item in inner)
+        self._join_block(_ContentBlock(kind, name, [text], fields, as_text=isinstance(content, str)), whole=whole)
         if not text:
             return None
         return Delta(name, mend(text))
 
-    def _take(self, block: _ContentBlock, *, whole: bool) -> None:
+    def _join_block(self, block: _ContentBlock, *, whole: bool) -> None:
         if whole or not self._found or not _goes_on(self._found[-1], block):
             if block.pieces[0] or block.fields:
                 self._found.append(block)
@@ -100,15 +100,15 @@ class Blocks:
             else:
                 last.fields[key] = value
 
-    def texts(self, text_field: str) -> str:
+    def text_of(self, text_field: str) -> str:
         return "".join(block.text for block in self._found if block.text_field == text_field)
 
-    def parts(self) -> Iterator[Part]:
+    def as_parts(self) -> Iterator[Part]:
         for block in self._found:
             fields = dict(block.fields)
             if block.type != block.text_field:
                 fields["type"] = block.type
-            fields = mended(fields)
+            fields = mend_texts(fields)
             if block.text_field == "thinking":
                 extra: dict[str, Any] = {BLOCK: fields}
                 if block.as_text:

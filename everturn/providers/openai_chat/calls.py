@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn.models import Model
-from everturn.providers.json_values import a_dict, a_str, an_int, mended, object_in, text_or_json
-from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable
+from everturn.providers.json_values import a_dict, a_str, an_int, mend_texts, object_in, text_or_json
+from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable_reply
 from everturn.records import ToolCall
 from everturn.text.utf8 import mend
 
@@ -43,20 +43,20 @@ class _Braces:
     def closed_by(self, pieces: list[str]) -> bool:
         """Whether the last piece ends with the brace that closes the first one."""
         for piece in pieces[self._seen :]:
-            self._take(self._rest + piece)
+            self._count_braces(self._rest + piece)
         self._seen = len(pieces)
         return bool(pieces) and not self._depth and not self._quoted and pieces[-1].endswith("}")
 
-    def _take(self, text: str) -> None:
+    def _count_braces(self, text: str) -> None:
         self._rest = ""
         if (len(text) - len(text.rstrip("\\"))) % 2 == 1:
             self._rest = "\\"
             text = text[:-1]
-        for found in _SIGNS.finditer(text):
-            if found[0] == '"':
+        for match in _SIGNS.finditer(text):
+            if match[0] == '"':
                 self._quoted = not self._quoted
             elif not self._quoted:
-                self._depth += {"{": 1, "}": -1}.get(found[0], 0)
+                self._depth += {"{": 1, "}": -1}.get(match[0], 0)
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class PartialCall:
         return "".join(self.pieces)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the arguments are a whole object by now. The text is parsed only once for that."""
         if self._braces.broken or not self._braces.closed_by(self.pieces):
             return False
@@ -91,35 +91,35 @@ class PartialCall:
 class PartialCalls:
     """The calls of one reply, as received so far."""
 
-    found: list[PartialCall] = field(default_factory=list)
+    calls: list[PartialCall] = field(default_factory=list)
     bare: dict[int | None, str] = field(default_factory=dict)
     """Entries of `tool_calls` without a function, by index, with their ids: a later entry may bring the function."""
 
-    def take(self, entry: dict[str, Any], *, model: Model, whole: bool) -> None:
+    def add_entry(self, entry: dict[str, Any], *, model: Model, whole: bool) -> None:
         """Reads an entry of `tool_calls`: a new call, or more of a known one."""
         function = entry.get("function")
         is_custom = not isinstance(function, dict)
         index = an_int(entry.get("index"))
         call_id = "" if entry.get("id") is None else str(entry["id"])
         if is_custom and not isinstance(entry.get("custom"), dict):
-            if whole or all(call.index != index for call in self.found):
+            if whole or all(call.index != index for call in self.calls):
                 self.bare[index] = call_id
             return
         if is_custom:
-            said = a_dict(entry["custom"])
-            arguments = said.get("input")
+            fields = a_dict(entry["custom"])
+            arguments = fields.get("input")
         else:
-            said = a_dict(function)
-            arguments = said.get("arguments")
-        name = a_str(said.get("name"))
+            fields = a_dict(function)
+            arguments = fields.get("arguments")
+        name = a_str(fields.get("name"))
         call = None if whole else self._going_on(index, call_id, name)
         if call is None:
-            if len(self.found) >= MAX_CALLS:
-                raise unusable(model, f"it holds more than {MAX_CALLS} tool calls")
+            if len(self.calls) >= MAX_CALLS:
+                raise unusable_reply(model, f"it holds more than {MAX_CALLS} tool calls")
             if not (call_id or whole):
                 call_id = self.bare.pop(index, "")
             call = PartialCall(index, call_id, is_custom)
-            self.found.append(call)
+            self.calls.append(call)
         call.id = call.id or call_id
         if name != call.name:
             call.name += name
@@ -129,19 +129,19 @@ class PartialCalls:
             call.extra["type"] = entry["type"]
         if not entry.keys() <= _OF_A_CALL:
             call.extra |= {name: value for name, value in entry.items() if name not in _OF_A_CALL and value is not None}
-        if not said.keys() <= _OF_A_FUNCTION:
+        if not fields.keys() <= _OF_A_FUNCTION:
             call.inner |= {
-                name: value for name, value in said.items() if name not in _OF_A_FUNCTION and value is not None
+                name: value for name, value in fields.items() if name not in _OF_A_FUNCTION and value is not None
             }
 
-    def take_legacy(self, function: dict[str, Any], *, model: Model, whole: bool) -> None:
+    def add_legacy_entry(self, function: dict[str, Any], *, model: Model, whole: bool) -> None:
         """Reads `function_call`, the form before `tool_calls`."""
-        self.take({"index": -1, "type": LEGACY, "function": function}, model=model, whole=whole)
+        self.add_entry({"index": -1, "type": LEGACY, "function": function}, model=model, whole=whole)
 
     def drop_repeated(self) -> None:
         """A server that sends `function_call` beside `tool_calls` says the same call twice."""
-        new = [call for call in self.found if call.extra.get("type") != LEGACY]
-        self.found = new or self.found
+        new = [call for call in self.calls if call.extra.get("type") != LEGACY]
+        self.calls = new or self.calls
 
     def _going_on(self, index: int | None, call_id: str, name: str) -> PartialCall | None:
         """The call that an entry continues; None if the entry starts a new one.
@@ -150,7 +150,7 @@ class PartialCalls:
         every piece, or "" after the first). An entry is a continuation if it has no name, or the same id, or comes
         while the arguments of the last call are not complete yet.
         """
-        places = [call for call in self.found if index is None or call.index == index]
+        places = [call for call in self.calls if index is None or call.index == index]
         if index is None and call_id:
             same = [call for call in places if call.id == call_id]
             if same or name:
@@ -160,7 +160,7 @@ class PartialCalls:
         latest = places[-1]
         if not name or (call_id and call_id == latest.id):
             return latest
-        if (call_id and latest.id) or latest.complete:
+        if (call_id and latest.id) or latest.is_complete:
             return None
         return latest
 
@@ -174,7 +174,7 @@ def tool_call(
     extra = dict(call.extra)
     if call.inner:
         extra["custom" if call.custom else "function"] = call.inner
-    extra = mended(extra)
+    extra = mend_texts(extra)
     arguments: dict[str, Any] | None
     if call.custom:
         arguments = None if cut_off else {"input": text}

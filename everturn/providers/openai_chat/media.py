@@ -14,8 +14,8 @@ from math import inf
 from typing import Any, Final
 
 from everturn.providers.base import Request
-from everturn.providers.json_values import a_dict, a_str, mended
-from everturn.providers.media import PICTURES, takes, url_of
+from everturn.providers.json_values import a_dict, a_str, mend_texts
+from everturn.providers.media import PICTURES, can_take, url_of
 from everturn.records import Document, Image, Message, Part, Text
 from everturn.text.utf8 import mend
 
@@ -57,34 +57,34 @@ class Media:
             elif url and not url.startswith("data:"):
                 self._pictures.append(Image(url=url, extra=extra))
 
-    def parts(self) -> Iterator[Part]:
+    def as_parts(self) -> Iterator[Part]:
         if self._id or self._sound or self._transcript:
-            extra = {AUDIO: mended(self._id)}
+            extra = {AUDIO: mend_texts(self._id)}
             yield Text(text=mend("".join(self._transcript)), extra=extra)
             if self._sound:
-                asked = a_dict(self.request.settings.extra.get("audio"))
-                media_type = f"audio/{a_str(asked.get('format')) or 'wav'}"
-                yield Document(data=mend(_joined(self._sound)), media_type=media_type, extra=extra)
+                audio_settings = a_dict(self.request.settings.extra.get("audio"))
+                media_type = f"audio/{a_str(audio_settings.get('format')) or 'wav'}"
+                yield Document(data=mend(_joined_base64(self._sound)), media_type=media_type, extra=extra)
         yield from self._pictures
 
 
-def named(message: Message, now: datetime | None) -> tuple[str, frozenset[int]]:
+def find_sound(message: Message, now: datetime | None) -> tuple[str, frozenset[int]]:
     """The id that stands for a message's sound, and the places of the parts that it replaces; empty if there is none or
     if it has expired by `now`, or by our clock if the provider's is not known."""
-    found = [place for place, part in enumerate(message.parts) if AUDIO in part.extra]
-    if not found:
+    sounds = [place for place, part in enumerate(message.parts) if AUDIO in part.extra]
+    if not sounds:
         return "", frozenset()
-    audio = a_dict(message.parts[found[0]].extra[AUDIO])
+    audio = a_dict(message.parts[sounds[0]].extra[AUDIO])
     name = a_str(audio.get("id"))
     expires_at = audio.get("expires_at")
     if not name or not isinstance(expires_at, int | float) or expires_at <= (now or datetime.now(UTC)).timestamp():
         return "", frozenset()
-    return name, frozenset(found)
+    return name, frozenset(sounds)
 
 
-def expiry(message: Message, now: datetime | None) -> float:
-    """When the id of a message's sound expires, as a timestamp; infinite if `named` finds none."""
-    name, places = named(message, now)
+def sound_expiry(message: Message, now: datetime | None) -> float:
+    """When the id of a message's sound expires, as a timestamp; infinite if there is none."""
+    name, places = find_sound(message, now)
     if not name:
         return inf
     return float(a_dict(message.parts[min(places)].extra[AUDIO])["expires_at"])
@@ -95,14 +95,14 @@ def is_sound(part: Part) -> bool:
     return isinstance(part, Document) and AUDIO in part.extra
 
 
-def pictures(message: Message) -> list[dict[str, Any]]:
+def pictures_beside(message: Message) -> list[dict[str, Any]]:
     """The pictures that came beside a message's content, to go back there."""
     images = (part for part in message.parts if isinstance(part, Image) and IMAGES in part.extra)
-    shown = [part for part in images if takes(part, PICTURES)]
-    return [{"type": "image_url", "image_url": {"url": url_of(part)}} for part in shown]
+    accepted = [part for part in images if can_take(part, PICTURES)]
+    return [{"type": "image_url", "image_url": {"url": url_of(part)}} for part in accepted]
 
 
-def _joined(pieces: Sequence[str]) -> str:
+def _joined_base64(pieces: Sequence[str]) -> str:
     """Pieces of base64 as one: a piece may end anywhere in the sound, and then with a padding of its own."""
     if not any(piece.endswith("=") for piece in pieces[:-1]):
         return "".join(pieces)

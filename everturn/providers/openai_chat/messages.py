@@ -18,11 +18,11 @@ from everturn.providers.base import (
 )
 from everturn.providers.catalog import Dialect, dialect_of
 from everturn.providers.encoded_messages import EncodedMessages, WireItems, encoded_messages
-from everturn.providers.json_values import a_dict, write
-from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, file_name, in_words, medium_of, takes, url_of
+from everturn.providers.json_values import a_dict, write_json
+from everturn.providers.media import OFFICE, PDF, PICTURES, SOUNDS, can_take, file_name, in_words, medium_of, url_of
 from everturn.providers.openai_chat.blocks import blocks_of
 from everturn.providers.openai_chat.calls import LEGACY
-from everturn.providers.openai_chat.media import IMAGES, expiry, is_sound, named, pictures
+from everturn.providers.openai_chat.media import IMAGES, find_sound, is_sound, pictures_beside, sound_expiry
 from everturn.providers.pairing import Pairing
 from everturn.records import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, on_lines
 
@@ -51,7 +51,7 @@ class ChatMessages(EncodedMessages):
         """What system messages say before all others: many servers take only one of those, and that one first."""
         self._leads = True
 
-    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+    def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         dialect = dialect_of(request.model)
         pairing = Pairing(messages, as_given=request.as_given)
         encoded: list[Encoded] = []
@@ -60,28 +60,30 @@ class ChatMessages(EncodedMessages):
                 self.leading += (message.text,)
                 continue
             self._leads = False
-            encoded += self._encoded(message, pairing, dialect, request)
+            encoded += self._encode_message(message, pairing, dialect, request)
         if dialect.user_after_tool:
             self.open += encoded
             return
         previous = self.open[-1]["role"] if self.open else ""
-        self.open += _bridged(encoded, previous=previous)
+        self.open += _with_bridges(encoded, previous=previous)
 
-    def _encoded(self, message: Message, pairing: Pairing, dialect: Dialect, request: Request) -> Iterator[Encoded]:
+    def _encode_message(
+        self, message: Message, pairing: Pairing, dialect: Dialect, request: Request
+    ) -> Iterator[Encoded]:
         own = message.provider == request.model.provider
         match message.role:
             case "assistant":
                 if own:
-                    self.good_until = min(self.good_until, expiry(message, request.now))
-                yield from _turn(message, pairing, dialect=dialect, own=own, now=request.now)
+                    self.good_until = min(self.good_until, sound_expiry(message, request.now))
+                yield from _assistant_turn(message, pairing, dialect=dialect, own=own, now=request.now)
             case "user":
-                if user := _user(message, dialect, own=own):
+                if user := _user_message(message, dialect, own=own):
                     yield user
             case "system":
                 yield {"role": "system", "content": message.text}
             case "tool" if pairing.as_given:  # else each result goes after its call
-                yield from _answers(pairing.after(message), pairing.results, dialect)
-                yield from _pictures_of(pairing.after(message), pairing.results, dialect)
+                yield from _tool_messages(pairing.calls_after(message), pairing.results, dialect)
+                yield from _pictures_of(pairing.calls_after(message), pairing.results, dialect)
             case _:
                 pass
 
@@ -91,25 +93,25 @@ def encode_messages(request: Request, *, instructions: str) -> WireItems:
     messages = encoded_messages(request, ChatMessages, request.model)
     system = "\n\n".join(filter(None, [instructions, *messages.leading]))
     if not system:
-        return messages.items()
-    return messages.items([{"role": "system", "content": system}])
+        return messages.wire_items()
+    return messages.wire_items([{"role": "system", "content": system}])
 
 
-def _turn(
+def _assistant_turn(
     message: Message, pairing: Pairing, *, dialect: Dialect, own: bool, now: datetime | None
 ) -> Iterator[Encoded]:
     """The assistant's message, the results of its calls in their order, and the pictures in these results."""
-    calls = pairing.after(message)
+    calls = pairing.calls_after(message)
     results = pairing.results
-    yield _assistant(message, dialect=dialect, own=own, now=now)
-    yield from _answers(calls, results, dialect)
+    yield _assistant_message(message, dialect=dialect, own=own, now=now)
+    yield from _tool_messages(calls, results, dialect)
     if own:
-        for custom in _customs(message):
+        for custom in _custom_calls(message):
             yield {"role": "tool", "tool_call_id": str(custom["id"]), "content": NOT_OURS}
     yield from _pictures_of(calls, results, dialect)
 
 
-def _answers(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
+def _tool_messages(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], dialect: Dialect) -> Iterator[Encoded]:
     for call in calls:
         result = results.get(call.call_id)
         content = _result_text(result, dialect) if result else NO_RESULT
@@ -128,21 +130,21 @@ def _pictures_of(calls: Iterable[ToolCall], results: Mapping[str, ToolResult], d
     """The results' media that a tool message can't hold."""
     for call in calls:
         result = results.get(call.call_id)
-        if result and (shown := _shown_apart(result, dialect)):
+        if result and (media := _shown_apart(result, dialect)):
             label = Text(text=f"From the result of {call.name} ({_wire_id(call, dialect)}):")
-            yield {"role": "user", "content": _content((label, *shown), dialect)}
+            yield {"role": "user", "content": _encode_content((label, *media), dialect)}
 
 
-def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime | None) -> Encoded:
+def _assistant_message(message: Message, *, dialect: Dialect, own: bool, now: datetime | None) -> Encoded:
     sound = ""
     spoken = frozenset[int]()
     if own:
-        sound, spoken = named(message, now)
+        sound, spoken = find_sound(message, now)
     images: list[Encoded] = []
     if own and dialect.images:
-        images = pictures(message)
+        images = pictures_beside(message)
     text = "".join(
-        _words(part)
+        _part_text(part)
         for place, part in enumerate(message.parts)
         if not (part.extra and (place in spoken or is_sound(part) or (images and IMAGES in part.extra)))
     )
@@ -150,9 +152,9 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
     thinking = [part for part in message.parts if own and isinstance(part, Thinking)]
     thoughts = "".join(part.text for part in thinking)
     encoded: Encoded = {"role": "assistant", "content": text}
-    entries = [_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
+    entries = [_encode_call(part, dialect, own=own) for part in message.parts if isinstance(part, ToolCall)]
     if own:
-        entries += _customs(message)
+        entries += _custom_calls(message)
     if entries:
         encoded["content"] = text or None
         if own and any(entry.get("type") == LEGACY for entry in entries):
@@ -181,22 +183,22 @@ def _assistant(message: Message, *, dialect: Dialect, own: bool, now: datetime |
     return encoded
 
 
-def _customs(message: Message) -> list[Encoded]:
+def _custom_calls(message: Message) -> list[Encoded]:
     """The custom tools' calls in a message of this server's own, sent back as they came."""
     kept = [a_dict(part.data) for part in message.parts if isinstance(part, Opaque)]
     return [data for data in kept if data.get("type") == "custom" and data.get("id")]
 
 
-def _call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
+def _encode_call(call: ToolCall, dialect: Dialect, *, own: bool) -> Encoded:
     call_id = _wire_id(call, dialect)
     name = call.name if own and _is_servers(call) else plain_name(call.name)
     if own and call.extra.get("type") == "custom":
-        text = call.unparsed
+        text: Any = call.unparsed
         if text is None:
             text = call.arguments.get("input", "")
         custom = {**a_dict(call.extra.get("custom")), "name": name, "input": text}
         return {"id": call_id, "type": "custom", "custom": custom}
-    function = {"name": name, "arguments": write(sent_arguments(call)).decode()}
+    function = {"name": name, "arguments": write_json(sent_arguments(call)).decode()}
     entry: Encoded = {"id": call_id, "type": "function", "function": function}
     if not (own and call.extra):
         return entry
@@ -226,7 +228,7 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
     """A tool message holds text only and has no flag for errors: everything else is put into words."""
     apart = _shown_apart(result, dialect)
     pieces = [
-        f"[{part.kind}: in the next message]" if any(part is one for one in apart) else _words(part)
+        f"[{part.kind}: in the next message]" if any(part is medium for medium in apart) else _part_text(part)
         for part in result.content
     ]
     text = on_lines(pieces)
@@ -235,52 +237,54 @@ def _result_text(result: ToolResult, dialect: Dialect) -> str:
 
 def _shown_apart(result: ToolResult, dialect: Dialect) -> tuple[Image | Document, ...]:
     """The media that follow in a user's message, since a tool message can't hold them."""
-    return tuple(part for part in result.content if not isinstance(part, Text) and _medium(part, dialect, own=False))
+    return tuple(
+        part for part in result.content if not isinstance(part, Text) and _media_block(part, dialect, own=False)
+    )
 
 
-def _medium(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded | None:
+def _media_block(part: Image | Document, dialect: Dialect, *, own: bool) -> Encoded | None:
     """The block for a picture, a file or a sound; None if the server takes none of this type."""
     media_type, data = medium_of(part)
     if isinstance(part, Image) or media_type in PICTURES:
-        if not takes(part, PICTURES):
+        if not can_take(part, PICTURES):
             return None
         return {"type": "image_url", "image_url": with_extra({"url": url_of(part)}, own_extra(part, own=own))}
     if data and dialect.sounds and (sound := SOUNDS.get(media_type)):
         return {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
     if dialect.files == "document_url":
-        return {"type": "document_url", "document_url": url_of(part)} if takes(part, OFFICE) else None
-    if dialect.files == "none" or (dialect.files == "data" and data is None) or not takes(part, frozenset({PDF})):
+        return {"type": "document_url", "document_url": url_of(part)} if can_take(part, OFFICE) else None
+    if dialect.files == "none" or (dialect.files == "data" and data is None) or not can_take(part, frozenset({PDF})):
         return None
     file = {"filename": file_name(part), "file_data": url_of(part)}
     return {"type": "file", "file": with_extra(file, own_extra(part, own=own))}
 
 
-def _user(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
+def _user_message(message: Message, dialect: Dialect, *, own: bool) -> Encoded:
     """A user's message; empty if nothing in it can be sent. `own`: what only this server knows may be in it."""
     kinds = (Text, Image, Document, Opaque) if own else (Text, Image, Document)
     parts = [part for part in message.parts if isinstance(part, kinds)]
     if not parts:
         return {}
-    return {"role": "user", "content": _content(parts, dialect, own=own)}
+    return {"role": "user", "content": _encode_content(parts, dialect, own=own)}
 
 
-def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
+def _encode_content(parts: Sequence[Part], dialect: Dialect, *, own: bool = False) -> str | list[Encoded]:
     if all(isinstance(part, Text) and not (own and part.extra) for part in parts):
         return on_lines([part.text for part in parts if isinstance(part, Text)])
-    return [_shown(part, dialect, own=own) for part in parts]
+    return [_encode_part(part, dialect, own=own) for part in parts]
 
 
-def _shown(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
+def _encode_part(part: Part, dialect: Dialect, *, own: bool) -> Encoded:
     match part:
         case Image() | Document():
-            return _medium(part, dialect, own=own) or {"type": "text", "text": in_words(part)}
+            return _media_block(part, dialect, own=own) or {"type": "text", "text": in_words(part)}
         case Opaque(data=dict() as data):
             return data
         case _:
-            return with_extra({"type": "text", "text": _words(part)}, own_extra(part, own=own))
+            return with_extra({"type": "text", "text": _part_text(part)}, own_extra(part, own=own))
 
 
-def _words(part: Part) -> str:
+def _part_text(part: Part) -> str:
     """A part as text: what it says, or that it is not shown; empty for what is for other eyes."""
     if isinstance(part, Text):
         return part.text
@@ -289,7 +293,7 @@ def _words(part: Part) -> str:
     return ""
 
 
-def _bridged(messages: Sequence[Encoded], *, previous: str) -> Iterator[Encoded]:
+def _with_bridges(messages: Sequence[Encoded], *, previous: str) -> Iterator[Encoded]:
     """Mistral answers 400 (code 3230) to a user message right after a tool message. `previous`: the role before."""
     for message in messages:
         if previous == "tool" and message["role"] == "user":

@@ -17,15 +17,15 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mended, write
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mend_texts, write_json
 from everturn.providers.openai_chat.blocks import Blocks, is_blocks
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
 from everturn.providers.openai_chat.messages import CAME_IN, UNKNOWN
-from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable
+from everturn.providers.reading import MAX_REPLY_NAME_CHARS, object_of, stop_texts, takes_arguments, unusable_reply
 from everturn.providers.reply_details import details_of
 from everturn.providers.reported_costs import reported_cost_usd
-from everturn.providers.token_counts import counted
+from everturn.providers.token_counts import count_tokens
 from everturn.records import Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.provider_defined import custom_names
@@ -58,7 +58,7 @@ LiteLLM's `thinking_blocks` and GitHub Copilot's `reasoning_opaque`."""
 def decode(body: object, request: Request) -> Reply:
     """The reply in the body of an answer that is not streamed. Raises InvalidReply, ErrorInReply."""
     assembler = Assembler(request)
-    assembler.take(a_dict(body), whole=True)
+    assembler.take_chunk(a_dict(body), whole=True)
     return assembler.finish()
 
 
@@ -108,7 +108,7 @@ class Assembler:
     @property
     def usage_so_far(self) -> Usage:
         """What the server has counted so far; nothing if it counts at the end."""
-        return _usage(self._usage)
+        return _read_usage(self._usage)
 
     def feed(self, event: Event) -> list[Delta]:
         """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not a chunk."""
@@ -117,9 +117,9 @@ class Assembler:
             self.done = True
         if self.done or not data:
             return []
-        return self.take(object_of(event, self.request.model))
+        return self.take_chunk(object_of(event, self.request.model))
 
-    def take(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
+    def take_chunk(self, chunk: dict[str, Any], *, whole: bool = False) -> list[Delta]:
         """Reads one chunk of a stream, or a `whole` reply."""
         # Called for every few letters of a reply: it checks only fields that are there, not all that are possible.
         choices = chunk.get("choices")
@@ -136,7 +136,7 @@ class Assembler:
             if type(first) is dict and self._index is not None and first.get("index") == self._index:
                 choice = first
             else:
-                choice = self._choice(choices)
+                choice = self._find_choice(choices)
         if chunk.get("usage") or "usage" in choice or "x_groq" in chunk:
             for usage in (choice.get("usage"), a_dict(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
                 self._usage = a_dict(usage) or self._usage
@@ -147,7 +147,7 @@ class Assembler:
         if choice.get("error"):
             raise ErrorInReply({"error": choice["error"]})
         if finish := choice.get("finish_reason"):
-            self._finish = self._reason(finish, choice) or self._finish
+            self._finish = self._finish_reason(finish, choice) or self._finish
         if choice.get("logprobs") or choice.get("content_filter_results"):
             self._take_beside(choice)
         field_of_delta = "message" if whole else "delta"
@@ -155,10 +155,10 @@ class Assembler:
         if delta is None:
             return []
         if not isinstance(delta, dict):
-            raise self._invalid(f"its {field_of_delta} is not a JSON object")
+            raise self._invalid_reply(f"its {field_of_delta} is not a JSON object")
         return self._take_delta(delta, whole=whole)
 
-    def _reason(self, finish: object, choice: dict[str, Any]) -> str:
+    def _finish_reason(self, finish: object, choice: dict[str, Any]) -> str:
         """Why the reply ended. If the common field says that all is well, what the model's own provider said counts:
         OpenRouter has it beside that, LiteLLM one level below."""
         reason = a_str(finish) or a_str(a_dict(finish).get("type"))  # SGLang's own form is an object
@@ -174,12 +174,12 @@ class Assembler:
             return native
         return reason
 
-    def _choice(self, choices: list[Any]) -> dict[str, Any]:
+    def _find_choice(self, choices: list[Any]) -> dict[str, Any]:
         """Of several replies to one question (`n`), which come interleaved, always the same one; else empty."""
         if self._index is None and (first := a_dict(choices[0])):
             several = a_count(self.request.settings.extra.get("n")) > 1
             self._index = 0 if several else first.get("index", 0)
-        return next((one for one in map(a_dict, choices) if one.get("index", self._index) == self._index), {})
+        return next((choice for choice in map(a_dict, choices) if choice.get("index", self._index) == self._index), {})
 
     def _take_delta(self, delta: dict[str, Any], *, whole: bool) -> list[Delta]:
         deltas: list[Delta] = []
@@ -190,7 +190,7 @@ class Assembler:
             match name:
                 case "content" if isinstance(value, str):
                     if self._blocks:
-                        self._blocks.take_text(value)
+                        self._blocks.add_text(value)
                     else:
                         self._text.append(value)
                     deltas.append(Delta("text", mend(value)))
@@ -198,7 +198,7 @@ class Assembler:
                     deltas += self._take_blocks(as_list(value), whole=whole)
                 case "content" if self._is_json(value):
                     # Cloudflare's JSON mode: the object itself, where others send its text.
-                    text = write(value).decode()
+                    text = write_json(value).decode()
                     self._text.append(text)
                     deltas.append(Delta("text", mend(text)))
                 case "content" if isinstance(value, list):
@@ -211,64 +211,64 @@ class Assembler:
                     deltas += self._take_thinking(name, value, delta)
                 case "tool_calls" if isinstance(value, list | dict):
                     for entry in as_list(value):
-                        self._calls.take(a_dict(entry), model=self.request.model, whole=whole)
+                        self._calls.add_entry(a_dict(entry), model=self.request.model, whole=whole)
                 case "function_call" if isinstance(value, dict):
-                    self._calls.take_legacy(value, model=self.request.model, whole=whole)
+                    self._calls.add_legacy_entry(value, model=self.request.model, whole=whole)
                 case "error":
                     raise ErrorInReply({"error": value})
                 case "content" | "tool_calls":
-                    raise self._invalid(f"its {name} can't be of type {type(value).__name__}")
+                    raise self._invalid_reply(f"its {name} can't be of type {type(value).__name__}")
                 case "executed_tools":
                     for number, entry in enumerate(map(a_dict, a_list(value))):
                         self._ran[str(entry.get("index", number))] = entry
                 case "annotations":
                     self._annotations += a_list(value)
                 case "audio" if isinstance(value, dict):
-                    if words := self._made.take_audio(value):
+                    if words := self._media_so_far.take_audio(value):
                         deltas.append(Delta("text", mend(words)))
                 case "images":
-                    self._made.take_images(a_list(value), beside=True)
+                    self._media_so_far.take_images(a_list(value), beside=True)
                 case "extra_content":
                     self._beside |= a_dict(value)
                 case _ if name not in _OF_A_MESSAGE:
-                    self._unknown[name] = _joined(self._unknown.get(name), value)
+                    self._unknown[name] = _join_values(self._unknown.get(name), value)
                     if name == "thinking_blocks" and not (delta.get("reasoning_content") or delta.get("reasoning")):
                         deltas += self._take_signed(a_list(value))
         return deltas
 
     def _is_json(self, content: object) -> bool:
         """Whether a content that is no text is the output that was asked for, as JSON. An empty list says nothing."""
-        asked = self.request.output_schema is not None or "response_format" in self.request.settings.extra
-        return isinstance(content, dict) or (asked and content is not None and content not in ("", []))
+        wants_json = self.request.output_schema is not None or "response_format" in self.request.settings.extra
+        return isinstance(content, dict) or (wants_json and content is not None and content not in ("", []))
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle, or held no reply at all."""
         if not self._answered:
-            raise self._invalid("it holds no choice")
+            raise self._invalid_reply("it holds no choice")
         if not self.complete:
-            raise self._invalid("the stream ended in the middle")
+            raise self._invalid_reply("the stream ended in the middle")
         stop: Stop = "end"
         if self._finish:
             stop = stop_of(self._finish, self.request.model)
         if not self._said_something and stop == "end":
-            raise self._invalid("it holds no message")
+            raise self._invalid_reply("it holds no message")
         if self._calls.bare:
-            raise self._invalid("it holds a tool call without a function")
+            raise self._invalid_reply("it holds a tool call without a function")
         self._calls.drop_repeated()
         return Reply(
-            message=assistant_message([*self._said(), *self._called(stop)], request=self.request),
-            stop=self._stop(stop),
-            usage=_usage(self._usage),
+            message=assistant_message([*self._content_parts(), *self._call_parts(stop)], request=self.request),
+            stop=self._final_stop(stop),
+            usage=_read_usage(self._usage),
             cost_usd=reported_cost_usd(self._usage, self.request.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._id),
-            details=self._details(),
+            details=self._reply_details(),
         )
 
-    def _details(self) -> dict[str, Any]:
-        said = dict(self._said_of_it)
+    def _reply_details(self) -> dict[str, Any]:
+        fields = dict(self._said_of_it)
         return details_of(
-            self.request.model, served_by=said.pop("model", ""), tier=said.pop("service_tier", ""), **said
+            self.request.model, served_by=fields.pop("model", ""), tier=fields.pop("service_tier", ""), **fields
         )
 
     def _take_thinking(self, name: str, value: Any, delta: dict[str, Any]) -> Iterator[Delta]:
@@ -278,7 +278,7 @@ class Assembler:
         if name == "reasoning_details":
             details = [detail for detail in a_list(value) if isinstance(detail, dict)]
             for detail in details:
-                _merge(self._reasoning, detail)
+                _merge_detail(self._reasoning, detail)
             if self._came_in:
                 return
             value = "".join(a_str(detail.get("text")) or a_str(detail.get("summary")) for detail in details)
@@ -291,16 +291,16 @@ class Assembler:
     def _take_blocks(self, blocks: list[Any], *, whole: bool) -> Iterator[Delta]:
         """A content that is a list, such as Mistral's thoughts and texts."""
         if not self._blocks and self._text:
-            self._blocks.take_text("".join(self._text))
+            self._blocks.add_text("".join(self._text))
             self._text.clear()
         for block in map(a_dict, blocks):
             if block.get("type") == "image_url":
-                self._made.take_images([block], beside=False)
+                self._media_so_far.take_images([block], beside=False)
             elif block.get("type") == "refusal" and (text := a_str(block.get("refusal"))):
                 self._refused = True
-                self._blocks.take_text(text)
+                self._blocks.add_text(text)
                 yield Delta("text", mend(text))
-            elif block and (delta := self._blocks.take(block, whole=whole)):
+            elif block and (delta := self._blocks.add_block(block, whole=whole)):
                 yield delta
 
     def _take_signed(self, blocks: list[Any]) -> Iterator[Delta]:
@@ -311,35 +311,35 @@ class Assembler:
                 yield Delta("thinking", mend(thought))
 
     @property
-    def _made(self) -> Media:
+    def _media_so_far(self) -> Media:
         self._media = self._media or Media(self.request)
         return self._media
 
     def _take_beside(self, choice: dict[str, Any]) -> None:
         """Other fields of a choice: logprobs, in pieces, and Azure's filters if one of them removed something."""
-        said = self._said_of_it
+        details = self._said_of_it
         for name, tokens in a_dict(choice.get("logprobs")).items():
             if isinstance(tokens, list):
-                said.setdefault("logprobs", {}).setdefault(name, []).extend(tokens)
+                details.setdefault("logprobs", {}).setdefault(name, []).extend(tokens)
         filters = a_dict(choice.get("content_filter_results"))
-        if any(a_dict(one).get("filtered") for one in filters.values()):
-            said["content_filter_results"] = filters
+        if any(a_dict(verdict).get("filtered") for verdict in filters.values()):
+            details["content_filter_results"] = filters
 
-    def _said(self) -> Iterator[Part]:
+    def _content_parts(self) -> Iterator[Part]:
         """Thoughts, tools that the server ran, and text: each with the fields that the server put beside it."""
         text = mend("".join(self._text))
         thinking = mend("".join(self._thinking))
-        if self._blocks.plain:
-            text = self._blocks.texts("text") + text
-            thinking += self._blocks.texts("thinking")
+        if self._blocks.is_plain:
+            text = self._blocks.text_of("text") + text
+            thinking += self._blocks.text_of("thinking")
         beside: dict[str, Any] = {}
         if self._beside:
-            beside["extra_content"] = mended(self._beside)
+            beside["extra_content"] = mend_texts(self._beside)
         if self._unknown:
-            beside[UNKNOWN] = mended(self._unknown)
+            beside[UNKNOWN] = mend_texts(self._unknown)
         thoughts: dict[str, Any] = {}
         if self._reasoning:
-            thoughts["reasoning_details"] = mended(self._reasoning)
+            thoughts["reasoning_details"] = mend_texts(self._reasoning)
         if not text:
             thoughts |= beside
         # OpenRouter's `reasoning` only says its details again, and is not wanted back beside them.
@@ -349,27 +349,29 @@ class Assembler:
         if thinking or thoughts:
             yield Thinking(text=thinking, extra=thoughts)
         for ran in self._ran.values():
-            yield ServerToolUse(name=mend(a_str(ran.get("type")))[:MAX_REPLY_NAME_CHARS] or "tool", data=mended(ran))
-        if not self._blocks.plain:
-            yield from self._blocks.parts()
+            yield ServerToolUse(
+                name=mend(a_str(ran.get("type")))[:MAX_REPLY_NAME_CHARS] or "tool", data=mend_texts(ran)
+            )
+        if not self._blocks.is_plain:
+            yield from self._blocks.as_parts()
         if text:
             if self._annotations:
-                beside["annotations"] = mended(self._annotations)
+                beside["annotations"] = mend_texts(self._annotations)
             yield Text(text=text, extra=beside)
         if self._media:
-            yield from self._media.parts()
+            yield from self._media.as_parts()
 
-    def _called(self, stop: Stop) -> Iterator[Part]:
+    def _call_parts(self, stop: Stop) -> Iterator[Part]:
         """The calls, each with an id that is new in the conversation, and the same each time this is read."""
-        ours = self._ours()
+        ours = self._our_calls()
         cut = stop != "end" or self._stop_text is True
         request = self.request
         named = call_ids([call.id for call in ours], request.messages, response_id=self._id, hidden=request.hidden_ids)
         ids = iter(named)
-        for call in self._calls.found:
+        for call in self._calls.calls:
             if call not in ours:
                 custom = {"name": mend(call.name)[:MAX_REPLY_NAME_CHARS], "input": mend(call.text)}
-                yield Opaque(data={**mended(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
+                yield Opaque(data={**mend_texts(call.extra), "id": mend(call.id), "type": "custom", "custom": custom})
                 continue
             call_id, provider_id = next(ids)
             latest = call is ours[-1]
@@ -389,23 +391,23 @@ class Assembler:
         may_be_cut = bool(stop_texts(self.request)) and self._stop_text is None
         return not may_be_cut or not takes_arguments(self.request, mend(call.name))
 
-    def _ours(self) -> list[PartialCall]:
+    def _our_calls(self) -> list[PartialCall]:
         """The calls that we have to answer: of functions, and of the custom tools that we declared."""
         declared = custom_names(self.request.raw_tools)
-        return [call for call in self._calls.found if not call.custom or mend(call.name) in declared]
+        return [call for call in self._calls.calls if not call.custom or mend(call.name) in declared]
 
-    def _stop(self, stop: Stop) -> Stop:
-        if stop != "length" and self._ours():
+    def _final_stop(self, stop: Stop) -> Stop:
+        if stop != "length" and self._our_calls():
             return "tool_calls"
         if self._refused and stop == "end":
             return "refused"
         return stop
 
-    def _invalid(self, what: str) -> InvalidReply:
-        return unusable(self.request.model, what)
+    def _invalid_reply(self, what: str) -> InvalidReply:
+        return unusable_reply(self.request.model, what)
 
 
-def _merge(details: list[Any], detail: dict[str, Any]) -> None:
+def _merge_detail(details: list[Any], detail: dict[str, Any]) -> None:
     """Adds a piece of OpenRouter's reasoning: to the block that it continues, or as a new one.
 
     Texts and summaries come in pieces, a signature after its text. What is encrypted comes whole. LiteLLM's
@@ -425,24 +427,24 @@ def _merge(details: list[Any], detail: dict[str, Any]) -> None:
             last[name] = value
 
 
-def _joined(known: Any, value: Any) -> Any:
+def _join_values(known: Any, value: Any) -> Any:
     """A field of the message that we don't know, with what a further delta says of it."""
     if known is None or known == value:
         return value
     if isinstance(known, dict) and isinstance(value, dict):
-        return {name: _joined(known.get(name), value.get(name, known.get(name))) for name in {**known, **value}}
+        return {name: _join_values(known.get(name), value.get(name, known.get(name))) for name in {**known, **value}}
     if isinstance(known, str) and isinstance(value, str):
         return known + value
     if isinstance(known, list) and isinstance(value, list):
         blocks = [dict(item) if isinstance(item, dict) else item for item in known]
         for item in value:
             if isinstance(item, dict):
-                _merge(blocks, item)
+                _merge_detail(blocks, item)
             else:
                 blocks.append(item)
         return blocks
     return value
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    return counted(usage, given="prompt_tokens", made="completion_tokens")
+def _read_usage(usage: dict[str, Any]) -> Usage:
+    return count_tokens(usage, input_name="prompt_tokens", output_name="completion_tokens")

@@ -36,7 +36,7 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     """
     check_tools(request)
     dialect = dialect_of(request.model)
-    output = _output(request, dialect)
+    output = _response_format(request, dialect)
     instructions = request.instructions
     # In every turn, or the prompt's beginning would change with the tools.
     offers = bool(request.tools or request.server_tools or request.raw_tools)
@@ -47,23 +47,23 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         "model": request.model.model,
         "messages": encode_messages(request, instructions=instructions),
     }
-    body |= _tools(request, dialect)
+    body |= _encode_tools(request, dialect)
     if output:
         body["response_format"] = output
-    body |= _settings(request, dialect)
+    body |= _encode_settings(request, dialect)
     merged = body | request.settings.extra
     if isinstance(also := request.settings.extra.get("stream_options"), dict):
         merged["stream_options"] = body.get("stream_options", {}) | also  # the usage is asked for in there
     return PATH, merged
 
 
-def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
+def _encode_settings(request: Request, dialect: Dialect) -> dict[str, Any]:
     settings = request.settings
     body: dict[str, Any] = {}
     if settings.max_output_tokens is not None:
         body[dialect.max_tokens] = settings.max_output_tokens
     stops_by_field = dialect.no_effort == "thinking" and abilities_of(request.model).thinking_off != "never"
-    wanted = _effort(request)
+    wanted = _wanted_effort(request)
     effort: str | None = None
     if wanted == "none" and stops_by_field:
         body["thinking"] = {"type": "disabled"}
@@ -84,7 +84,7 @@ def _settings(request: Request, dialect: Dialect) -> dict[str, Any]:
     return body
 
 
-def _effort(request: Request) -> str | None:
+def _wanted_effort(request: Request) -> str | None:
     """The effort that is asked for, which beside some tools can only be none."""
     wanted = request.settings.reasoning_effort
     model = UNKNOWN if request.model.base_url else abilities_of(request.model)
@@ -99,8 +99,8 @@ def _effort(request: Request) -> str | None:
     return "none"
 
 
-def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
-    own = [_tool(tool, request.model, dialect) for tool in request.tools]
+def _encode_tools(request: Request, dialect: Dialect) -> dict[str, Any]:
+    own = [_encode_tool(tool, request.model, dialect) for tool in request.tools]
     served, fields = encode_server_tools(request, dialect)
     tools = [*own, *served, *map(dict, request.raw_tools)]
     if not tools:
@@ -128,7 +128,7 @@ def _tools(request: Request, dialect: Dialect) -> dict[str, Any]:
     return body
 
 
-def _tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, Any]:
+def _encode_tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, Any]:
     # Unless it is asked for, `strict` stays out: several servers refuse the field, and without it OpenAI takes the
     # schema as it is.
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
@@ -136,7 +136,7 @@ def _tool(tool: ToolSpec, model: Model, dialect: Dialect) -> dict[str, Any]:
     return {"type": "function", "function": function | only_fitting(model, tool, more)}
 
 
-def _output(request: Request, dialect: Dialect) -> dict[str, Any]:
+def _response_format(request: Request, dialect: Dialect) -> dict[str, Any]:
     """The `response_format`; empty if there is none."""
     schema = request.output_schema
     if schema is None or dialect.output == "words" or (may_call(request) and grammar_over_calls(request.model)):

@@ -10,7 +10,7 @@ from everturn.models import Model
 from everturn.providers.base import Request, warn_unsupported
 from everturn.providers.catalog import Dialect
 from everturn.tools.server_tools import ServerTool, WebSearch
-from everturn.vendor_models.abilities import untaken
+from everturn.vendor_models.abilities import untaken_error
 
 OPENROUTER_SEARCH: Final = "openrouter:web_search"
 COMPOUND_TOOLS: Final[Mapping[str, str]] = {"WebSearch": "web_search", "CodeExecution": "code_interpreter"}
@@ -29,7 +29,7 @@ def encode_server_tools(request: Request, dialect: Dialect) -> tuple[list[dict[s
     for tool in request.server_tools:
         kind = known.get(type(tool).__name__)
         if kind is None:
-            raise _missing(request.model, tool)
+            raise _missing_tool(request.model, tool)
         if kind == OPENROUTER_SEARCH and isinstance(tool, WebSearch):
             tools.append({"type": kind, "parameters": _openrouter_search(tool)})
             continue
@@ -58,7 +58,7 @@ def _of_compound(request: Request) -> dict[str, Any]:
     for tool in request.server_tools:
         name = type(tool).__name__
         if name not in COMPOUND_TOOLS:
-            raise untaken(request.model, name)
+            raise untaken_error(request.model, name)
         if isinstance(tool, WebSearch):
             domains = {"include_domains": tool.allowed_domains, "exclude_domains": tool.blocked_domains}
             if settings := {field: list(names) for field, names in domains.items() if names}:
@@ -88,8 +88,8 @@ def _warn_of_fields(model: Model, tool: ServerTool, *, sent: Iterable[str] = ())
             warn_unsupported(model, f"{type(tool).__name__}({field}=)")
 
 
-def _missing(model: Model, tool: ServerTool) -> InvalidTool:
-    error = untaken(model, type(tool).__name__)
+def _missing_tool(model: Model, tool: ServerTool) -> InvalidTool:
+    error = untaken_error(model, type(tool).__name__)
     if model.provider == "openai-chat" and not model.base_url and type(tool).__name__ != "XSearch":
         return InvalidTool(error.message, cure="Use it with 'openai:', which has it.")
     return error

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from everturn.providers.base import NO_RESULT, Request
-from everturn.providers.json_values import a_dict, a_list, a_str, an_int, object_in, parse, text_or_json, write
+from everturn.providers.json_values import (
+    a_dict,
+    a_list,
+    a_str,
+    an_int,
+    object_in,
+    parse_json,
+    text_or_json,
+    write_json,
+)
 from everturn.providers.media import in_words, url_of
 from everturn.records import Document, Image, Text, ToolCall, ToolResult
 from everturn.tools.provider_defined import MCP_APPROVAL, called_as, custom_names
@@ -56,7 +65,7 @@ class Declared:
     """The types of other items that are calls."""
 
 
-def declared(request: Request) -> Declared:
+def declared_tools(request: Request) -> Declared:
     names = {name for item in request.raw_tools for name in called_as(item)}
     return Declared(custom_names(request.raw_tools), frozenset(kind for kind, name in NAMES.items() if name in names))
 
@@ -86,17 +95,17 @@ def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool)
     else:
         arguments = {name: a_str(extra.pop(name, None)) for name in _ASKED_FOR}
         text = a_str(extra.pop("arguments", None))
-        found = object_in(text)
-        if found is None:
+        parsed = object_in(text)
+        if parsed is None:
             arguments["arguments"] = text
         else:
-            arguments["arguments"] = found
-            if write(found).decode() != text:
+            arguments["arguments"] = parsed
+            if write_json(parsed).decode() != text:
                 extra["arguments"] = text
         extra.pop("id", None)
     unparsed = None
     if cut_off:
-        unparsed = write(arguments).decode()
+        unparsed = write_json(arguments).decode()
         arguments = {}
     return ToolCall(
         call_id=call_id,
@@ -112,9 +121,9 @@ def item_of(call: ToolCall, *, wire_id: str) -> Item:
     """The item again, as it came."""
     kind = a_str(call.extra.get("type"))
     if kind == "mcp_approval_request":
-        asked = text_or_json(call.arguments.get("arguments"))
+        arguments = text_or_json(call.arguments.get("arguments"))
         names = {name: call.arguments.get(name) for name in _ASKED_FOR}
-        return {**call.extra, **names, "arguments": call.extra.get("arguments", asked), "id": wire_id}
+        return {**call.extra, **names, "arguments": call.extra.get("arguments", arguments), "id": wire_id}
     # If it need not have an id it goes without: servers look up what an id says.
     extra = {name: value for name, value in call.extra.items() if name != "id" or kind in _NEEDS_ID}
     item = {**extra, "call_id": wire_id}
@@ -126,24 +135,24 @@ def item_of(call: ToolCall, *, wire_id: str) -> Item:
 def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> Iterator[Item]:
     """The item of the result, in the shape that this kind of call wants; and what has no room in it."""
     result = result or ToolResult(call_id=call.call_id, content=(Text(text=NO_RESULT),), is_error=True)
-    notice, content = _parted(result)
-    text = "\n".join(_words(content))
-    value = _value(text)
+    notice, content = _split_notice(result)
+    text = "\n".join(_part_texts(content))
+    value = _parse_value(text)
     match call.extra.get("type"):
         case "shell_call":
-            output = _chunks(text, value, failed=result.is_error)
+            output = _output_chunks(text, value, failed=result.is_error)
             if notice:
-                output.insert(0, _chunk({"stdout": notice}))
+                output.insert(0, _output_chunk({"stdout": notice}))
             item: Item = {"type": "shell_call_output", "call_id": wire_id, "output": output}
             if (longest := call.arguments.get("max_output_length")) is not None:
                 item["max_output_length"] = longest
             yield item
         case "apply_patch_call":
-            said = a_dict(value)
+            fields = a_dict(value)
             status = "completed"
-            if said.get("status") in ("completed", "failed"):
-                status = said["status"]
-                text = a_str(said.get("output"))
+            if fields.get("status") in ("completed", "failed"):
+                status = fields["status"]
+                text = a_str(fields.get("output"))
             yield {
                 "type": "apply_patch_call_output",
                 "call_id": wire_id,
@@ -151,7 +160,7 @@ def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> 
                 "output": f"{notice}\n{text}".strip(),
             }
         case "computer_call":
-            yield from _screenshot(call, result, wire_id=wire_id)
+            yield from _screenshot_items(call, result, wire_id=wire_id)
         case "mcp_approval_request":
             approved = not result.is_error and value is not False and a_dict(value).get("approve") is not False
             response: Item = {"type": "mcp_approval_response", "approval_request_id": wire_id, "approve": approved}
@@ -165,7 +174,7 @@ def result_items(call: ToolCall, result: ToolResult | None, *, wire_id: str) -> 
             yield {"type": "local_shell_call_output", "call_id": wire_id, "output": f"{notice}\n{text}".lstrip("\n")}
 
 
-def _parted(result: ToolResult) -> tuple[str, tuple[Text | Image | Document, ...]]:
+def _split_notice(result: ToolResult) -> tuple[str, tuple[Text | Image | Document, ...]]:
     """What the model is told of a person's word, and what the tool said."""
     if result.decision and result.decision.is_told and len(result.content) > 1:
         first, *rest = result.content
@@ -174,32 +183,32 @@ def _parted(result: ToolResult) -> tuple[str, tuple[Text | Image | Document, ...
     return "", result.content
 
 
-def _words(content: Iterable[Text | Image | Document]) -> list[str]:
+def _part_texts(content: Iterable[Text | Image | Document]) -> list[str]:
     return [part.text if isinstance(part, Text) else in_words(part) for part in content]
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """What a function returned, if it was no text."""
     try:
-        return parse(text)
+        return parse_json(text)
     except ValueError:
         return None
 
 
-def _chunks(text: str, value: Any, *, failed: bool) -> list[Item]:
+def _output_chunks(text: str, value: Any, *, failed: bool) -> list[Item]:
     """A shell's output: as its function gave it (`stdout`, `stderr`, `exit_code`; of several commands a list), or the
     text as what it printed."""
-    found = a_dict(value).get("output", value)
-    if not isinstance(found, list):
-        found = [value]
-    if found and all(isinstance(one, dict) and one.keys() & {"stdout", "stderr", "outcome"} for one in found):
-        return [_chunk(one) for one in found]
+    chunks = a_dict(value).get("output", value)
+    if not isinstance(chunks, list):
+        chunks = [value]
+    if chunks and all(isinstance(chunk, dict) and chunk.keys() & {"stdout", "stderr", "outcome"} for chunk in chunks):
+        return [_output_chunk(chunk) for chunk in chunks]
     if failed:
-        return [_chunk({"stderr": text, "exit_code": 1})]
-    return [_chunk({"stdout": text})]
+        return [_output_chunk({"stderr": text, "exit_code": 1})]
+    return [_output_chunk({"stdout": text})]
 
 
-def _chunk(given: Mapping[str, Any]) -> Item:
+def _output_chunk(given: Mapping[str, Any]) -> Item:
     outcome = a_dict(given.get("outcome"))
     if not outcome and given.get("timed_out") is True:
         outcome = {"type": "timeout"}
@@ -209,19 +218,19 @@ def _chunk(given: Mapping[str, Any]) -> Item:
     return {"stdout": a_str(given.get("stdout")), "stderr": a_str(given.get("stderr")), "outcome": outcome}
 
 
-def _screenshot(call: ToolCall, result: ToolResult, *, wire_id: str) -> Iterator[Item]:
+def _screenshot_items(call: ToolCall, result: ToolResult, *, wire_id: str) -> Iterator[Item]:
     pictures = [part for part in result.content if isinstance(part, Image)]
-    shown = _NO_SCREENSHOT
+    image_url = _NO_SCREENSHOT
     if pictures and not result.is_error:
-        shown = url_of(pictures[-1])
+        image_url = url_of(pictures[-1])
     item: Item = {
         "type": "computer_call_output",
         "call_id": wire_id,
-        "output": {"type": "computer_screenshot", "image_url": shown},
+        "output": {"type": "computer_screenshot", "image_url": image_url},
     }
     checks = a_list(call.extra.get("pending_safety_checks"))
     if checks and not result.is_error:  # it ran, as a person has let it
         item["acknowledged_safety_checks"] = checks
     yield item
-    if said := "\n".join(part.text for part in result.content if isinstance(part, Text)):
-        yield {"role": "user", "content": f"[Of the computer] {said}"}
+    if text := "\n".join(part.text for part in result.content if isinstance(part, Text)):
+        yield {"role": "user", "content": f"[Of the computer] {text}"}

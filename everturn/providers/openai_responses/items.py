@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from everturn.providers.base import UNPARSED, plain_name
-from everturn.providers.json_values import a_dict, a_list, a_str, mended, object_in, text_or_json, write
+from everturn.providers.json_values import a_dict, a_list, a_str, mend_texts, object_in, text_or_json, write_json
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Declared, Item
 from everturn.providers.reading import MAX_REPLY_NAME_CHARS
@@ -43,7 +43,7 @@ def is_call(item: Item, declared: Declared) -> bool:
 
 def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
     """The parts of an item that is no call for us. `logprobs`: whether they were asked for; else they are left out."""
-    item = mended(item)
+    item = mend_texts(item)
     match item.get("type"):
         case "message":
             return _message_parts(item, logprobs=logprobs)
@@ -58,33 +58,33 @@ def parts_of(item: Item, *, logprobs: bool) -> list[Part]:
 
 def call_of(item: Item, *, call_id: str, provider_id: str | None, cut_off: bool) -> ToolCall:
     """The call in an item. Arguments that may have been `cut_off` are not taken for whole."""
-    item = mended(item)
+    item = mend_texts(item)
     if item["type"] in caller_run.NAMES:
         return caller_run.call_of(item, call_id=call_id, provider_id=provider_id, cut_off=cut_off)
     name = a_str(item.get("name"))[:MAX_REPLY_NAME_CHARS]
-    found: dict[str, Any] | None
+    arguments: dict[str, Any] | None
     if item["type"] == "custom_tool_call":
         text = a_str(item.get("input"))
-        extra = _without(item, "call_id", "name", "input")
-        found = {"input": text}
+        extra = _without_fields(item, "call_id", "name", "input")
+        arguments = {"input": text}
     else:
         given = item.get("arguments")
         text = "" if given is None else text_or_json(given)
-        extra = _without(item, "type", "call_id", "name", "arguments")
+        extra = _without_fields(item, "type", "call_id", "name", "arguments")
         if text.strip() in {"", "null"}:
-            found = {}
+            arguments = {}
         else:
-            found = object_in(text)
-            if found is not None and write(found).decode() != text:
+            arguments = object_in(text)
+            if arguments is not None and write_json(arguments).decode() != text:
                 extra["arguments"] = text  # as the model wrote them: the server's cache of the prompt goes by tokens
     if cut_off:
-        found = None
+        arguments = None
     return ToolCall(
         call_id=call_id,
         name=name,
-        arguments=found or {},
+        arguments=arguments or {},
         provider_id=provider_id,
-        unparsed=text if found is None else None,
+        unparsed=text if arguments is None else None,
         extra=extra,
     )
 
@@ -99,11 +99,11 @@ def own_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> list[I
                 frame = part.extra.get("item")
                 kind = "message" if isinstance(part, Text) else "reasoning"
                 if frame is not None or blocks is None or items[-1].get("type") != kind:
-                    blocks = _opened(items, kind, a_dict(frame))
+                    blocks = _open_item(items, kind, a_dict(frame))
                 if blocks is not None and isinstance(part, Text):
                     blocks.append(_text_block(part))
-                elif blocks is not None and (part.text or frame is None):
-                    blocks.append(_thought(part, items[-1], blocks))
+                elif blocks is not None and isinstance(part, Thinking) and (part.text or frame is None):
+                    blocks.append(_thought_block(part, items[-1], blocks))
             case ToolCall():
                 items.append(own_call(part, wire_id=wire_id(part)))
                 blocks = None
@@ -119,10 +119,10 @@ def as_input(item: Item) -> Item:
     """The item without what only replies have, in it and in the list of its output."""
     left_out = _OUTPUT_ONLY.get(a_str(item.get("type")), _OF_OUTPUTS)
     if left_out & item.keys():
-        item = _without(item, *left_out)
+        item = _without_fields(item, *left_out)
     output = item.get("output")
     if isinstance(output, list) and any(_OF_OUTPUTS & a_dict(block).keys() for block in output):
-        item = item | {"output": [_without(block, *_OF_OUTPUTS) for block in map(a_dict, output)]}
+        item = item | {"output": [_without_fields(block, *_OF_OUTPUTS) for block in map(a_dict, output)]}
     return item
 
 
@@ -132,48 +132,48 @@ def own_call(call: ToolCall, *, wire_id: str) -> Item:
     item: Item = {"type": "function_call"}
     if a_str(call.extra.get("type")) not in caller_run.NAMES:
         # Its id is left out: servers look up what an id says, and a call is paired by its call_id alone.
-        item |= _without(call.extra, "id", "status", "arguments")
+        item |= _without_fields(call.extra, "id", "status", "arguments")
     item |= {"call_id": wire_id, "name": plain_name(call.name)}
     if item["type"] == "custom_tool_call":
         if call.unparsed is not None:
             return item | {"input": call.unparsed}
         return item | {"input": a_str(call.arguments.get("input"))}
-    return item | {"arguments": _arguments(call, as_written=call.extra.get("arguments"))}
+    return item | {"arguments": _arguments_text(call, as_written=call.extra.get("arguments"))}
 
 
 def others_items(message: Message, *, wire_id: Callable[[ToolCall], str]) -> Iterator[Item]:
     """The items of a message that another provider made: what it said, and its calls."""
-    said: list[str] = []
+    texts: list[str] = []
     for part in message.parts:
         if isinstance(part, Text):
-            said.append(part.text)
+            texts.append(part.text)
         elif isinstance(part, ToolCall):
-            yield from _said(said)
-            said = []
+            yield from _assistant_item(texts)
+            texts = []
             call: Item = {"type": "function_call", "call_id": wire_id(part), "name": plain_name(part.name)}
-            yield call | {"arguments": _arguments(part)}
-    yield from _said(said)
+            yield call | {"arguments": _arguments_text(part)}
+    yield from _assistant_item(texts)
 
 
-def _said(texts: Sequence[str]) -> Iterator[Item]:
+def _assistant_item(texts: Sequence[str]) -> Iterator[Item]:
     if text := "".join(texts):
         yield {"role": "assistant", "content": text}
 
 
 def _message_parts(item: Item, *, logprobs: bool) -> list[Part]:
-    blocks = [_lean(a_dict(block), logprobs=logprobs) for block in a_list(item.get("content"))]
+    blocks = [_lean_block(a_dict(block), logprobs=logprobs) for block in a_list(item.get("content"))]
     if not blocks or not all(map(_is_text, blocks)):
         text = "".join(a_str(block.get(_text_field(block))) for block in blocks)
         if not text:
             return [Opaque(data=item)]
         return [Text(text=text, extra={"item": item})]
-    frame = _frame(item, "content")
+    frame = _item_frame(item, "content")
     if frame.get("role") == "assistant":
         del frame["role"]
     parts: list[Part] = []
     for block in blocks:
         field = _text_field(block)
-        extra = _without(block, field)
+        extra = _without_fields(block, field)
         if extra["type"] == "output_text":
             del extra["type"]
         if not parts:
@@ -191,15 +191,15 @@ def _is_text(block: Mapping[str, Any]) -> bool:
     return name is not None and isinstance(block.get(name), str) and "item" not in block
 
 
-def _lean(block: dict[str, Any], *, logprobs: bool) -> dict[str, Any]:
+def _lean_block(block: dict[str, Any], *, logprobs: bool) -> dict[str, Any]:
     left_out = {name for name in ("annotations", "logprobs") if block.get(name) == []}
     if not logprobs:
         left_out.add("logprobs")
-    return _without(block, *left_out)
+    return _without_fields(block, *left_out)
 
 
 def _text_block(part: Text) -> dict[str, Any]:
-    extra = _without(part.extra, "item")
+    extra = _without_fields(part.extra, "item")
     if extra.get("type") == "refusal":
         return {**extra, "refusal": part.text}
     return {"type": "output_text", "annotations": [], **extra, "text": part.text}
@@ -217,16 +217,16 @@ def _reasoning_parts(item: Item) -> list[Part]:
     if texts[:1] == [""]:
         return [Thinking(text="".join(texts), extra={"item": item})]
     first, *others = texts or [""]
-    frame = _frame(item, name)
+    frame = _item_frame(item, name)
     return [Thinking(text=first, extra={"item": frame}), *(Thinking(text=text) for text in others)]
 
 
-def _thought(part: Thinking, item: Item, blocks: list[Any]) -> dict[str, Any]:
+def _thought_block(part: Thinking, item: Item, blocks: list[Any]) -> dict[str, Any]:
     kind = _BLOCK_OF["content" if item.get("content") is blocks else "summary"]
     return {"type": kind, "text": part.text}
 
 
-def _opened(items: list[Item], kind: str, frame: Item) -> list[Any] | None:
+def _open_item(items: list[Item], kind: str, frame: Item) -> list[Any] | None:
     """Starts an item, and returns the list for its blocks; None if it has them already."""
     if "type" in frame:
         items.append(frame)
@@ -240,18 +240,18 @@ def _opened(items: list[Item], kind: str, frame: Item) -> list[Any] | None:
     return blocks
 
 
-def _frame(item: Item, blocks: str) -> Item:
-    return _without(item, "type", blocks)
+def _item_frame(item: Item, blocks: str) -> Item:
+    return _without_fields(item, "type", blocks)
 
 
-def _without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _without_fields(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def _arguments(call: ToolCall, *, as_written: object = None) -> str:
+def _arguments_text(call: ToolCall, *, as_written: object = None) -> str:
     if call.unparsed is not None:
-        return write({UNPARSED: call.unparsed}).decode()
+        return write_json({UNPARSED: call.unparsed}).decode()
     # A call that somebody edited since says what it says now.
     if isinstance(as_written, str) and object_in(as_written) == call.arguments:
         return as_written
-    return write(call.arguments).decode()
+    return write_json(call.arguments).decode()

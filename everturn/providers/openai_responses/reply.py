@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 from everturn.errors import InvalidReply
@@ -20,12 +19,12 @@ from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, stop_of
 from everturn.providers.json_values import a_count, a_dict, a_list, a_str, an_int
-from everturn.providers.openai_responses.caller_run import Item, declared, given_id
+from everturn.providers.openai_responses.caller_run import Item, declared_tools, given_id
 from everturn.providers.openai_responses.items import call_of, is_call, parts_of
-from everturn.providers.reading import MAX_CALLS, object_of, unusable
+from everturn.providers.reading import MAX_CALLS, object_of, unusable_reply
 from everturn.providers.reply_details import details_of
 from everturn.providers.reported_costs import reported_cost_usd
-from everturn.providers.token_counts import counted
+from everturn.providers.token_counts import count_tokens
 from everturn.records import Part, Reply, Stop, Usage
 from everturn.text.utf8 import mend
 
@@ -48,7 +47,7 @@ def decode(body: object, request: Request) -> Reply:
     response = a_dict(body)
     if "output" not in response and (error := error_in(response)):
         raise ErrorInReply(error)
-    assembler.take(response)
+    assembler.take_response(response)
     return assembler.finish()
 
 
@@ -66,7 +65,7 @@ class _Place:
     def item(self) -> Item:
         return self.finished or self.started or {}
 
-    def holds(self, item: Item) -> bool:
+    def is_same(self, item: Item) -> bool:
         """Whether the item is this one, by its type and the ids that both have."""
         ours = self.item
         return ours.get("type") == item.get("type") and any(ours.get(name) == item.get(name) for name in _ids_of(item))
@@ -118,92 +117,92 @@ class Assembler:
     @property
     def usage_so_far(self) -> Usage:
         """What the server has counted so far; nothing if it counts at the end."""
-        return _usage(a_dict(self._response.get("usage")))
+        return _read_usage(a_dict(self._response.get("usage")))
 
     def feed(self, event: Event) -> list[Delta]:
         """The deltas in the event. Raises ErrorInReply for an error, InvalidReply for anything that is not an event."""
         data = event.data.strip()
         if self.done or not data or data == "[DONE]":
             return []
-        said = object_of(event, self.request.model)
-        kind = a_str(said.get("type")) or event.name
-        if self._came_before(said):
+        fields = object_of(event, self.request.model)
+        kind = a_str(fields.get("type")) or event.name
+        if self._came_before(fields):
             return []
-        if kind == "error" or (said.get("error") and "response" not in said):
-            raise ErrorInReply(said)
-        if not kind and (error := error_in(said)):
+        if kind == "error" or (fields.get("error") and "response" not in fields):
+            raise ErrorInReply(fields)
+        if not kind and (error := error_in(fields)):
             raise ErrorInReply(error)
         if kind in _LAST:
-            self.take(a_dict(said.get("response")), failed=kind == "response.failed", streamed=True)
+            self.take_response(a_dict(fields.get("response")), failed=kind == "response.failed", streamed=True)
             return []
-        return self._take_event(kind, said)
+        return self._take_event(kind, fields)
 
-    def _came_before(self, said: dict[str, Any]) -> bool:
-        number = said.get("sequence_number")
+    def _came_before(self, fields: dict[str, Any]) -> bool:
+        number = fields.get("sequence_number")
         if isinstance(number, int):
             if number <= self.resumed_after:
                 return True
             self.sequence = number
-        self.response_id = self.response_id or a_str(a_dict(said.get("response")).get("id"))
+        self.response_id = self.response_id or a_str(a_dict(fields.get("response")).get("id"))
         return False
 
-    def take(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
+    def take_response(self, response: dict[str, Any], *, failed: bool = False, streamed: bool = False) -> None:
         """Reads the response itself. Raises ErrorInReply if it failed."""
         status = a_str(response.get("status")).lower()
         error = response.get("error")
         if failed or error or status in {"failed", "cancelled"}:
             raise ErrorInReply({"error": error or {"code": "server_error", "message": f"the response {status}"}})
         if status in UNFINISHED:
-            raise self._invalid(f"the response is still {status!r}, but it was not asked for in the background")
+            raise self._invalid_reply(f"the response is still {status!r}, but it was not asked for in the background")
         if status not in _STATUSES:
-            raise self._invalid(f"it has a status that everturn does not know ({status:.200})")
+            raise self._invalid_reply(f"it has a status that everturn does not know ({status:.200})")
         if not streamed and not isinstance(response.get("output"), list):
-            raise self._invalid("it holds no output")
+            raise self._invalid_reply("it holds no output")
         self._response = response
         self.done = True
 
     def finish(self) -> Reply:
         """The reply. Raises InvalidReply if the stream stopped in the middle."""
         if not self.done:
-            raise self._invalid("the stream ended in the middle")
-        items = self._items()
-        parts = self._parts(items)
+            raise self._invalid_reply("the stream ended in the middle")
+        items = self._all_items()
+        parts = self._reply_parts(items)
         usage = a_dict(self._response.get("usage"))
         return Reply(
             message=assistant_message(parts, request=self.request),
-            stop=self._stop(items),
-            usage=_with_searches(_usage(usage), items, self.request),
+            stop=self._final_stop(items),
+            usage=_with_searches(_read_usage(usage), items, self.request),
             cost_usd=reported_cost_usd(usage, self.request.model),
             model=self.request.model.name,
             response_id=reading.response_id(self._response.get("id")),
-            details=self._details(),
+            details=self._reply_details(),
         )
 
-    def _details(self) -> dict[str, Any]:
+    def _reply_details(self) -> dict[str, Any]:
         response = self._response
-        why = a_dict(response.get("incomplete_details"))
-        reason = a_str(why.get("reason"))
+        details = a_dict(response.get("incomplete_details"))
+        reason = a_str(details.get("reason"))
         if not reason or (ending_of(reason) in {"length", "filtered"} and reason != "max_messages"):
-            why = {}
+            details = {}
         return details_of(
             self.request.model,
             served_by=response.get("model"),
             tier=response.get("service_tier"),
-            incomplete_details=why,
+            incomplete_details=details,
         )
 
-    def _take_event(self, kind: str, said: dict[str, Any]) -> list[Delta]:
-        index = an_int(said.get("output_index"))
+    def _take_event(self, kind: str, fields: dict[str, Any]) -> list[Delta]:
+        index = an_int(fields.get("output_index"))
         if index is None:
             index = max(self._latest, default=0)
-        item = a_dict(said.get("item"))
+        item = a_dict(fields.get("item"))
         if kind in {"response.output_item.added", "response.output_item.done"}:
             if _is_item(item):  # clients are meant to pass over an item that is null
                 self._take_item(index, item, over=kind == "response.output_item.done")
-        elif kind == "response.reasoning_summary_part.added" and said.get("summary_index"):
+        elif kind == "response.reasoning_summary_part.added" and fields.get("summary_index"):
             return [Delta("thinking", "\n\n")]
-        elif kind.endswith(".delta") and (piece := a_str(said.get("delta"))):
-            block = an_int(said.get("content_index"))
+        elif kind.endswith(".delta") and (piece := a_str(fields.get("delta"))):
+            block = an_int(fields.get("content_index"))
             if place := self._latest.get(index):
                 place.pieces.setdefault((kind, block or 0), []).append(piece)
             match _DELTAS.get(kind):
@@ -215,7 +214,7 @@ class Assembler:
 
     def _take_item(self, index: int, item: Item, *, over: bool) -> None:
         """Reads an item's first or last event. An item that is sent again, under whatever index, is the same item."""
-        place = next((place for place in self._places if place.holds(item)), None)
+        place = next((place for place in self._places if place.is_same(item)), None)
         latest = self._latest.get(index)
         if place is None and latest and latest.may_hold(item, over=latest.finished is not None):
             place = latest
@@ -228,17 +227,18 @@ class Assembler:
         else:
             place.started = place.started or item
 
-    def _items(self) -> list[Item]:
+    def _all_items(self) -> list[Item]:
         whole = [item for item in map(a_dict, a_list(self._response.get("output"))) if _is_item(item)]
         places = sorted(self._places, key=lambda place: place.index)
         all_over = all(place.finished for place in places)
         # Some servers leave the items out of the last event, or some of them.
         if len(whole) > len(places) or (len(whole) == len(places) and not all_over):
             return whole
-        found = [place.finished or self._filled(place) for place in places]
-        return [_sealed(item, same) for item, same in zip_longest(found, whole, fillvalue={})]
+        items = [place.finished or self._fill_item(place) for place in places]
+        whole += [{}] * (len(items) - len(whole))
+        return [_with_seal(item, same) for item, same in zip(items, whole, strict=True)]
 
-    def _filled(self, place: _Place) -> Item:
+    def _fill_item(self, place: _Place) -> Item:
         """An item put together from its deltas, because its last event did not come."""
         pieces = {where: "".join(texts) for where, texts in place.pieces.items()}
         status = "incomplete" if self._cut_short else "completed"
@@ -264,15 +264,15 @@ class Assembler:
         if a_str(self._response.get("status")).lower() == "incomplete":
             return True
         most = self.request.settings.max_output_tokens
-        made = a_count(a_dict(self._response.get("usage")).get("output_tokens"))
-        return most is not None and self.request.model.provider == "openresponses" and made >= most
+        output_tokens = a_count(a_dict(self._response.get("usage")).get("output_tokens"))
+        return most is not None and self.request.model.provider == "openresponses" and output_tokens >= most
 
-    def _parts(self, items: Sequence[Item]) -> list[Part]:
+    def _reply_parts(self, items: Sequence[Item]) -> list[Part]:
         """The parts, in the order of the items: a reasoning stays before what it led to."""
-        ours = declared(self.request)
+        ours = declared_tools(self.request)
         calls = [item for item in items if is_call(item, ours)]
         if len(calls) > MAX_CALLS:
-            raise self._invalid(f"it holds more than {MAX_CALLS} tool calls")
+            raise self._invalid_reply(f"it holds more than {MAX_CALLS} tool calls")
         given = [given_id(item) for item in calls]
         request = self.request
         named = call_ids(
@@ -293,11 +293,11 @@ class Assembler:
                 parts += parts_of(item, logprobs="top_logprobs" in self.request.settings.extra)
         return parts
 
-    def _stop(self, items: Sequence[Item]) -> Stop:
+    def _final_stop(self, items: Sequence[Item]) -> Stop:
         reason = a_str(a_dict(self._response.get("incomplete_details")).get("reason"))
         # Whether the reply can be used at all, calls or not.
         stop = self._short_of(reason) if self._cut_short else "end"
-        ours = declared(self.request)
+        ours = declared_tools(self.request)
         calls = [item for item in items if is_call(item, ours)]
         no_room = not reason or (ending_of(reason) == "length" and reason != "max_messages")
         # Calls that came whole are answered, whatever else was left unsaid.
@@ -316,11 +316,11 @@ class Assembler:
             return "length"
         return stop_of(reason, self.request.model)
 
-    def _invalid(self, what: str) -> InvalidReply:
-        return unusable(self.request.model, what)
+    def _invalid_reply(self, what: str) -> InvalidReply:
+        return unusable_reply(self.request.model, what)
 
 
-def _sealed(item: Item, same: Item) -> Item:
+def _with_seal(item: Item, same: Item) -> Item:
     """The item, with the encrypted content that only the response has for it: an item's last event may come early."""
     sealed = same.get("encrypted_content")
     if not sealed or item.get("encrypted_content"):
@@ -345,5 +345,5 @@ def _with_searches(usage: Usage, items: Iterable[Item], request: Request) -> Usa
     return usage.model_copy(update={"web_searches": searches})
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    return counted(usage, given="input_tokens", made="output_tokens")
+def _read_usage(usage: dict[str, Any]) -> Usage:
+    return count_tokens(usage, input_name="input_tokens", output_name="output_tokens")

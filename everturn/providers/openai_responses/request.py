@@ -27,11 +27,26 @@ from everturn.providers.base import (
 from everturn.providers.catalog import grammar_over_calls, row_of
 from everturn.providers.efforts import nearest_effort, temperature_beside
 from everturn.providers.encoded_messages import BranchedSet, EncodedMessages, encoded_messages
-from everturn.providers.media import OFFICE, PICTURES, TEXTS, file_name, in_words, is_picture, medium_of, takes, url_of
+from everturn.providers.media import (
+    OFFICE,
+    PICTURES,
+    TEXTS,
+    can_take,
+    file_name,
+    in_words,
+    is_picture,
+    medium_of,
+    url_of,
+)
 from everturn.providers.openai_responses import caller_run
 from everturn.providers.openai_responses.caller_run import Item
 from everturn.providers.openai_responses.items import others_items, own_items
-from everturn.providers.openai_responses.tools import choice, includes, refused_beside_minimal, tools
+from everturn.providers.openai_responses.tools import (
+    encode_tools,
+    included_fields,
+    refused_beside_minimal,
+    tool_choice_fields,
+)
 from everturn.providers.pairing import Pairing, calls_in
 from everturn.providers.schema_strict import fits_strict
 from everturn.records import Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, on_lines
@@ -60,13 +75,13 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         else:
             body["input"].append({"role": "system", "content": instructions})
     encoded = encoded_messages(request, StoredItems if stored else ResponsesItems, request.model)
-    body["input"] = encoded.items(body["input"])
+    body["input"] = encoded.wire_items(body["input"])
     # A model that does not reason answers 400 if it is asked for its encrypted reasoning.
     reasons = abilities_of(request.model).encrypted_reasoning
-    if include := ["reasoning.encrypted_content"] * reasons + includes(request):
+    if include := ["reasoning.encrypted_content"] * reasons + included_fields(request):
         body["include"] = include
-    if offered := tools(request):
-        body |= {"tools": offered, **choice(request)}
+    if offered := encode_tools(request):
+        body |= {"tools": offered, **tool_choice_fields(request)}
     if settings.stop:
         warn_unsupported(request.model, f"stop={settings.stop!r}")
     if settings.extra.get("background"):
@@ -78,8 +93,8 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
         )
     if in_background(request):
         body |= {"background": True, "store": True}  # it refuses the one without the other
-    body |= _settings(request)
-    return PATH, _merged(body, settings.extra)
+    body |= _encode_settings(request)
+    return PATH, _merge_extra(body, settings.extra)
 
 
 def in_background(request: Request) -> bool:
@@ -87,7 +102,7 @@ def in_background(request: Request) -> bool:
     return request.settings.background and row_of(request.model.provider).responses.background
 
 
-def _settings(request: Request) -> dict[str, Any]:
+def _encode_settings(request: Request) -> dict[str, Any]:
     settings = request.settings
     fields: dict[str, Any] = {}
     if settings.max_output_tokens is not None:
@@ -114,7 +129,7 @@ def _settings(request: Request) -> dict[str, Any]:
     return fields
 
 
-def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """`extra` last. Of what both have, objects (`reasoning`, `text`) are joined, and so is `include`: who asks for a
     reasoning's summary means to keep its effort, and nobody means to lose what the next turn needs."""
     for name, given in extra.items():
@@ -143,7 +158,7 @@ class ResponsesItems(EncodedMessages):
         copied._wire_ids = BranchedSet(self._wire_ids)
         return copied
 
-    def _encode(self, messages: Sequence[Message], request: Request) -> None:
+    def _encode_messages(self, messages: Sequence[Message], request: Request) -> None:
         provider = request.model.provider
         pairing = Pairing(messages, as_given=request.as_given)
         own = (message for message in messages if message.provider == provider)
@@ -152,17 +167,17 @@ class ResponsesItems(EncodedMessages):
         for message in messages:
             match message.role:
                 case "assistant":
-                    items, as_made = _encoded(message, wire_ids, provider, self.stored)
+                    items, as_made = _encode_reply(message, wire_ids, provider, self.stored)
                     self.open += items
                     # Right after their calls: some servers look no further.
-                    self.open += _outputs(pairing.after(message), pairing, wire_ids, ours, own=as_made)
+                    self.open += _call_outputs(pairing.calls_after(message), pairing, wire_ids, ours, own=as_made)
                 case "user":
                     content = _user_content(message.parts, own=message.provider == provider)
                     self.open.append({"role": "user", "content": content})
                 case "system":
                     self.open.append({"role": "system", "content": message.text})
                 case "tool":  # each result goes after its call
-                    self.open += _outputs(pairing.after(message), pairing, wire_ids, ours, own=False)
+                    self.open += _call_outputs(pairing.calls_after(message), pairing, wire_ids, ours, own=False)
 
 
 class StoredItems(ResponsesItems):
@@ -171,7 +186,7 @@ class StoredItems(ResponsesItems):
     stored = True
 
 
-def _outputs(
+def _call_outputs(
     calls: Iterable[ToolCall], pairing: Pairing, wire_ids: Mapping[str, str], ours: Container[str], *, own: bool
 ) -> Iterator[Item]:
     for call in calls:
@@ -180,10 +195,12 @@ def _outputs(
             for item in caller_run.result_items(call, result, wire_id=wire_ids[call.call_id]):
                 yield _with_caller(item, call)
             continue
-        yield _output(call, result, wire_id=wire_ids[call.call_id], own=own, told=call.call_id in ours)
+        yield _output_item(call, result, wire_id=wire_ids[call.call_id], own=own, own_result=call.call_id in ours)
 
 
-def _encoded(message: Message, wire_ids: Mapping[str, str], provider: str, stored: bool) -> tuple[list[Item], bool]:
+def _encode_reply(
+    message: Message, wire_ids: Mapping[str, str], provider: str, stored: bool
+) -> tuple[list[Item], bool]:
     """The items of an assistant's message, and whether they are exactly as this provider made them."""
 
     def wire_id(call: ToolCall) -> str:
@@ -215,7 +232,7 @@ def _wire_ids(
     ids: dict[str, str] = {}
     for message in messages:
         own = message.provider == provider and message.role == "assistant"
-        for call in calls_in(message) or pairing.after(message):
+        for call in calls_in(message) or pairing.calls_after(message):
             given = call.call_id
             if own and call.provider_id and call.provider_id not in used:
                 given = call.provider_id
@@ -226,14 +243,14 @@ def _wire_ids(
     return ids
 
 
-def _output(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: bool, told: bool) -> Item:
-    """The item of a result. `own`: the call is as this provider made it; `told`: the result is in its own form."""
+def _output_item(call: ToolCall, result: ToolResult | None, *, wire_id: str, own: bool, own_result: bool) -> Item:
+    """The item of a result. `own`: the call is as this provider made it; `own_result`: the result is in that form."""
     custom = own and call.extra.get("type") == "custom_tool_call"
     item: Item = {"type": "custom_tool_call_output" if custom else "function_call_output", "call_id": wire_id}
-    item["output"] = _result_content(result, own=told) if result else NO_RESULT
+    item["output"] = _result_content(result, own=own_result) if result else NO_RESULT
     if own:
         item = _with_caller(item, call)
-    if result and told:
+    if result and own_result:
         return item | result.extra
     return item
 
@@ -252,7 +269,7 @@ def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, An
     prefix = error_prefix(result, text)
     if all(isinstance(part, Text) for part in result.content) and not (own and any(p.extra for p in result.content)):
         return prefix + text
-    content = [*_content(result.content, own=own)]
+    content = [*_content_blocks(result.content, own=own)]
     if not prefix:
         return content
     return [{"type": "input_text", "text": prefix.rstrip()}, *content]
@@ -261,14 +278,14 @@ def _result_content(result: ToolResult, *, own: bool) -> str | list[dict[str, An
 def _user_content(parts: Sequence[Part], *, own: bool) -> str | list[dict[str, Any]]:
     if len(parts) == 1 and isinstance(only := parts[0], Text) and not (own and only.extra):
         return only.text
-    content = [*_content(parts, own=own)]
+    content = [*_content_blocks(parts, own=own)]
     words_only = not any(isinstance(part, Image | Document) for part in parts)
     if words_only and all(block.keys() == {"type", "text"} for block in content):
         return on_lines([block["text"] for block in content])
     return content
 
 
-def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, Any]]:
+def _content_blocks(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, Any]]:
     """What a user's message or a result says. A part's `extra`, such as an image's detail, and blocks of other kinds,
     such as a stored file, are for this provider's `own`."""
     for part in parts:
@@ -276,11 +293,11 @@ def _content(parts: Sequence[Part], *, own: bool = False) -> Iterator[dict[str, 
         match part:
             case Text(text=text) if text:
                 yield with_extra({"type": "input_text", "text": text}, extra)
-            case Image() | Document() if is_picture(part) and takes(part, PICTURES):
+            case Image() | Document() if is_picture(part) and can_take(part, PICTURES):
                 yield with_extra({"type": "input_image", "image_url": url_of(part)}, {"detail": "auto"} | extra)
-            case Document() if takes(part, OFFICE | TEXTS) and medium_of(part).data is None:
+            case Document() if can_take(part, OFFICE | TEXTS) and medium_of(part).data is None:
                 yield with_extra({"type": "input_file", "file_url": part.url}, extra)
-            case Document() if takes(part, OFFICE | TEXTS):
+            case Document() if can_take(part, OFFICE | TEXTS):
                 # A file's data is refused without a name.
                 file = {"type": "input_file", "filename": file_name(part), "file_data": url_of(part)}
                 yield with_extra(file, extra)

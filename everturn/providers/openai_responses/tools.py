@@ -11,7 +11,7 @@ from everturn.providers.catalog import row_of
 from everturn.providers.schema_strict import only_fitting
 from everturn.tools.provider_defined import called_as
 from everturn.tools.server_tools import CodeExecution, ServerTool, WebSearch, XSearch
-from everturn.vendor_models.abilities import untaken
+from everturn.vendor_models.abilities import untaken_error
 
 Made = dict[str, Any]
 
@@ -22,26 +22,26 @@ _INCLUDES = {
 """What a server leaves out of its tools' items unless it is asked for."""
 
 
-def tools(request: Request) -> list[Made]:
+def encode_tools(request: Request) -> list[Made]:
     """Raises InvalidTool for a tool that the provider does not have."""
-    served = [_served(tool, request.model) for tool in request.server_tools]
-    return [*(_function(tool, request.model) for tool in request.tools), *served, *map(dict, request.raw_tools)]
+    served = [_encode_server_tool(tool, request.model) for tool in request.server_tools]
+    return [*(_encode_function(tool, request.model) for tool in request.tools), *served, *map(dict, request.raw_tools)]
 
 
-def choice(request: Request) -> Made:
+def tool_choice_fields(request: Request) -> Made:
     """The fields that say which tools may be called, and how many at a time."""
     wanted = "none" if request.conclude else request.settings.tool_choice
     fields: Made = {}
     if wanted in {"auto", "none", "required"}:
         fields["tool_choice"] = wanted
     elif wanted:
-        fields["tool_choice"] = _named(wanted, request)
+        fields["tool_choice"] = _named_tool(wanted, request)
     if request.settings.parallel_calls is not None:
         fields["parallel_tool_calls"] = request.settings.parallel_calls
     return fields
 
 
-def _named(name: str, request: Request) -> Made:
+def _named_tool(name: str, request: Request) -> Made:
     """One tool by name: a function, a custom tool, or one of the provider's own, which goes by its type."""
     if any(tool.name == name for tool in request.tools):
         return {"type": "function", "name": name}
@@ -54,7 +54,7 @@ def _named(name: str, request: Request) -> Made:
     return {"type": "function", "name": name}
 
 
-def includes(request: Request) -> list[str]:
+def included_fields(request: Request) -> list[str]:
     family = row_of(request.model.provider).responses.server_tools
     wanted = (_INCLUDES.get((family, type(tool))) for tool in request.server_tools)
     return [*dict.fromkeys(filter(None, wanted))]
@@ -71,7 +71,7 @@ def refused_beside_minimal(request: Request) -> str:
     return next((kind for kind in kinds if kind.startswith(("web_search", "image_generation"))), "")
 
 
-def _function(tool: ToolSpec, model: Model) -> Made:
+def _encode_function(tool: ToolSpec, model: Model) -> Made:
     dialect = row_of(model.provider).responses
     known: list[str] = []
     if dialect.strict_tools:
@@ -90,24 +90,24 @@ def _function(tool: ToolSpec, model: Model) -> Made:
     }
 
 
-def _served(tool: ServerTool, model: Model) -> Made:
+def _encode_server_tool(tool: ServerTool, model: Model) -> Made:
     known = _SERVED[row_of(model.provider).responses.server_tools]
     make = known.get(type(tool))
     if make is None:
-        raise untaken(model, type(tool).__name__)
+        raise untaken_error(model, type(tool).__name__)
     return make(tool, model)
 
 
 def _openai_search(tool: Any, model: Model) -> Made:
-    made: Made = {"type": "web_search"}
+    entry: Made = {"type": "web_search"}
     if tool.allowed_domains:
-        made["filters"] = {"allowed_domains": list(tool.allowed_domains)}
+        entry["filters"] = {"allowed_domains": list(tool.allowed_domains)}
     if tool.user_location is not None:
-        made["user_location"] = {"type": "approximate", **tool.user_location}
+        entry["user_location"] = {"type": "approximate", **tool.user_location}
     if tool.context_size is not None:
-        made["search_context_size"] = tool.context_size
+        entry["search_context_size"] = tool.context_size
     _warn_of(tool, model, ("blocked_domains", "max_uses"))
-    return made
+    return entry
 
 
 def _ollama_search(tool: Any, model: Model) -> Made:
@@ -116,13 +116,13 @@ def _ollama_search(tool: Any, model: Model) -> Made:
 
 
 def _xai_search(tool: Any, model: Model) -> Made:
-    made: Made = {"type": "web_search"}
+    entry: Made = {"type": "web_search"}
     if tool.allowed_domains:
-        made["allowed_domains"] = list(tool.allowed_domains)
+        entry["allowed_domains"] = list(tool.allowed_domains)
     if tool.blocked_domains:
-        made["excluded_domains"] = list(tool.blocked_domains)
+        entry["excluded_domains"] = list(tool.blocked_domains)
     _warn_of(tool, model, ("max_uses", "user_location", "context_size"))
-    return made
+    return entry
 
 
 def _x_search(tool: Any, model: Model) -> Made:  # noqa: ARG001 - every maker is given both

@@ -86,7 +86,7 @@ class _Body(httpx2.AsyncByteStream):
         try:
             decoder = decoder_of(self._response.headers)
             async for raw in self._response.stream:  # type: ignore[union-attr]
-                for piece in decoder.pieces(raw):
+                for piece in decoder.decode_pieces(raw):
                     await pace.wait_for(len(piece))
                     yield piece
         except (UnknownEncoding, UnreadableBody) as error:
