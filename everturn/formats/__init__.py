@@ -170,7 +170,8 @@ def _of_format(functions: dict[str, Callable[..., Any]], api_format: str) -> Cal
 def _write_messages(protocol: Any, field: str, messages: Iterable[Said], model: str | Model) -> list[Json]:
     from everturn.providers.base import Request
 
-    model = model if isinstance(model, Model) else Model(model)
+    if not isinstance(model, Model):
+        model = Model(model)
     given = messages_of(messages)
     if not given:
         return []

@@ -64,13 +64,17 @@ def _to_message(place: int, item: Any) -> Message:
 
 def _is_record(item: Any) -> bool:
     """A Message, written as JSON. Its parts have a `kind`."""
-    parts = item.get("parts") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping):
+        return False
+    parts = item.get("parts")
     return isinstance(parts, list | tuple) and any(isinstance(part, Mapping) and "kind" in part for part in parts)
 
 
 def _blocks_in(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     content = item.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    if not isinstance(content, list):
+        return []
+    return [block for block in content if isinstance(block, Mapping)]
 
 
 def _has_field(item: Mapping[str, Any], field: str) -> bool:

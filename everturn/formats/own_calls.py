@@ -32,7 +32,9 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
     except Unwritten as problem:
         result = result_of(call, problem)
     kind = call.extra.get("type")
-    return result if result is value or kind not in CUSTOM else result.model_copy(update={"extra": {"type": kind}})
+    if result is value or kind not in CUSTOM:
+        return result
+    return result.model_copy(update={"extra": {"type": kind}})
 
 
 def messages_of(given: Iterable[Any]) -> tuple[Message, ...]:
@@ -91,5 +93,9 @@ def _is_custom(part: Part) -> bool:
 
 def _retype_part(part: Part, custom_type: str) -> Part:
     """The part with this type, if it is a custom tool's, and otherwise without what only its maker could read."""
-    extra = {"type": custom_type} if custom_type and _is_custom(part) else {}
-    return part if part.extra == extra else part.model_copy(update={"extra": extra})
+    extra: dict[str, Any] = {}
+    if custom_type and _is_custom(part):
+        extra["type"] = custom_type
+    if part.extra == extra:
+        return part
+    return part.model_copy(update={"extra": extra})

@@ -295,7 +295,8 @@ def _gemini_result(response: Json) -> tuple[list[Part], bool]:
     key = next((name for name in ("output", "error", "result", "return_value") if value.keys() == {name}), None)
     if key:
         value = value[key]
-    parts: list[Part] = [Text(text=value if isinstance(value, str) else _json_text(value))]
+    text = value if isinstance(value, str) else _json_text(value)
+    parts: list[Part] = [Text(text=text)]
     parts += _result_parts(gemini_part(part) for part in response.get("parts") or ())
     return parts, key == "error"
 

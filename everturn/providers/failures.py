@@ -351,7 +351,9 @@ def _read_error(body: object) -> _ErrorBody:
     if wait is None:  # OpenRouter: the headers of the provider behind it
         passed_on = a_dict(a_dict(fields.get("metadata")).get("headers"))
         given = {str(name).lower(): str(text) for name, text in passed_on.items()}
-        wait = retry_after(given) if retry_after(given) is not None else limit_reset(given)
+        wait = retry_after(given)
+        if wait is None:
+            wait = limit_reset(given)
     return _ErrorBody(
         message,
         _error_codes(outer, inner) | codes,

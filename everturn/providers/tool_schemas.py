@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, Final
 
 from everturn.providers.base import Request, ToolSpec, warn_unsupported
@@ -58,7 +59,7 @@ def fit_schemas(request: Request) -> Request:
                 request.model, f"the schema of the tool {tool.name!r} ({error})", "The tool is left out of the request."
             )
     output = request.output_schema and with_items(request.output_schema)
-    same = len(tools) == len(request.tools) and all(map(_is, tools, request.tools))
+    same = len(tools) == len(request.tools) and all(map(is_, tools, request.tools))
     if same and output is request.output_schema:
         return request
     return replace(request, tools=tuple(tools), output_schema=output)
@@ -71,13 +72,9 @@ def with_own_names(reply: Reply, request: Request) -> Reply:
         _renamed_back(part, schemas[part.name]) if isinstance(part, ToolCall) and part.name in schemas else part
         for part in reply.message.parts
     ]
-    if all(map(_is, parts, reply.message.parts)):
+    if all(map(is_, parts, reply.message.parts)):
         return reply
     return reply.model_copy(update={"message": reply.message.model_copy(update={"parts": tuple(parts)})})
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _fitted_tool(tool: ToolSpec, *, renames: bool) -> ToolSpec:

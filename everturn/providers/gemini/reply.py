@@ -98,7 +98,7 @@ class Assembler:
     _beside: dict[str, dict[str, Any]] = field(default_factory=dict)
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
-    _said_of_it: dict[str, Any] = field(default_factory=dict)
+    _reply_fields: dict[str, Any] = field(default_factory=dict)
     """About the reply as a whole: why it was filtered, which model answered, and logprobs."""
 
     @property
@@ -165,10 +165,10 @@ class Assembler:
         if any(name.endswith("TokenCount") for name in usage):  # Vertex's first chunks name a traffic type only
             self._usage = usage
         if version := chunk.get("modelVersion"):
-            self._said_of_it["modelVersion"] = version
+            self._reply_fields["modelVersion"] = version
         if (feedback := chunk.get("promptFeedback")) and a_dict(feedback).get("blockReason"):
             self._blocked = True
-            self._said_of_it["promptFeedback"] = feedback
+            self._reply_fields["promptFeedback"] = feedback
         for candidate in map(a_dict, a_list(chunk.get("candidates"))):
             if candidate and not candidate.get("index"):
                 return self._take_candidate(candidate)
@@ -204,13 +204,13 @@ class Assembler:
         often (ai.google.dev/gemini-api/docs/pricing, 2026-11)."""
         grounding = a_dict(self._beside.get("groundingMetadata"))
         queries = {query for query in a_list(grounding.get("webSearchQueries")) if a_str(query).strip()}
-        served = a_str(self._said_of_it.get("modelVersion")) or self.request.model.model
+        served = a_str(self._reply_fields.get("modelVersion")) or self.request.model.model
         if _BY_PROMPT.search(served):
             return min(len(queries), 1)
         return len(queries)
 
     def _reply_details(self) -> dict[str, Any]:
-        fields = dict(self._said_of_it)
+        fields = dict(self._reply_fields)
         return details_of(
             self.request.model,
             served_by=fields.pop("modelVersion", ""),
@@ -227,7 +227,7 @@ class Assembler:
         return [delta for part in parts for delta in self._take_part(part) if delta.text]
 
     def _take_beside(self, candidate: dict[str, Any]) -> None:
-        self._said_of_it |= {name: candidate[name] for name in _OF_A_CANDIDATE if candidate.get(name)}
+        self._reply_fields |= {name: candidate[name] for name in _OF_A_CANDIDATE if candidate.get(name)}
         if logprobs := a_dict(candidate.get("logprobsResult")):
             self._take_logprobs(logprobs, candidate.get("avgLogprobs"))
         for key in BESIDE:
@@ -236,14 +236,14 @@ class Assembler:
 
     def _take_logprobs(self, logprobs: dict[str, Any], average: object) -> None:
         """Logprobs that were asked for. A stream brings them in pieces."""
-        all_of_them = self._said_of_it.setdefault("logprobsResult", {})
+        all_of_them = self._reply_fields.setdefault("logprobsResult", {})
         for name, value in logprobs.items():
             if isinstance(value, list) and isinstance(known := all_of_them.setdefault(name, []), list):
                 known.extend(value)
             else:
                 all_of_them[name] = value
         if average is not None:
-            self._said_of_it["avgLogprobs"] = average
+            self._reply_fields["avgLogprobs"] = average
 
     def _take_part(self, part: dict[str, Any]) -> Iterator[Delta]:
         if isinstance(part.get("functionCall"), dict):

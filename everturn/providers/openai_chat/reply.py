@@ -97,7 +97,7 @@ class Assembler:
     _usage: dict[str, Any] = field(default_factory=dict)
     _id: str = ""
     _media: Media | None = None
-    _said_of_it: dict[str, Any] = field(default_factory=dict)
+    _reply_fields: dict[str, Any] = field(default_factory=dict)
     """About the reply as a whole: fields of chunks, and `logprobs`."""
 
     @property
@@ -127,9 +127,9 @@ class Assembler:
             raise ErrorInReply(error)
         if not self._id:
             self._id = str(chunk.get("id") or "")
-            self._said_of_it |= {name: chunk[name] for name in ("model", "provider") if chunk.get(name)}
+            self._reply_fields |= {name: chunk[name] for name in ("model", "provider") if chunk.get(name)}
         if chunk.get("service_tier"):
-            self._said_of_it["service_tier"] = chunk["service_tier"]
+            self._reply_fields["service_tier"] = chunk["service_tier"]
         choice: dict[str, Any] = {}
         if isinstance(choices, list) and choices:
             first = choices[0]
@@ -266,7 +266,7 @@ class Assembler:
         )
 
     def _reply_details(self) -> dict[str, Any]:
-        fields = dict(self._said_of_it)
+        fields = dict(self._reply_fields)
         return details_of(
             self.request.model, served_by=fields.pop("model", ""), tier=fields.pop("service_tier", ""), **fields
         )
@@ -317,7 +317,7 @@ class Assembler:
 
     def _take_beside(self, choice: dict[str, Any]) -> None:
         """Other fields of a choice: logprobs, in pieces, and Azure's filters if one of them removed something."""
-        details = self._said_of_it
+        details = self._reply_fields
         for name, tokens in a_dict(choice.get("logprobs")).items():
             if isinstance(tokens, list):
                 details.setdefault("logprobs", {}).setdefault(name, []).extend(tokens)
