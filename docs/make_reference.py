@@ -54,7 +54,6 @@ INNER = {
     "McpServer.environment",
     "McpServer.label",
     "McpServer.place",
-    "Message.bound_to",
     "Rule.applies",
     "Tool.attaches",
     "Tool.bounded",
