@@ -25,14 +25,16 @@ from everturn.tools.given_schema import given_signature
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import CONTEXT, adopt_tool
 from everturn.tools.results import safe_error_text, to_parts
-from everturn.tools.retry import Kinds, check_retry, kinds_of
 from everturn.tools.signature import Signature, describe_function, read_signature, unwrap_function
 from everturn.tools.tool_option_checks import (
+    Kinds,
     check_approval,
     check_choice,
     check_duration,
     check_local,
     check_name,
+    check_retry,
+    kinds_of,
     own_name,
     refuse_unbound,
 )

@@ -21,6 +21,9 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _PROVIDERS_NAME = re.compile(r"[a-zA-Z0-9_$.:-]{1,128}")
 """What providers call their own tools, such as Moonshot's $web_search."""
 
+Kinds = type[Exception] | tuple[type[Exception], ...]
+"""Of temporary failures, after which a call is retried; as `except` takes them."""
+
 
 def check_name(name: object, *, by_provider: bool = False) -> None:
     if not isinstance(name, str) or not (_PROVIDERS_NAME if by_provider else _NAME).fullmatch(name):
@@ -86,6 +89,35 @@ def check_approval(tool: Any) -> None:
             cure="Write True, False, or a function of one parameter, which gets the dict of arguments, "
             "or of two, of which the second gets the ToolContext.",
         ) from None
+
+
+def kinds_of(given: Any) -> Any:
+    """The exception types of `retry=` as a tuple. Does not check them: `check_retry` does."""
+    if isinstance(given, list | tuple):
+        return tuple(given)
+    return (given,)
+
+
+def check_retry(name: str, retry: tuple[type[Exception], ...], *, effect: str, runs_on: str) -> None:
+    """Raises InvalidTool."""
+    wrong = [
+        error_type for error_type in retry if not (isinstance(error_type, type) and issubclass(error_type, Exception))
+    ]
+    if wrong:
+        raise InvalidTool(
+            f"Tool {name!r} has retry={retry!r}.",
+            cure="Write exception types, such as retry=(ConnectionError, TimeoutError).",
+        )
+    if retry and effect == "once":
+        raise InvalidTool(
+            f"Tool {name!r} has retry={retry!r} and effect='once', which is never retried.",
+            cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
+        )
+    if retry and runs_on == "client":
+        raise InvalidTool(
+            f"Tool {name!r} has retry={retry!r}, but no worker runs it.",
+            cure="Leave retry= out: your own code answers its calls and can try again.",
+        )
 
 
 def own_name(function: Callable[..., Any]) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from temporalio.service import RPCError
 
@@ -19,7 +20,6 @@ from everturn.errors import EverturnError, NotFound
 from everturn.text.json_text import json_text
 from everturn.web.earlier_messages import latest_run
 from everturn.web.listing import ConversationLists, Filter
-from everturn.web.outbox import Outbox, ServerSentEvent
 
 BEAT_SECONDS = 15.0
 """Something is sent at least this often: proxies cut silent connections, and each side notices if the other is gone."""
@@ -28,6 +28,66 @@ RETRY_SECONDS = 1.0
 
 STUCK_SECONDS = 60.0
 """A page that reads nothing for this long is no longer followed: its stream ends as soon as it reads on."""
+
+MAX_QUEUED_CHARS: Final = 1_000_000
+"""How many characters may wait. One event more is let in, however long it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    """One server-sent event. An event of the conversation has no name; its id is its cursor."""
+
+    name: str
+    data: str
+    id: str = ""
+
+
+class Outbox:
+    """What one page has still to be sent. It is bounded, so a browser that stops reading costs no memory.
+
+    No event is dropped: `put` waits until there is room, and meanwhile no more of the history is read. Of the list of
+    conversations, only the newest version is kept.
+    """
+
+    def __init__(self, *, max_chars: int = MAX_QUEUED_CHARS) -> None:
+        self._max_chars = max_chars
+        self._items: list[ServerSentEvent] = []
+        self.chars = 0
+        """How many characters wait to be sent."""
+        self._list: ServerSentEvent | None = None
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def put(self, event: ServerSentEvent) -> None:
+        """Waits for room, then puts it in after the earlier ones."""
+        while self.chars >= self._max_chars:
+            self._room.clear()
+            await self._room.wait()
+        self._items.append(event)
+        self.chars += len(event.data)
+        self._news.set()
+
+    def put_list(self, event: ServerSentEvent) -> None:
+        """Replaces an earlier version of the list that was not taken yet."""
+        self._list = event
+        self._news.set()
+
+    async def take_all(self) -> list[ServerSentEvent]:
+        """Waits until there is something, then takes it all. Conversation events in a row become one event."""
+        await self._news.wait()
+        events = _in_batches(self._items)
+        if self._list:
+            events.append(self._list)
+        self.clear()
+        return events
+
+    def clear(self) -> None:
+        self._items = []
+        self.chars = 0
+        self._list = None
+        self._news.clear()
+        self._room.set()
 
 
 class Stream:
@@ -148,3 +208,18 @@ def _event_bytes(event: ServerSentEvent) -> bytes:
     if event.id:
         lines.append(f"id: {event.id}")
     return "\n".join([*lines, f"data: {event.data}", "", ""]).encode(errors="replace")
+
+
+def _in_batches(items: list[ServerSentEvent]) -> list[ServerSentEvent]:
+    batches: list[ServerSentEvent] = []
+    events: list[ServerSentEvent] = []
+    for item in [*items, None]:
+        if item is not None and not item.name:
+            events.append(item)
+            continue
+        if events:
+            batches.append(ServerSentEvent("", f"[{','.join(event.data for event in events)}]", events[-1].id))
+            events = []
+        if item is not None:
+            batches.append(item)
+    return batches

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from everturn import Client, Conversation
-from everturn.web import outbox, stream
+from everturn.web import stream
 from everturn.web.app import Inbox
-from everturn.web.outbox import Outbox, ServerSentEvent
+from everturn.web.stream import Outbox, ServerSentEvent
 from tests.support.waiting import eventually
 from tests.ui.inbox import served
 
@@ -94,10 +94,10 @@ ALL = "".join(str(number % 10) for number in range(MESSAGES))
 async def test_what_waits_for_it_is_bounded_and_all_of_it_comes_when_it_reads_on(
     client: Client, long: Conversation, streams: list[stream.Stream]
 ) -> None:
-    most = outbox.MAX_QUEUED_CHARS + 2 * TEXT_CHARS
+    most = stream.MAX_QUEUED_CHARS + 2 * TEXT_CHARS
     async with served(client) as address, asking(address, long) as reader:
         await eventually(
-            lambda: streams and streams[0]._outbox.chars >= outbox.MAX_QUEUED_CHARS, what="the outbox is full"
+            lambda: streams and streams[0]._outbox.chars >= stream.MAX_QUEUED_CHARS, what="the outbox is full"
         )
         follower = streams[0]._watchers[1]
         await eventually(lambda: not follower.done() and streams[0]._outbox.chars <= most, what="and stays so")

@@ -268,7 +268,7 @@ class ServerCall:
 
     async def _on_refusal(self, connection: ServerConnection, error: MCPError) -> Later | None:
         """As `_on_failure`, for a refusal with an HTTP status."""
-        status = status_of(error)
+        status = peer_errors.status_of(error)
         if status in _LATER:
             return Later(error.message, is_reached=True, seconds=error.data.get("retry_after") or 0.0)
         if status < 500 and await self._is_forgotten(connection, error):
@@ -423,13 +423,8 @@ def _is_same_refusal(refusal: Exception | None, error: MCPError) -> bool:
     if not isinstance(refusal, MCPError) or refusal.code != error.code:
         return False
     if error.code == peer_errors.HTTP_STATUS:
-        return status_of(refusal) == status_of(error)
+        return peer_errors.status_of(refusal) == peer_errors.status_of(error)
     return refusal.message == error.message
-
-
-def status_of(error: MCPError) -> int:
-    """The HTTP status of a refusal."""
-    return int((error.data or {}).get("status", 0))
 
 
 def _tool_failed(text: str) -> ToolFailed:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from everturn.errors import InvalidTool
 from everturn.tools.mcp.config import McpServer
-from everturn.tools.mcp.peer_errors import HTTP_STATUS, NOT_SENT
+from everturn.tools.mcp.peer_errors import HTTP_STATUS, NOT_SENT, status_of
 
 PROBE_SECONDS: Final = 5.0
 
@@ -41,19 +41,15 @@ def may_be_the_reason(error: BaseException) -> bool:
     if isinstance(error, OSError | ValueError | InvalidTool):
         return False
     code = getattr(error, "code", None)
-    return code != NOT_SENT and not (code == HTTP_STATUS and _status(error) in _NOT_THE_GREETING)
+    return code != NOT_SENT and not (code == HTTP_STATUS and status_of(error) in _NOT_THE_GREETING)
 
 
 async def problem_of(server: McpServer, error: BaseException) -> Problem:
     if not server.url or getattr(error, "code", None) != HTTP_STATUS:
         return Problem()
-    if _status(error) in (400, 404, 405) and await _speaks_the_old_transport(server):
+    if status_of(error) in (400, 404, 405) and await _speaks_the_old_transport(server):
         return Problem(OLD_TRANSPORT, OLD_CURE)
-    return Problem(cure=_CURES.get(_status(error), ""))
-
-
-def _status(error: Any) -> int:
-    return int((error.data or {}).get("status", 0))
+    return Problem(cure=_CURES.get(status_of(error), ""))
 
 
 async def _speaks_the_old_transport(server: McpServer) -> bool:

@@ -37,6 +37,11 @@ RESERVED: Final = frozenset(
 )
 
 
+def status_of(error: Any) -> int:
+    """The HTTP status of an MCPError with the code HTTP_STATUS."""
+    return int((error.data or {}).get("status", 0))
+
+
 def told_apart(error: types.ErrorData) -> types.ErrorData:
     """An error that a server sent, with a code that is not of this side."""
     if error.code not in RESERVED:
