@@ -101,47 +101,50 @@ def run_command(arguments: Sequence[str]) -> int:
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")
     if wrong := [argument for argument in arguments if not is_utf8(argument)]:
-        return _line(f"everturn: {wrong[0]!r} is not UTF-8.", status=2)
+        return _print_error(f"everturn: {wrong[0]!r} is not UTF-8.", status=2)
     try:
         return app([*arguments], prog_name="everturn", standalone_mode=False) or 0
     except SystemExit as ended:  # shell completion ends with SystemExit
         return ended.code if isinstance(ended.code, int) else 0
     except _UsageError as error:
-        return _usage(error, arguments)
+        return _report_usage_error(error, arguments)
     except EverturnError as error:
-        return _failed(str(error))
+        return _report_failure(str(error))
     except (KeyboardInterrupt, typer.Abort):
         return 128 + signal.SIGINT
     except asyncio.CancelledError:  # only Temporal's worker cancels a command, if it can't go on
-        return _failed("Temporal refused the worker. `everturn doctor` checks the connection.")
+        return _report_failure("Temporal refused the worker. `everturn doctor` checks the connection.")
     except BrokenPipeError:  # whoever read our output has stopped reading
         streams.let_go_of_broken_ones()
         return 1
     except Exception as error:  # noqa: BLE001 - a person sees one line for any error, and no traceback
-        return _unexpected(error)
+        return _report_unexpected(error)
 
 
-def _usage(error: Exception, arguments: Sequence[str]) -> int:
+def _report_usage_error(error: Exception, arguments: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         return 2  # the help is printed already
     command = context.command_path if context else _command_in(arguments)
     message = " ".join(getattr(error, "format_message", error.__str__)().split())
-    ended = message if message.endswith((".", "?")) else f"{message}."
-    return _line(f"{command}: {ended} See {command} --help.", status=2)
+    if not message.endswith((".", "?")):
+        message += "."
+    return _print_error(f"{command}: {message} See {command} --help.", status=2)
 
 
 def _command_in(arguments: Sequence[str]) -> str:
     """The name of the command, for usage errors that the parser raises before it knows it: a missing value, say."""
-    first = next((one for one in arguments if not one.startswith("-")), "")
-    return f"everturn {first}" if any(first == command.name for command in app.registered_commands) else "everturn"
+    first = next((argument for argument in arguments if not argument.startswith("-")), "")
+    if any(first == command.name for command in app.registered_commands):
+        return f"everturn {first}"
+    return "everturn"
 
 
-def _failed(message: str) -> int:
-    return _line(f"everturn: {message}", status=1)
+def _report_failure(message: str) -> int:
+    return _print_error(f"everturn: {message}", status=1)
 
 
-def _unexpected(error: Exception) -> int:
+def _report_unexpected(error: Exception) -> int:
     from temporalio.service import RPCError
 
     if os.environ.get("EVERTURN_LOG_LEVEL") == "debug":
@@ -149,15 +152,18 @@ def _unexpected(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, RPCError):
-        return _failed(f"Temporal said no: {error.message}. `everturn doctor` checks the connection.")
+        return _report_failure(f"Temporal said no: {error.message}. `everturn doctor` checks the connection.")
     if isinstance(error, OSError) and error.errno in _OUTPUT_TROUBLE:
         streams.let_go_of_broken_ones()
-        return _failed(f"The output can't be written: {error.strerror}.")
-    kind, what = type(error).__name__, str(error) or "no message"
-    return _failed(f"{kind}: {what}. EVERTURN_LOG_LEVEL=debug shows where; if it is not your own, please report it.")
+        return _report_failure(f"The output can't be written: {error.strerror}.")
+    kind = type(error).__name__
+    what = str(error) or "no message"
+    return _report_failure(
+        f"{kind}: {what}. EVERTURN_LOG_LEVEL=debug shows where; if it is not your own, please report it."
+    )
 
 
-def _line(message: str, *, status: int) -> int:
+def _print_error(message: str, *, status: int) -> int:
     with suppress(OSError):  # nobody reads the output any more
         print(printable_line(message), file=sys.stderr)
     return status

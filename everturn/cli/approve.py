@@ -13,7 +13,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 from everturn.names import EVERY_CALL
 from everturn.system.json_numbers import parse_json
 
@@ -24,20 +24,22 @@ if TYPE_CHECKING:
 
 OptionalId = Annotated[
     str | None,
-    typer.Argument(metavar="ID", help="The conversation; or --all.", autocompletion=completion.ids),
+    typer.Argument(metavar="ID", help="The conversation; or --all.", autocompletion=completion.offer_ids),
 ]
 CallsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="CALL",
         help="The calls, those of sub-agents too. Without any, all waiting ones.",
-        autocompletion=completion.calls,
+        autocompletion=completion.offer_calls,
     ),
 ]
 EveryOption = Annotated[bool, typer.Option("--all", help="All conversations, instead of one ID.")]
 AgentOption = Annotated[
     str | None,
-    typer.Option("--agent", metavar="NAME", help="With --all: of this agent only.", autocompletion=completion.agents),
+    typer.Option(
+        "--agent", metavar="NAME", help="With --all: of this agent only.", autocompletion=completion.offer_agents
+    ),
 ]
 ToolOption = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this tool only.")]
 WhereOption = Annotated[
@@ -56,7 +58,7 @@ WithinOption = Annotated[
 
 
 @dataclass(frozen=True)
-class _Which:
+class _Selection:
     """The calls to decide on, as the options say."""
 
     id: str | None
@@ -72,21 +74,20 @@ class _Which:
     @property
     def remembered(self) -> dict[str, Any] | bool:
         """The value of `always=` for the conversation's methods."""
-        return (self.where or True) if self.always else False
+        if not self.always:
+            return False
+        return self.where or True
 
     @property
     def within(self) -> timedelta | None:
         return timedelta(seconds=self.seconds) if self.seconds else None
 
-    def check(self, *, edited: bool = False) -> None:
+    def check_options(self, *, edited: bool = False) -> None:
         """Raises BadParameter for options that don't go together."""
-        if (self.id is None) != self.every:
-            said = (
-                "name a conversation, or use --all"
-                if self.id is None
-                else "--all decides on all conversations: leave out the ID"
-            )
-            raise typer.BadParameter(said, param_hint="ID")
+        if self.id is None and not self.every:
+            raise typer.BadParameter("name a conversation, or use --all", param_hint="ID")
+        if self.id is not None and self.every:
+            raise typer.BadParameter("--all decides on all conversations: leave out the ID", param_hint="ID")
         if self.agent is not None and not self.every:
             raise typer.BadParameter("it goes with --all", param_hint="--agent")
         if self.calls and self.tool is not None:
@@ -124,19 +125,21 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve waiting tool calls, so that they run."""
-    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
-    edited = _object(arguments, "--arguments")
-    which.check(edited=edited is not None)
+    selection = _Selection(id, call or [], every, agent, tool, _parse_object(where, "--where"), always, within)
+    edited = _parse_object(arguments, "--arguments")
+    selection.check_options(edited=edited is not None)
 
-    async def one(conversation: Conversation, call_id: str) -> tuple[str, ...]:
+    async def approve_call(conversation: Conversation, call_id: str) -> tuple[str, ...]:
         if call_id == EVERY_CALL:
             await _check_none_may_have_run(conversation)
-        return await conversation.approve(call_id, edited, note, always=which.remembered, within=which.within)
+        return await conversation.approve(call_id, edited, note, always=selection.remembered, within=selection.within)
 
-    def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
-        return client.approve_all(**asked, note=note, always=always, within=which.within)
+    def approve_matching(client: Client, **filters: Any) -> Awaitable[list[DecidedCall]]:
+        return client.approve_all(**filters, note=note, always=always, within=selection.within)
 
-    _decide(which, one, many, said="approved", as_json=as_json, edited=edited is not None)
+    _decide_and_report(
+        selection, approve_call, approve_matching, verb="approved", as_json=as_json, edited=edited is not None
+    )
 
 
 def deny(
@@ -152,21 +155,21 @@ def deny(
     as_json: JsonOption = False,
 ) -> None:
     """Deny waiting tool calls, so that they don't run."""
-    which = _Which(id, call or [], every, agent, tool, _object(where, "--where"), always, within)
-    which.check()
+    selection = _Selection(id, call or [], every, agent, tool, _parse_object(where, "--where"), always, within)
+    selection.check_options()
 
-    def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
-        return conversation.deny(call_id, reason, always=which.remembered, within=which.within)
+    def deny_call(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
+        return conversation.deny(call_id, reason, always=selection.remembered, within=selection.within)
 
-    def many(client: Client, **asked: Any) -> Awaitable[list[DecidedCall]]:
-        return client.deny_all(**asked, reason=reason, always=always, within=which.within)
+    def deny_matching(client: Client, **filters: Any) -> Awaitable[list[DecidedCall]]:
+        return client.deny_all(**filters, reason=reason, always=always, within=selection.within)
 
-    _decide(which, one, many, said="denied", as_json=as_json)
+    _decide_and_report(selection, deny_call, deny_matching, verb="denied", as_json=as_json)
 
 
 def answer(
     id: IdArgument,  # noqa: A002
-    call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.", autocompletion=completion.calls)],
+    call: Annotated[str, typer.Argument(metavar="CALL", help="The call's id.", autocompletion=completion.offer_calls)],
     content: Annotated[str, typer.Argument(metavar="CONTENT", help="The result: JSON or text.")],
     error: Annotated[
         bool, typer.Option("--error", help="The result is an error: CONTENT says what went wrong.")
@@ -175,57 +178,64 @@ def answer(
     as_json: JsonOption = False,
 ) -> None:
     """Give a tool call's result instead of the tool, or answer its question."""
-    which = _Which(id, [call], False, None, None, None, seconds=within)
+    selection = _Selection(id, [call], False, None, None, None, seconds=within)
 
-    def one(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
-        return conversation.answer(call_id, _json_or_text(content), is_error=error, within=which.within)
+    def answer_call(conversation: Conversation, call_id: str) -> Awaitable[tuple[str, ...]]:
+        return conversation.answer(call_id, _json_or_text(content), is_error=error, within=selection.within)
 
-    _decide(which, one, None, said="answered", as_json=as_json)
+    _decide_and_report(selection, answer_call, None, verb="answered", as_json=as_json)
 
 
-def _decide(
-    which: _Which,
-    one: Callable[[Conversation, str], Awaitable[tuple[str, ...]]],
-    many: Callable[..., Awaitable[list[DecidedCall]]] | None,
+def _decide_and_report(
+    selection: _Selection,
+    decide_call: Callable[[Conversation, str], Awaitable[tuple[str, ...]]],
+    decide_matching: Callable[..., Awaitable[list[DecidedCall]]] | None,
     *,
-    said: str,
+    verb: str,
     as_json: bool,
     edited: bool = False,
 ) -> None:
     """`edited`: it is approved with other arguments, which its worker checks only when the call is to run."""
-    if which.by_look and many:
-        _tell_many(asyncio.run(_looked_up(which, many)), said=said, as_json=as_json)
+    if selection.by_look and decide_matching:
+        _report_matching(asyncio.run(_decide_matching(selection, decide_matching)), verb=verb, as_json=as_json)
         return
-    assert which.id is not None
-    call_ids = asyncio.run(_named(which, one))
+    assert selection.id is not None
+    call_ids = asyncio.run(_decide_named(selection, decide_call))
     if as_json:
-        tell_json({"call_ids": call_ids, **({"arguments_checked": False} if edited else {})})
+        decided: dict[str, Any] = {"call_ids": call_ids}
+        if edited:
+            decided["arguments_checked"] = False
+        print_json(decided)
         return
-    unchecked = "with other arguments; they are checked before it runs: everturn watch"
-    later = f", {unchecked} {shlex.quote(which.id)}" if edited else ""
-    tell(f"{said}: {', '.join(call_ids)}{later}")
+    line = f"{verb}: {', '.join(call_ids)}"
+    if edited:
+        watch = f"everturn watch {shlex.quote(selection.id)}"
+        line += f", with other arguments; they are checked before it runs: {watch}"
+    print_text(line)
 
 
-async def _named(which: _Which, one: Callable[[Conversation, str], Awaitable[tuple[str, ...]]]) -> tuple[str, ...]:
+async def _decide_named(
+    selection: _Selection, decide_call: Callable[[Conversation, str], Awaitable[tuple[str, ...]]]
+) -> tuple[str, ...]:
     """Decides on one call after the other. The first refusal ends it, and names the calls decided before."""
     from everturn.cli.connect import act_on
     from everturn.errors import Refused
 
     done: tuple[str, ...] = ()
 
-    async def act(conversation: Conversation) -> tuple[str, ...]:
+    async def decide_each(conversation: Conversation) -> tuple[str, ...]:
         nonlocal done
-        for call_id in which.calls or [EVERY_CALL]:
+        for call_id in selection.calls or [EVERY_CALL]:
             try:
-                done += await one(conversation, call_id)
+                done += await decide_call(conversation, call_id)
             except Refused as error:
                 before = f" Decided before it: {', '.join(done)}." if done else ""
                 raise Refused(f"{error.message}{before}", cure=error.cure) from None
         return done
 
-    assert which.id is not None
-    made: tuple[str, ...] = await act_on(which.id, act)
-    return made
+    assert selection.id is not None
+    call_ids: tuple[str, ...] = await act_on(selection.id, decide_each)
+    return call_ids
 
 
 async def _check_none_may_have_run(conversation: Conversation) -> None:
@@ -234,38 +244,41 @@ async def _check_none_may_have_run(conversation: Conversation) -> None:
     from everturn.errors import Refused
 
     waiting = (await conversation.status()).waiting
-    for waits in waiting:
-        if waits.reason == "outcome_unknown":
-            again, instead = ways_to_decide(conversation.id, waits, waiting)
+    for call in waiting:
+        if call.reason == "outcome_unknown":
+            again, instead = ways_to_decide(conversation.id, call, waiting)
             raise Refused(
-                f"{waits.tool} ({waits.call_id}) may have run already, and an approval runs it again.",
+                f"{call.tool} ({call.call_id}) may have run already, and an approval runs it again.",
                 cure=f"If it has to run again: `{again}`. If it has run: `{instead}`.",
             )
 
 
-async def _looked_up(which: _Which, many: Callable[..., Awaitable[list[DecidedCall]]]) -> list[DecidedCall]:
+async def _decide_matching(
+    selection: _Selection, decide_matching: Callable[..., Awaitable[list[DecidedCall]]]
+) -> list[DecidedCall]:
     from everturn.cli.connect import remote_client
 
     async with remote_client() as client:
-        ids = None if which.id is None else [which.id]
-        return await many(client, ids=ids, agent=which.agent, tool=which.tool, where=which.where)
+        ids = None if selection.id is None else [selection.id]
+        return await decide_matching(client, ids=ids, agent=selection.agent, tool=selection.tool, where=selection.where)
 
 
-def _tell_many(calls: list[DecidedCall], *, said: str, as_json: bool) -> None:
+def _report_matching(calls: list[DecidedCall], *, verb: str, as_json: bool) -> None:
     from everturn.cli.render import call_line
 
     if as_json:
-        tell_json([asdict(one) for one in calls])
-    for one in [] if as_json else calls:
-        line = f"{one.conversation_id} {one.call_id} {call_line(one.tool, one.arguments, 100)}"
-        tell(f"not {said}: {line}: {one.refused}" if one.refused else f"{said}: {line}")
-    if not calls and not as_json:
-        tell("No waiting call matches.")
-    if any(one.refused for one in calls):
+        print_json([asdict(call) for call in calls])
+    else:
+        for call in calls:
+            line = f"{call.conversation_id} {call.call_id} {call_line(call.tool, call.arguments, 100)}"
+            print_text(f"not {verb}: {line}: {call.refused}" if call.refused else f"{verb}: {line}")
+        if not calls:
+            print_text("No waiting call matches.")
+    if any(call.refused for call in calls):
         raise typer.Exit(1)
 
 
-def _object(written: str | None, option: str) -> dict[str, Any] | None:
+def _parse_object(written: str | None, option: str) -> dict[str, Any] | None:
     if written is None:
         return None
     try:

@@ -18,15 +18,15 @@ class NotEdited(Exception):
     """There are no new arguments: the message says why not."""
 
 
-async def edited(screen: Screen, name: str, written: str) -> str:
+async def edit_arguments(screen: Screen, name: str, written: str) -> str:
     """The text after editing: in $VISUAL or $EDITOR, or in the input line if neither is set. Raises NotEdited.
 
     If it is cancelled, the editor is asked to end.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
-        return await screen.ask("    arguments: ", prefill=" ".join(map(str.strip, written.splitlines())))
-    with tempfile.TemporaryDirectory(prefix="everturn-") as folder, screen.lent():
+        return await screen.ask_line("    arguments: ", prefill=" ".join(map(str.strip, written.splitlines())))
+    with tempfile.TemporaryDirectory(prefix="everturn-") as folder, screen.lend_terminal():
         file = Path(folder) / f"{Path(name).name}.json"
         file.write_text(written + "\n", encoding="utf-8")
         try:
@@ -48,7 +48,7 @@ async def edited(screen: Screen, name: str, written: str) -> str:
             raise NotEdited(f"The file that the editor saved can't be read: {error}.") from None
 
 
-def arguments_of(written: str) -> dict[str, Any]:
+def parse_arguments(written: str) -> dict[str, Any]:
     """Raises NotEdited if the text is no JSON object."""
     if not written:
         raise NotEdited("The editor saved an empty file: nothing was changed.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from everturn.cli.options import JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 from everturn.errors import NotFound
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ def budget(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a tenant may use and has used today; or set it, or take it away. What is not given stays as it is."""
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "tokens_per_day": tokens,
         "usd_per_day": usd,
         "conversations": conversations,
         "lease": None if lease is None else timedelta(minutes=lease),
     }
-    given = {name: value or None for name, value in given.items() if value is not None}
-    if remove and given:
+    changes = {name: value or None for name, value in changes.items() if value is not None}
+    if remove and changes:
         raise typer.BadParameter("--remove takes the whole budget away: give it alone.")
-    asyncio.run(_budget(tenant, given, remove=remove, as_json=as_json))
+    asyncio.run(_run_budget(tenant, changes, remove=remove, as_json=as_json))
 
 
-async def _budget(tenant: str, given: dict[str, Any], *, remove: bool, as_json: bool) -> None:
+async def _run_budget(tenant: str, changes: dict[str, Any], *, remove: bool, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
 
     async with remote_client() as client:
@@ -58,51 +58,59 @@ async def _budget(tenant: str, given: dict[str, Any], *, remove: bool, as_json: 
             if not as_json:
                 print(f"{tenant!r} has no budget any more.")
             return
-        if given:
-            await client.set_budget(tenant, await _changed(client, tenant, given))
-        found = await client.budget(tenant)
-    if found is None:
+        if changes:
+            await client.set_budget(tenant, await _changed_budget(client, tenant, changes))
+        status = await client.budget(tenant)
+    if status is None:
         raise NotFound(
             f"Tenant {tenant!r} has no budget.", cure=f"`everturn budget {tenant} --usd-per-day 50` sets one."
         )
     if as_json:
-        tell_json(found.as_json())
+        print_json(status.as_json())
     else:
-        _print(found)
+        _print_status(status)
 
 
-async def _changed(client: Client, tenant: str, given: dict[str, Any]) -> Budget:
+async def _changed_budget(client: Client, tenant: str, changes: dict[str, Any]) -> Budget:
     """The tenant's budget, changed to the given values."""
     from everturn.limits import Budget
 
-    now = await client.budget(tenant)
+    current = await client.budget(tenant)
     terms: dict[str, Any] = {}
-    if now:
-        known = now.budget
+    if current:
+        known = current.budget
         terms = {name: getattr(known, name) for name in ("tokens_per_day", "usd_per_day", "conversations")}
         terms["lease"] = timedelta(seconds=known.lease)
-    return Budget(**{**terms, **given})
+    return Budget(**{**terms, **changes})
 
 
-def _print(found: BudgetStatus) -> None:
-    from everturn.cli.render import columns
+def _print_status(status: BudgetStatus) -> None:
+    from everturn.cli.render import table_lines
     from everturn.cli.terminal import Screen
 
-    screen, terms = Screen(to_stdout=True), found.budget
+    screen = Screen(to_stdout=True)
+    terms = status.budget
     rows = [
-        ("tokens", f"{found.tokens:,}", "-" if terms.tokens_per_day is None else f"{terms.tokens_per_day:,}"),
-        ("dollars", f"{found.cost_usd:,.4f}", "-" if terms.usd_per_day is None else f"{terms.usd_per_day:,.2f}"),
+        ("tokens", f"{status.tokens:,}", "-" if terms.tokens_per_day is None else f"{terms.tokens_per_day:,}"),
+        ("dollars", f"{status.cost_usd:,.4f}", "-" if terms.usd_per_day is None else f"{terms.usd_per_day:,.2f}"),
     ]
     if terms.conversations:
-        rows.append(("conversations at work", f"{found.at_work:,}", f"{terms.conversations:,}"))
-    screen.lines(columns((f"{found.tenant} on {found.day}", "USED", "OF"), rows))
-    if found.unpriced_turns:
-        screen.line(f"{found.unpriced_turns:,} of {found.turns:,} turns have no known price, and count no dollars.")
-    if found.conversations:
-        screen.line(
-            f"At work: {', '.join(found.conversations)}{' …' if found.at_work > len(found.conversations) else ''}"
+        rows.append(("conversations at work", f"{status.at_work:,}", f"{terms.conversations:,}"))
+    screen.print_lines(table_lines((f"{status.tenant} on {status.day}", "USED", "OF"), rows))
+    if status.unpriced_turns:
+        screen.print_line(
+            f"{status.unpriced_turns:,} of {status.turns:,} turns have no known price, and count no dollars."
         )
-    if found.waiting:
-        screen.line(f"{found.waiting:,} conversations are stalled for it, and go on by themselves.")
-    by = "the workers' settings" if found.declared else found.by
-    screen.line(f"Set by {by}." if by else "", style="dim")
+    if status.conversations:
+        line = f"At work: {', '.join(status.conversations)}"
+        if status.at_work > len(status.conversations):
+            line += " …"
+        screen.print_line(line)
+    if status.waiting:
+        screen.print_line(f"{status.waiting:,} conversations are stalled for it, and go on by themselves.")
+    line = ""
+    if status.declared:
+        line = "Set by the workers' settings."
+    elif status.by:
+        line = f"Set by {status.by}."
+    screen.print_line(line, style="dim")

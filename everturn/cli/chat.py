@@ -26,25 +26,25 @@ def chat(
     id: Annotated[  # noqa: A002
         str | None,
         typer.Option(
-            "--id", help="The id of a new conversation, or of one to come back to.", autocompletion=completion.ids
+            "--id", help="The id of a new conversation, or of one to come back to.", autocompletion=completion.offer_ids
         ),
     ] = None,
     tenant: TenantOption = None,
     metadata: MetadataOption = None,
 ) -> None:
     """Talk with an agent. Ctrl-C leaves the conversation running, and `everturn chat --id ID` comes back to it."""
-    from everturn.cli.chat_files import remembered
+    from everturn.cli.chat_files import load_options
     from everturn.cli.connect import AgentChoice
 
-    wanted = None
+    choice = None
     if id and not (model or tool or system or agent):
-        wanted = remembered(id) or asyncio.run(_hosted(id))
-    wanted = wanted or AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
+        choice = load_options(id) or asyncio.run(_find_hosted_agent(id))
+    choice = choice or AgentChoice.from_options(model=model, tools=tool, system=system, agent=agent)
     name = id or f"{agent or 'chat'}-{uuid4().hex[:8]}"
-    asyncio.run(_chat(wanted, name, labels_of(tenant, metadata), approve_all=yes))
+    asyncio.run(_run_chat(choice, name, labels_of(tenant, metadata), approve_all=yes))
 
 
-async def _hosted(name: str) -> AgentChoice:
+async def _find_hosted_agent(name: str) -> AgentChoice:
     """The agent of a conversation that runs on another process's worker. Raises NotFound and Unreachable."""
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -63,25 +63,26 @@ async def _hosted(name: str) -> AgentChoice:
     raise NotFound(f"There is no conversation {name!r} to come back to.", cure=cure)
 
 
-async def _chat(wanted: AgentChoice, name: str, labels: dict[str, Any], *, approve_all: bool) -> None:
+async def _run_chat(choice: AgentChoice, name: str, labels: dict[str, Any], *, approve_all: bool) -> None:
     from everturn.cli.chat_files import ChatFiles
     from everturn.cli.chat_session import ChatSession
     from everturn.cli.connect import connect
     from everturn.cli.terminal import Screen
 
-    screen, files = Screen(), ChatFiles(name)
+    screen = Screen()
+    files = ChatFiles(name)
     session = None
     try:
-        async with connect(wanted, name, screen=screen, db=files.database) as place:
+        async with connect(choice, name, screen=screen, db=files.database) as place:
             session = ChatSession(place, name, screen, approve_all=approve_all, labels=labels)
-            await session.until_left(begun=lambda: files.remember(wanted))
+            await session.until_left(begun=lambda: files.save_options(choice))
     except asyncio.CancelledError:
-        screen.idle()
+        screen.stop_spinner()
         if session and session.begun:
-            stays = "The conversation goes on without you." if wanted.agent else "The conversation stays."
-            screen.line(f"\n{stays} To come back: everturn chat --id {shlex.quote(name)}")
+            stays = "The conversation goes on without you." if choice.agent else "The conversation stays."
+            screen.print_line(f"\n{stays} To come back: everturn chat --id {shlex.quote(name)}")
         raise
     finally:
-        screen.idle()
+        screen.stop_spinner()
         if session and session.closed:
-            files.clear()
+            files.delete_files()

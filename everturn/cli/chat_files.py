@@ -25,24 +25,24 @@ class ChatFiles:
         """The database of the chat's own Temporal server, if no other is configured."""
         self.options = place.with_name(f"{place.name}.json")
 
-    def remember(self, wanted: AgentChoice) -> None:
+    def save_options(self, choice: AgentChoice) -> None:
         written = {
-            "model": wanted.model,
-            "tools": [str(path.resolve()) for path in wanted.tools],
-            "system": wanted.system,
-            "agent": wanted.agent,
+            "model": choice.model,
+            "tools": [str(path.resolve()) for path in choice.tools],
+            "system": choice.system,
+            "agent": choice.agent,
         }
         with suppress(OSError):  # then the options have to be given again
             write_atomically(self.options, json.dumps(written).encode())
 
-    def clear(self) -> None:
+    def delete_files(self) -> None:
         """Deletes the files of a chat that was closed."""
         beside = [self.database.with_name(self.database.name + suffix) for suffix in ("", "-wal", "-shm")]
         for path in (*beside, self.database.with_suffix(".log"), self.options):
             path.unlink(missing_ok=True)
 
 
-def remembered(name: str) -> AgentChoice | None:
+def load_options(name: str) -> AgentChoice | None:
     """The options that the chat last had on this machine."""
     from everturn.cli.connect import AgentChoice
 

@@ -42,7 +42,7 @@ class ChatSession:
         self._conversation: Conversation = place.client.conversation(name)
         self._follower: Follower | None = None
         self._streaming = screen.live and sys.stdout.isatty()
-        self._said: list[str] = []
+        self._sent_messages: list[str] = []
         self.begun = False
         """Whether there is a conversation to come back to."""
         self.closed = False
@@ -50,107 +50,108 @@ class ChatSession:
 
     async def until_left(self, *, begun: Callable[[], None]) -> None:
         """Talks until the person closes the conversation. `begun` is called once there is one."""
-        await self._greet()
+        await self._show_earlier()
         while True:
             try:
-                self._screen.line()
-                said = await self._screen.ask(PROMPT, earlier=self._said)
+                self._screen.print_line()
+                line = await self._screen.ask_line(PROMPT, earlier=self._sent_messages)
             except EOFError:
-                self._screen.line("")
+                self._screen.print_line("")
                 break
-            if said == "/quit":
+            if line == "/quit":
                 break
-            if said.startswith("/resume"):
-                await self._resume(said.removeprefix("/resume").strip())
-            elif said.startswith("/"):
-                self._screen.line(HELP, style="dim")
-            elif said:
+            if line.startswith("/resume"):
+                await self._resume_conversation(line.removeprefix("/resume").strip())
+            elif line.startswith("/"):
+                self._screen.print_line(HELP, style="dim")
+            elif line:
                 begun()
-                await self._say(said)
-        self.closed = await self._close()
+                await self._send_message(line)
+        self.closed = await self._close_conversation()
 
-    async def _greet(self) -> None:
+    async def _show_earlier(self) -> None:
         """Shows where the conversation was left, and waits for what still goes on."""
-        self._screen.idle()
-        self._screen.line(HELP, style="dim")
-        cursor = await self._cursor()
+        self._screen.stop_spinner()
+        self._screen.print_line(HELP, style="dim")
+        cursor = await self._current_cursor()
         if cursor is None:
             return
         self.begun = True
-        messages = _last_of(await self._conversation.transcript())
-        self._screen.lines(transcript_lines(messages, width=self._screen.width))
+        messages = _last_exchanges(await self._conversation.transcript())
+        self._screen.print_lines(transcript_lines(messages, width=self._screen.width))
         status = await self._conversation.status()
         match status.state:
             case "idle":
                 pass
             case "done":
-                self._screen.line(OVER, style="bold")
+                self._screen.print_line(OVER, style="bold")
             case "stalled":
-                self._screen.line(f"! stalled: {status.cause} {status.cure or ''} Then: /resume", style="red")
+                self._screen.print_line(f"! stalled: {status.cause} {status.cure or ''} Then: /resume", style="red")
             case "paused":
-                self._screen.line("◆ The conversation is paused. /resume continues it.", style="yellow")
+                self._screen.print_line("◆ The conversation is paused. /resume continues it.", style="yellow")
             case _:
                 run_id = cursor.partition("/")[0]
-                self._follower = self._follow(since=f"{run_id}/0", seen=cursor)
+                self._follower = self._make_follower(since=f"{run_id}/0", seen=cursor)
                 await self._until_answered()
 
-    async def _say(self, text: str) -> None:
-        client, name = self._place.client, self._conversation.id
+    async def _send_message(self, text: str) -> None:
+        client = self._place.client
+        name = self._conversation.id
         how: dict[str, Any] = {"keep_open": KEEP_OPEN, "message_id": uuid4().hex, "stream": self._streaming}
-        cursor = await self._cursor()
+        cursor = await self._current_cursor()
         if cursor is None:
             await client.start(self._place.agent, text, id=name, model=self._place.model, **how, **self._labels)
         else:
             await client.send(self._place.agent, text, id=name, **how)
         self.begun = True
-        self._said.append(text)
+        self._sent_messages.append(text)
         if self._follower is None:
-            self._follower = self._follow(since=cursor)
-        self._follower.expect(text)
+            self._follower = self._make_follower(since=cursor)
+        self._follower.expect_message(text)
         await self._until_answered()
 
-    async def _resume(self, model: str) -> None:
+    async def _resume_conversation(self, model: str) -> None:
         try:
             if self._follower is None:
-                self._follower = self._follow(since=await self._cursor())
+                self._follower = self._make_follower(since=await self._current_cursor())
             try:
                 await self._conversation.resume(model=model or None)
             except Ended:
-                self._screen.line(OVER, style="bold")
+                self._screen.print_line(OVER, style="bold")
                 return
             await self._until_answered()
         except EverturnError as error:
-            self._screen.line(f"! {error}", style="red")
+            self._screen.print_line(f"! {error}", style="red")
 
     async def _until_answered(self) -> None:
         assert self._follower is not None
         while True:
             match await self._follower.next_stop():
                 case events.Stalled() as stall:
-                    self._screen.line(f"! stalled: {stall.cause} {stall.cure} Then: /resume", style="red")
+                    self._screen.print_line(f"! stalled: {stall.cause} {stall.cure} Then: /resume", style="red")
                     return
                 case events.Switched():
-                    self._screen.line("  /resume continues it.", style="dim")
+                    self._screen.print_line("  /resume continues it.", style="dim")
                     return
                 case events.Done() as done:
                     self._follower = None
-                    if why := done.why or (done.outcome and done.outcome.reason):
-                        self._screen.line(f"■ {why}", style="bold")
+                    if reason := done.why or (done.outcome and done.outcome.reason):
+                        self._screen.print_line(f"■ {reason}", style="bold")
                     return
                 case events.Replied() as replied:
                     if not self._streaming:
-                        _print(replied.message.text)
-                    if await self._rests():
+                        _print_reply(replied.message.text)
+                    if await self._is_at_rest():
                         return
 
-    async def _rests(self) -> bool:
+    async def _is_at_rest(self) -> bool:
         """Whether no answer is still to come. There may be one if somebody else has sent a message meanwhile."""
         try:
             return (await self._conversation.status()).state in ("idle", "done", "paused")
         except Unreachable:
             return True
 
-    async def _close(self) -> bool:
+    async def _close_conversation(self) -> bool:
         """Closes the conversation. True if nothing of it is left to come back to."""
         try:
             await self._conversation.close()
@@ -159,18 +160,20 @@ class ChatSession:
         except (NotFound, Ended):
             return True
         except (EverturnError, TimeoutError) as error:
-            self._screen.line(f"! The conversation could not be closed: {error or 'it took too long'}", style="red")
+            self._screen.print_line(
+                f"! The conversation could not be closed: {error or 'it took too long'}", style="red"
+            )
             return False
         return True
 
-    async def _cursor(self) -> str | None:
+    async def _current_cursor(self) -> str | None:
         """The current cursor; None if there is no conversation yet."""
         try:
             return await self._conversation.cursor()
         except NotFound:
             return None
 
-    def _follow(self, *, since: str | None, seen: str = "") -> Follower:
+    def _make_follower(self, *, since: str | None, seen: str = "") -> Follower:
         return Follower(
             self._conversation,
             screen=self._screen,
@@ -184,15 +187,17 @@ class ChatSession:
         )
 
 
-def _last_of(messages: Sequence[Message]) -> Sequence[Message]:
+def _last_exchanges(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages from the user's last but one on."""
-    asked = [index for index, message in enumerate(messages) if message.role == "user"]
-    return messages[asked[-SHOWN_EXCHANGES:][0] :] if asked else messages
+    starts = [index for index, message in enumerate(messages) if message.role == "user"]
+    if not starts:
+        return messages
+    return messages[starts[-SHOWN_EXCHANGES:][0] :]
 
 
-def _print(text: str) -> None:
+def _print_reply(text: str) -> None:
     if sys.stdout.isatty():
         screen = Screen(to_stdout=True)
-        screen.line(marked_markdown(text, width=screen.width))
+        screen.print_line(marked_markdown(text, width=screen.width))
     else:
         print_result(text)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from everturn.cli.options import url_host
 from everturn.errors import EverturnError
 from everturn.system import extras
 
@@ -30,10 +31,10 @@ def codec(
     ] = None,
 ) -> None:
     """Decode payloads for Temporal's Web UI and CLI with this environment's keys, until Ctrl-C."""
-    asyncio.run(_codec(host, port, origin or [], token))
+    asyncio.run(_serve_codec(host, port, origin or [], token))
 
 
-async def _codec(host: str, port: int, origins: list[str], token: str | None) -> None:
+async def _serve_codec(host: str, port: int, origins: list[str], token: str | None) -> None:
     try:
         from everturn.web.auth import check_token
         from everturn.web.codec_server import ORIGINS, CodecServer
@@ -45,26 +46,28 @@ async def _codec(host: str, port: int, origins: list[str], token: str | None) ->
     from everturn.cli.connect import quiet_logs
     from everturn.cli.terminal import Screen
     from everturn.settings import Settings
-    from everturn.storage.data_converter import configured, stored
+    from everturn.storage.data_converter import configured_converter, with_storage
 
     settings = Settings.load()
     quiet_logs(None)
     if token is None and settings.codec_token:
         token = settings.codec_token.get_secret_value()
     check_token(token, host=host, what="codec server", variable="EVERTURN_CODEC_TOKEN")
-    converter = configured()
+    converter = configured_converter()
     if settings.storage:
-        converter = stored(converter, settings.storage)
+        converter = with_storage(converter, settings.storage)
     server = CodecServer(converter, origins=origins or ORIGINS, token=token)
     screen = Screen()
     with open_socket(host, port, what="codec server") as bound:
-        address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+        address = f"http://{url_host(host)}:{bound.getsockname()[1]}"
 
-        def tell() -> None:
-            screen.line(f"Codec server   {address}")
-            screen.line(f"Web UI         {', '.join(origins or ORIGINS)}: name it there, in the codec server settings")
+        def announce_address() -> None:
+            screen.print_line(f"Codec server   {address}")
+            screen.print_line(
+                f"Web UI         {', '.join(origins or ORIGINS)}: name it there, in the codec server settings"
+            )
             if token:  # not the token itself: terminal output ends up in logs
-                screen.line(f"Sign in first  {address}/?token=$EVERTURN_CODEC_TOKEN")
-            screen.line("Ctrl-C ends it.", style="dim")
+                screen.print_line(f"Sign in first  {address}/?token=$EVERTURN_CODEC_TOKEN")
+            screen.print_line("Ctrl-C ends it.", style="dim")
 
-        await serve(server, bound, started=tell)
+        await serve(server, bound, started=announce_address)

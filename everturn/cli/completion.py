@@ -22,67 +22,78 @@ LOOKED_AT = 200
 """How many conversations to look at, newest first."""
 
 
-def ids(incomplete: str) -> list[tuple[str, str]]:
-    async def look(client: Client) -> list[tuple[str, str]]:
-        listed = [one async for one in _newest(client)]
-        return [(one.id, f"{one.status} {one.agent}".strip()) for one in listed if one.id.startswith(incomplete)]
+def offer_ids(incomplete: str) -> list[tuple[str, str]]:
+    async def list_ids(client: Client) -> list[tuple[str, str]]:
+        listed = [conversation async for conversation in _newest_conversations(client)]
+        return [
+            (conversation.id, f"{conversation.status} {conversation.agent}".strip())
+            for conversation in listed
+            if conversation.id.startswith(incomplete)
+        ]
 
-    return _asked(look)
+    return _run_lookup(list_ids)
 
 
-def calls(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+def offer_calls(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """The waiting calls of the conversation on the command line."""
     conversation_id = str(ctx.params.get("id") or "")
 
-    from everturn.cli.render import by_agents
+    from everturn.cli.render import path_prefix
     from everturn.client.agents_at_work import shortest_name
 
-    async def look(client: Client) -> list[tuple[str, str]]:
+    async def list_calls(client: Client) -> list[tuple[str, str]]:
         waiting = (await client.conversation(conversation_id).status()).waiting
-        named = [(shortest_name(call, waiting), by_agents(call.path) + call.tool) for call in waiting]
+        named = [(shortest_name(call, waiting), path_prefix(call.path) + call.tool) for call in waiting]
         return [(name, tool) for name, tool in named if name.startswith(incomplete)]
 
-    return _asked(look)
+    return _run_lookup(list_calls)
 
 
-def agents(incomplete: str) -> list[tuple[str, str]]:
-    async def look(client: Client) -> list[tuple[str, str]]:
-        found = {one.agent for one in [one async for one in _newest(client)]}
-        return [(agent, "") for agent in sorted(found) if agent and agent.startswith(incomplete)]
+def offer_agents(incomplete: str) -> list[tuple[str, str]]:
+    async def list_agents(client: Client) -> list[tuple[str, str]]:
+        names = {
+            conversation.agent
+            for conversation in [conversation async for conversation in _newest_conversations(client)]
+        }
+        return [(agent, "") for agent in sorted(names) if agent and agent.startswith(incomplete)]
 
-    return _asked(look)
+    return _run_lookup(list_agents)
 
 
-def statuses(incomplete: str) -> list[str]:
+def offer_statuses(incomplete: str) -> list[str]:
     from everturn.client.listing import STATUSES
 
     return [status for status in STATUSES if status.startswith(incomplete)]
 
 
-def models(incomplete: str) -> list[str]:
+def offer_models(incomplete: str) -> list[str]:
     """Offers providers, since only they know their models."""
     from everturn.vendor_models.plugins import known_names
 
     return [f"{provider}:" for provider in known_names() if provider.startswith(incomplete)]
 
 
-async def _newest(client: Client) -> AsyncIterator[ListedConversation]:
-    looked_at = 0
-    async for one in client.conversations():
-        yield one
-        if (looked_at := looked_at + 1) == LOOKED_AT:
+async def _newest_conversations(client: Client) -> AsyncIterator[ListedConversation]:
+    count = 0
+    async for conversation in client.conversations():
+        yield conversation
+        if (count := count + 1) == LOOKED_AT:
             return
 
 
-def _asked(look: Callable[[Client], Awaitable[list[tuple[str, str]]]]) -> list[tuple[str, str]]:
+def _run_lookup(lookup: Callable[[Client], Awaitable[list[tuple[str, str]]]]) -> list[tuple[str, str]]:
     from everturn.cli.connect import remote_client
 
-    async def ask() -> list[tuple[str, str]]:
+    async def look_up() -> list[tuple[str, str]]:
         async with asyncio.timeout(PATIENCE_SECONDS), remote_client() as client:
-            return await look(client)
+            return await lookup(client)
 
     try:
         # The shell writes these words into its command line as they are.
-        return [(one, printable_line(about)) for one, about in asyncio.run(ask()) if printable_line(one) == one]
+        return [
+            (word, printable_line(description))
+            for word, description in asyncio.run(look_up())
+            if printable_line(word) == word
+        ]
     except Exception:  # noqa: BLE001 - a completion must not show errors
         return []

@@ -37,7 +37,9 @@ class AgentChoice:
     agent: str | None
 
     @classmethod
-    def of(cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None) -> AgentChoice:
+    def from_options(
+        cls, *, model: str | None, tools: Sequence[Path] | None, system: str, agent: str | None
+    ) -> AgentChoice:
         """Raises typer.BadParameter if the options don't go together."""
         if agent and (tools or system):
             raise typer.BadParameter("it takes no --tool or --system: a hosted agent has its own", param_hint="--agent")
@@ -62,23 +64,23 @@ class Connection:
 
 @asynccontextmanager
 async def connect(
-    wanted: AgentChoice, conversation_id: str, *, screen: Screen, db: Path | None
+    choice: AgentChoice, conversation_id: str, *, screen: Screen, db: Path | None
 ) -> AsyncIterator[Connection]:
     """Everything that a conversation needs. If it starts a server and a worker, they end with the context."""
-    settings = _settings()
-    if wanted.agent:
+    settings = _load_settings()
+    if choice.agent:
         async with remote_client() as client:
             await require_worker(client)
-            yield Connection(client, wanted.agent, wanted.model, prefix="", lasts=True)
+            yield Connection(client, choice.agent, choice.model, prefix="", lasts=True)
         return
-    agent = make_agent(wanted)
+    agent = make_agent(choice)
     quiet_logs(screen)
     from everturn.cli.server_watch import while_it_runs
     from everturn.client.client import Client
     from everturn.devserver import connect_or_start
     from everturn.worker.worker import Worker
 
-    screen.busy("starting")
+    screen.show_busy("starting")
     async with AsyncExitStack() as stack:
         endpoint = await stack.enter_async_context(connect_or_start(db_filename=db))
         await stack.enter_async_context(while_it_runs(endpoint.server))
@@ -87,13 +89,13 @@ async def connect(
         client = await Client.connect(task_queue=queue, **endpoint.options)
         await require_namespace(client)
         await stack.enter_async_context(Worker(client, agents=[agent], drain_timeout=DRAIN_TIMEOUT))
-        yield Connection(client, agent, None, prefix=_prefix(endpoint), lasts=endpoint.server is None)
+        yield Connection(client, agent, None, prefix=_command_prefix(endpoint), lasts=endpoint.server is None)
 
 
 @asynccontextmanager
 async def remote_client() -> AsyncIterator[Client]:
     """A client of the Temporal that the environment names, or else of one at the default address."""
-    settings = _settings()
+    settings = _load_settings()
     quiet_logs(None)
     from everturn.client.client import Client
 
@@ -141,57 +143,60 @@ async def require_worker(client: Client) -> None:
         )
 
 
-def make_agent(wanted: AgentChoice) -> Agent:
+def make_agent(choice: AgentChoice) -> Agent:
     """The agent that the options describe, checked as far as it can be before anything starts."""
-    assert wanted.model is not None  # AgentChoice.of
+    assert choice.model is not None  # AgentChoice.from_options
     from everturn.models import Model
     from everturn.providers.catalog import resolve_endpoint
 
     try:
-        resolve_endpoint(Model(wanted.model))
+        resolve_endpoint(Model(choice.model))
     except KeyMissing as error:
         # Here the worker is this process; "where the worker runs" would puzzle.
         variable = error.variables[0]
         raise EverturnError(
-            f"No key for {wanted.model!r}: {variable} is not set.",
+            f"No key for {choice.model!r}: {variable} is not set.",
             cure=f"Set {variable}, or use another model: `everturn models` lists them.",
         ) from None
     from everturn.agent import Agent
     from everturn.loading import load_tools
 
-    tools = [tool for path in wanted.tools for tool in load_tools(path)]
-    return Agent("assistant", model=wanted.model, instructions=wanted.system, tools=tools)
+    tools = [tool for path in choice.tools for tool in load_tools(path)]
+    return Agent("assistant", model=choice.model, instructions=choice.system, tools=tools)
 
 
 def quiet_logs(screen: Screen | None) -> None:
     """Shows only errors of the log (without a screen, only critical ones), unless the environment configures it."""
     from everturn import logs
 
-    settings = _settings()
+    settings = _load_settings()
     if {"EVERTURN_LOG", "EVERTURN_LOG_LEVEL"} & os.environ.keys():
         logs.configure(format=settings.log, level=settings.log_level)
     else:
-        logging.getLogger().handlers[:] = [_Broken(screen)]
+        logging.getLogger().handlers[:] = [_ScreenHandler(screen)]
     logs.forward_core_logs()
 
 
-class _Broken(logging.Handler):
+class _ScreenHandler(logging.Handler):
     def __init__(self, screen: Screen | None) -> None:
         super().__init__(logging.ERROR if screen else logging.CRITICAL)
         self._screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._screen:
-            why = f": {record.exc_info[1]!r}" if record.exc_info and record.exc_info[1] else ""
             message = record.getMessage().partition(" ({'")[0]
-            self._screen.line(f"! {record.name}: {message}{why}"[:500], style="red")
+            if record.exc_info and record.exc_info[1]:
+                message += f": {record.exc_info[1]!r}"
+            self._screen.print_line(f"! {record.name}: {message}"[:500], style="red")
 
 
-def _settings() -> Settings:
+def _load_settings() -> Settings:
     from everturn.settings import Settings
 
     return Settings.load()
 
 
-def _prefix(endpoint: Endpoint) -> str:
-    return f"TEMPORAL_ADDRESS={endpoint.address} " if endpoint.server else ""
+def _command_prefix(endpoint: Endpoint) -> str:
+    if not endpoint.server:
+        return ""
+    return f"TEMPORAL_ADDRESS={endpoint.address} "

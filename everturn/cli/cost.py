@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 from everturn.records import in_dollars
 from everturn.temporal.temporal_prices import TemporalPrices
 
@@ -44,18 +44,18 @@ def cost(
     prices = TemporalPrices(
         per_million_actions=per_million, active_gb_hour=active, retained_gb_hour=retained, retention_days=retention
     )
-    found = asyncio.run(_costs(id))
-    total = _total(found)
+    costs = asyncio.run(_read_costs(id))
+    total = _add_up(costs)
     if as_json:
-        more = [_as_json(one, prices) for one in found]
-        tell_json(
+        more = [_as_json(entry, prices) for entry in costs]
+        print_json(
             {**_as_json(total, prices), "conversations": more, "prices": {**vars(prices), "source": prices.source}}
         )
     else:
-        _print(total, found, prices)
+        _print_costs(total, costs, prices)
 
 
-async def _costs(conversation_id: str) -> list[ConversationCost]:
+async def _read_costs(conversation_id: str) -> list[ConversationCost]:
     from everturn.cli.connect import remote_client
     from everturn.client.costs import costs_of
 
@@ -63,54 +63,55 @@ async def _costs(conversation_id: str) -> list[ConversationCost]:
         return await costs_of(client.temporal, conversation_id)
 
 
-def _total(found: list[ConversationCost]) -> ConversationCost:
+def _add_up(costs: list[ConversationCost]) -> ConversationCost:
     from everturn.client.costs import ConversationCost
 
-    total = ConversationCost(found[0].id)
-    for one in found:
-        total.add(one)
+    total = ConversationCost(costs[0].id)
+    for entry in costs:
+        total.add(entry)
     return total
 
 
-def _as_json(one: ConversationCost, prices: TemporalPrices) -> dict[str, Any]:
+def _as_json(entry: ConversationCost, prices: TemporalPrices) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "beginnings": one.beginnings,
-        "runs": one.runs,
-        "turns": one.turns,
-        "actions": one.actions.total(),
-        "actions_by_kind": dict(one.actions),
-        "events": one.events,
-        "bytes": one.bytes,
-        "usage": one.usage.model_dump(),
-        "model_usd": one.model_usd,
-        "temporal_usd": one.temporal_usd(prices),
+        "id": entry.id,
+        "beginnings": entry.beginnings,
+        "runs": entry.runs,
+        "turns": entry.turns,
+        "actions": entry.actions.total(),
+        "actions_by_kind": dict(entry.actions),
+        "events": entry.events,
+        "bytes": entry.bytes,
+        "usage": entry.usage.model_dump(),
+        "model_usd": entry.model_usd,
+        "temporal_usd": entry.temporal_usd(prices),
     }
 
 
-def _print(total: ConversationCost, found: list[ConversationCost], prices: TemporalPrices) -> None:
-    from everturn.cli.render import columns
+def _print_costs(total: ConversationCost, costs: list[ConversationCost], prices: TemporalPrices) -> None:
+    from everturn.cli.render import table_lines
     from everturn.cli.terminal import Screen
 
     screen = Screen(to_stdout=True)
     heading = ("CONVERSATION", "TURNS", "ACTIONS", "EVENTS", "KB", "TOKENS IN", "OUT", "MODELS", "TEMPORAL")
-    rows = [_row(one.id, one, prices) for one in found]
-    if len(found) > 1:
-        rows.append(_row("all", total, prices))
-    screen.lines(columns(heading, rows))
-    for one in found:
-        if one.beginnings > 1:
-            screen.line(
-                f"{one.id}: {one.beginnings} conversations have had this id, one after the other. They are added up.",
+    rows = [_table_row(entry.id, entry, prices) for entry in costs]
+    if len(costs) > 1:
+        rows.append(_table_row("all", total, prices))
+    screen.print_lines(table_lines(heading, rows))
+    for entry in costs:
+        if entry.beginnings > 1:
+            screen.print_line(
+                f"{entry.id}: {entry.beginnings} conversations have had this id, one after the other. "
+                "They are added up.",
                 style="bold",
             )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in total.actions.most_common())
-    screen.line(
+    screen.print_line(
         f"Actions: {kinds}. Heartbeats are estimated from how long activities ran; turns with streamed text had more."
     )
     if total.model_usd is None:
-        screen.line("-: no price is known for a model.")
-    screen.line(
+        screen.print_line("-: no price is known for a model.")
+    screen.print_line(
         f"Temporal: {prices.per_million_actions:g} dollars for a million actions, {prices.active_gb_hour:g} and "
         f"{prices.retained_gb_hour:g} for a GB-hour of open and closed histories, kept {prices.retention_days:g} days "
         f"({prices.source}). Queries, plans and the budgets of tenants are not in it; on a server of your own, "
@@ -119,15 +120,15 @@ def _print(total: ConversationCost, found: list[ConversationCost], prices: Tempo
     )
 
 
-def _row(name: str, one: ConversationCost, prices: TemporalPrices) -> tuple[str, ...]:
+def _table_row(name: str, entry: ConversationCost, prices: TemporalPrices) -> tuple[str, ...]:
     return (
         name,
-        f"{one.turns:,}",
-        f"{one.actions.total():,}",
-        f"{one.events:,}",
-        f"{one.bytes / 1000:,.1f}",
-        f"{one.usage.input_tokens:,}",
-        f"{one.usage.output_tokens:,}",
-        "-" if one.model_usd is None else in_dollars(one.model_usd),
-        f"{one.temporal_usd(prices):.6f}",
+        f"{entry.turns:,}",
+        f"{entry.actions.total():,}",
+        f"{entry.events:,}",
+        f"{entry.bytes / 1000:,.1f}",
+        f"{entry.usage.input_tokens:,}",
+        f"{entry.usage.output_tokens:,}",
+        "-" if entry.model_usd is None else in_dollars(entry.model_usd),
+        f"{entry.temporal_usd(prices):.6f}",
     )

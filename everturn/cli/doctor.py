@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from everturn.cli.doctor_finding import Finding, wrong
+from everturn.cli.doctor_finding import Finding, wrong_finding
 from everturn.cli.doctor_queues import queue_findings
 from everturn.cli.doctor_temporal import TIMEOUT_SECONDS, temporal_findings
 from everturn.cli.options import JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 from everturn.errors import EverturnError
 from everturn.system import extras
 
@@ -63,40 +63,43 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check everything that conversations need. The exit status is 1 if something is wrong."""
-    looks = _examine(fix=fix, against=against or [], sample=sample, worker=worker, fairness=fairness, mcp=mcp)
+    looks = _collect_findings(fix=fix, against=against or [], sample=sample, worker=worker, fairness=fairness, mcp=mcp)
     findings = asyncio.run(looks)
     if as_json:
-        tell_json([asdict(finding) for finding in findings], indent=2)
+        print_json([asdict(finding) for finding in findings], indent=2)
     else:
-        _print(findings)
+        _print_findings(findings)
     if any(finding.state == "wrong" for finding in findings):
         raise typer.Exit(1)
 
 
-async def _examine(
+async def _collect_findings(
     *, fix: bool, against: list[str], sample: int | None, worker: str | None, fairness: bool, mcp: bool
 ) -> list[Finding]:
-    findings = [_versions()]
+    findings = [_versions_finding()]
     try:
-        settings = _settings()
+        settings = _load_settings()
     except EverturnError as error:
-        return [*findings, wrong("settings", error)]
+        return [*findings, wrong_finding("settings", error)]
     findings.append(Finding("settings", "ok", f"task queue {settings.task_queue!r}"))
-    findings.append(_encryption(settings))
+    findings.append(_encryption_finding(settings))
     findings += [finding async for finding in temporal_findings(fix=fix)]
     findings += await queue_findings()
-    findings += [finding async for finding in _live(settings)]
-    findings += [finding async for finding in _fairness(tries=fairness)]
-    agents, found = _agents(settings)
+    findings += [finding async for finding in _live_findings(settings)]
+    findings += [finding async for finding in _fairness_findings(tries=fairness)]
+    agents, agent_findings = _agents_and_findings(settings)
     if worker:
         from everturn.cli.doctor_worker import worker_findings
 
         findings += await worker_findings(worker)
-    found += [one async for one in _mcp(agents, starts=mcp)]
-    return [*findings, *found, *_keys(agents), *_costs(agents), *(await _deploy(against, sample) if against else ())]
+    agent_findings += [finding async for finding in _mcp_findings(agents, starts=mcp)]
+    findings += [*agent_findings, *_key_findings(agents), *_cost_findings(agents)]
+    if against:
+        findings += await _deploy_findings(against, sample)
+    return findings
 
 
-async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
+async def _mcp_findings(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
     if not starts:
         if servers := {server.label for agent in agents for server in agent.mcp_servers}:
             cure = "To check them: everturn doctor --mcp."
@@ -105,15 +108,19 @@ async def _mcp(agents: list[Agent], *, starts: bool) -> AsyncIterator[Finding]:
     from everturn.cli.mcp_lists import servers_lists
 
     try:
-        for one in await servers_lists(agents):
-            told = one.problem or f"{len(one.tools)} tools: {', '.join(tool.name for tool in one.tools)}"
-            part = f"MCP server {one.server.label}"
-            yield Finding(part, "wrong" if one.problem else "note" if one.cut else "ok", told, one.cut)
+        for tools_list in await servers_lists(agents):
+            part = f"MCP server {tools_list.server.label}"
+            if tools_list.problem:
+                yield Finding(part, "wrong", tools_list.problem, tools_list.cut)
+                continue
+            tools = tools_list.tools
+            detail = f"{len(tools)} tools: {', '.join(tool.name for tool in tools)}"
+            yield Finding(part, "note" if tools_list.cut else "ok", detail, tools_list.cut)
     except EverturnError as error:
-        yield wrong("MCP servers", error)
+        yield wrong_finding("MCP servers", error)
 
 
-async def _deploy(against: list[str], sample: int | None) -> list[Finding]:
+async def _deploy_findings(against: list[str], sample: int | None) -> list[Finding]:
     from temporalio.service import RPCError
 
     from everturn.cli.doctor_deploy import deploy_findings
@@ -121,12 +128,12 @@ async def _deploy(against: list[str], sample: int | None) -> list[Finding]:
     try:
         return await deploy_findings(against, sample)
     except EverturnError as error:
-        return [wrong("deploy", error)]
+        return [wrong_finding("deploy", error)]
     except RPCError as error:
         return [Finding("deploy", "wrong", f"Temporal said no: {error.message}")]
 
 
-def _settings() -> Settings:
+def _load_settings() -> Settings:
     from everturn.cli.connect import quiet_logs
     from everturn.settings import Settings
 
@@ -135,28 +142,30 @@ def _settings() -> Settings:
     return settings
 
 
-def _encryption(settings: Settings) -> Finding:
+def _encryption_finding(settings: Settings) -> Finding:
     from everturn.storage.codecs import encryption_of
-    from everturn.storage.data_converter import configured
+    from everturn.storage.data_converter import configured_converter
 
     try:
-        converter = configured()
+        converter = configured_converter()
     except EverturnError as error:
-        return wrong("encryption", error)
-    if found := encryption_of(converter):
-        rest = f", {', '.join(map(repr, found.key_ids[1:]))} decrypt" if found.key_ids[1:] else ""
-        return Finding("encryption", "ok", f"AES-GCM; key {found.key_id!r} encrypts{rest}")
+        return wrong_finding("encryption", error)
+    if encryption := encryption_of(converter):
+        detail = f"AES-GCM; key {encryption.key_id!r} encrypts"
+        if others := encryption.key_ids[1:]:
+            detail += f", {', '.join(map(repr, others))} decrypt"
+        return Finding("encryption", "ok", detail)
     if converter.payload_codec:
         return Finding("encryption", "note", f"by EVERTURN_DATA_CONVERTER={settings.data_converter}")
     return Finding("encryption", "note", "off: the server keeps plain JSON")
 
 
-def _versions() -> Finding:
+def _versions_finding() -> Finding:
     packages = " · ".join(f"{name} {version(name)}" for name in ("everturn", "temporalio"))
     return Finding("versions", "ok", f"{packages} · Python {platform.python_version()}")
 
 
-async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
+async def _fairness_findings(*, tries: bool) -> AsyncIterator[Finding]:
     """Whether the server respects priorities and fairness keys. It does not say so itself, so this has to be tested."""
     from temporalio.service import RPCError
 
@@ -176,20 +185,20 @@ async def _fairness(*, tries: bool) -> AsyncIterator[Finding]:
         if late := await task_timeout_finding(client.temporal):
             yield late
     except EverturnError as error:
-        yield wrong("fairness", error)
+        yield wrong_finding("fairness", error)
     except RPCError as error:
         yield Finding("fairness", "note", f"it could not be tested: {error.message}")
 
 
-async def _live(settings: Settings) -> AsyncIterator[Finding]:
+async def _live_findings(settings: Settings) -> AsyncIterator[Finding]:
     """Checks the live lane. Nothing if text comes by heartbeats: those have their own line."""
     from everturn.live.lane import LaneDown
     from everturn.live.lanes import lane_of
-    from everturn.storage.data_converter import configured
+    from everturn.storage.data_converter import configured_converter
 
     cure = "Until then, text comes with heartbeats. Start Redis, or correct EVERTURN_LIVE."
     try:
-        lane = lane_of(settings, configured())
+        lane = lane_of(settings, configured_converter())
         if lane is None:
             return
         try:
@@ -200,13 +209,13 @@ async def _live(settings: Settings) -> AsyncIterator[Finding]:
         finally:
             await lane.close()
     except EverturnError as error:
-        yield wrong("live text", error)
+        yield wrong_finding("live text", error)
 
 
 # ---------------------------------------------------------------- agents and keys
 
 
-def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
+def _agents_and_findings(settings: Settings) -> tuple[list[Agent], list[Finding]]:
     from everturn.loading import load_agents
 
     if not settings.agents:
@@ -214,12 +223,12 @@ def _agents(settings: Settings) -> tuple[list[Agent], list[Finding]]:
     try:
         agents = load_agents(",".join(settings.agents))
     except EverturnError as error:
-        return [], [wrong("agents", error)]
-    told = ", ".join(f"{agent.name} ({agent.model.name}, {len(agent.tools)} tools)" for agent in agents)
-    return agents, [Finding("agents", "ok", told), *_handoffs(agents)]
+        return [], [wrong_finding("agents", error)]
+    detail = ", ".join(f"{agent.name} ({agent.model.name}, {len(agent.tools)} tools)" for agent in agents)
+    return agents, [Finding("agents", "ok", detail), *_handoff_findings(agents)]
 
 
-def _handoffs(agents: list[Agent]) -> list[Finding]:
+def _handoff_findings(agents: list[Agent]) -> list[Finding]:
     """A note for each agent that is handed off to, and is not here."""
     from everturn.agent import with_sub_agents
 
@@ -233,28 +242,28 @@ def _handoffs(agents: list[Agent]) -> list[Finding]:
     ]
 
 
-def _keys(agents: list[Agent]) -> list[Finding]:
+def _key_findings(agents: list[Agent]) -> list[Finding]:
     from everturn.providers.catalog import all_rows, resolve_endpoint, row_of
     from everturn.vendor_models.plugins import points_by_name
 
     names = sorted({key for row in all_rows().values() for key in row.keys if os.environ.get(key, "").strip()})
-    found: Literal["ok", "note"] = "ok" if names else "note"
-    findings = [Finding("keys", found, ", ".join(names) or "none is set here; only workers need one")]
+    state: Literal["ok", "note"] = "ok" if names else "note"
+    findings = [Finding("keys", state, ", ".join(names) or "none is set here; only workers need one")]
     for name in points_by_name():
         try:
             row_of(name)
         except EverturnError as error:
-            findings.append(wrong(f"provider {name}", error))
+            findings.append(wrong_finding(f"provider {name}", error))
     for agent in agents:
         for model in (agent.model, *agent.fallback_models):
             try:
                 resolve_endpoint(model)
             except EverturnError as error:
-                findings.append(wrong(f"model of {agent.name}", error))
+                findings.append(wrong_finding(f"model of {agent.name}", error))
     return findings
 
 
-def _costs(agents: list[Agent]) -> list[Finding]:
+def _cost_findings(agents: list[Agent]) -> list[Finding]:
     """A note for what a limit in US dollars can't count."""
     from everturn.prices import unpriced
 
@@ -270,7 +279,7 @@ def _costs(agents: list[Agent]) -> list[Finding]:
 # ---------------------------------------------------------------- how it looks
 
 
-def _print(findings: list[Finding]) -> None:
+def _print_findings(findings: list[Finding]) -> None:
     from rich.text import Text
 
     from everturn.cli.terminal import Screen
@@ -282,5 +291,7 @@ def _print(findings: list[Finding]) -> None:
         word, style = words[finding.state]
         line = Text(word, style=style).append(f"{finding.part:<{widest}}  ", style="bold").append(finding.detail)
         if finding.cure:
-            line.append("" if finding.detail.endswith(".") else ".").append(f" {finding.cure}", style="yellow")
-        screen.line(line)
+            if not finding.detail.endswith("."):
+                line.append(".")
+            line.append(f" {finding.cure}", style="yellow")
+        screen.print_line(line)

@@ -13,14 +13,14 @@ async def deploy_findings(against: list[str], sample: int | None) -> list[Findin
     """One for each kind of conflict, or a single one if all fit. Raises EverturnError and RPCError."""
     from everturn.client.client import Client
     from everturn.loading import load_agents
-    from everturn.worker.deploy_check import conflicts, grouped
+    from everturn.worker.deploy_check import find_conflicts, group_conflicts
 
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # it logs each divergence, with a traceback
     agents = load_agents(",".join(against))
     client = await Client.connect()
-    found = grouped([conflict async for conflict in conflicts(client, agents, sample=sample)])
-    if not found:
-        looked = f" (checked {sample} of them at most, drawn at random)" if sample else ""
+    kinds = group_conflicts([conflict async for conflict in find_conflicts(client, agents, sample=sample)])
+    if not kinds:
+        sample_note = f" (checked {sample} of them at most, drawn at random)" if sample else ""
         names = ", ".join(sorted(agent.name for agent in agents))
-        return [Finding("deploy", "ok", f"{names} fit the running conversations{looked}")]
-    return [Finding("deploy", "wrong", one.in_words, CURE, tuple(one.conversations)) for one in found]
+        return [Finding("deploy", "ok", f"{names} fit the running conversations{sample_note}")]
+    return [Finding("deploy", "wrong", kind.in_words, CURE, tuple(kind.conversations)) for kind in kinds]

@@ -32,7 +32,8 @@ from temporalio.service import RPCError
 
 from everturn.cli.doctor_finding import Finding
 
-MANY, FEW = 60, 6
+MANY = 60
+FEW = 6
 FIRST = MANY / 2
 """If the few go first, their mean place is about twice their number, as the queue has partitions; else near the end."""
 
@@ -90,13 +91,16 @@ async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float
     queue = f"everturn-doctor-{uuid4().hex[:12]}"
     started: list[WorkflowHandle[object, object]] = []
     try:
+        backlog = 0
         for name, count, priority in (("many", MANY, many), ("few", FEW, few)):
-            started.append(await _schedule(temporal, queue, name, count, priority))
-            await _spooled(temporal, queue, MANY if name == "many" else MANY + FEW)
+            started.append(await _schedule_tasks(temporal, queue, name, count, priority))
+            backlog += count
+            await _wait_for_backlog(temporal, queue, backlog)
         places: list[int] = []
         for place in range(1, MANY + FEW + 1):
-            name = await _next(temporal, queue)
-            places += [place] if name == "few" else []
+            name = await _poll_next(temporal, queue)
+            if name == "few":
+                places.append(place)
             if len(places) == FEW:
                 return mean(places)
         return float(MANY)
@@ -106,7 +110,7 @@ async def place_of_few(temporal: Client, many: Priority, few: Priority) -> float
                 await handle.terminate("everturn doctor has finished its test")
 
 
-async def _schedule(
+async def _schedule_tasks(
     temporal: Client, queue: str, name: str, count: int, priority: Priority
 ) -> WorkflowHandle[object, object]:
     """Starts a workflow, and answers its first task as its worker: with `count` activities to schedule."""
@@ -139,7 +143,7 @@ async def _schedule(
     return handle
 
 
-async def _spooled(temporal: Client, queue: str, count: int) -> None:
+async def _wait_for_backlog(temporal: Client, queue: str, count: int) -> None:
     """Waits until the server counts this many waiting tasks. Its count may lag: after SPOOLED_SECONDS it goes on."""
     request = DescribeTaskQueueRequest(
         namespace=temporal.namespace,
@@ -155,7 +159,7 @@ async def _spooled(temporal: Client, queue: str, count: int) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _next(temporal: Client, queue: str) -> str:
+async def _poll_next(temporal: Client, queue: str) -> str:
     """The kind of the next task handed out: 'many' or 'few'; empty if there is none."""
     task = await temporal.workflow_service.poll_activity_task_queue(
         PollActivityTaskQueueRequest(namespace=temporal.namespace, task_queue=TaskQueue(name=queue), identity=queue),

@@ -19,5 +19,5 @@ class Finding:
     """The ids of all conversations that a finding of --against is about."""
 
 
-def wrong(part: str, error: EverturnError) -> Finding:
+def wrong_finding(part: str, error: EverturnError) -> Finding:
     return Finding(part, "wrong", error.message, error.cure)

@@ -20,13 +20,13 @@ async def queue_findings() -> list[Finding]:
 
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            found = await (await Client.connect()).task_queues()
+            queues = await (await Client.connect()).task_queues()
     except (EverturnError, TimeoutError):  # the lines about Temporal and the workers have said so
         return []
-    if len(found) == 1:
+    if len(queues) == 1:
         return []
-    main = found[0]
-    findings = [_of_role(one) for one in found[1:]]
+    main = queues[0]
+    findings = [_of_role(queue) for queue in queues[1:]]
     if main.roles == ("workflows",) and main.workers and main.waiting_activities:
         detail = f"{main.waiting_activities:,} activities wait on {main.name!r}, whose workers take none"
         cure = "If they are from before the workers had roles: start one without --roles until none waits."
@@ -41,6 +41,8 @@ def _of_role(queue: QueueStatus) -> Finding:
         cure = f"Start one: EVERTURN_AGENTS=FILE.py everturn worker --roles {role}."
         detail = f"none polls the task queue {queue.name!r}, to which conversations send {role}"
         return Finding(part, "wrong", detail, cure)
-    limit, named = queue.limit.per_second, ", ".join(queue.workers[:5])
-    held = f"; limited to {limit:g} a second" if limit is not None else ""
-    return Finding(part, "ok", f"{len(queue.workers)} polled task queue {queue.name!r}: {named}{held}")
+    detail = f"{len(queue.workers)} polled task queue {queue.name!r}: {', '.join(queue.workers[:5])}"
+    limit = queue.limit.per_second
+    if limit is not None:
+        detail += f"; limited to {limit:g} a second"
+    return Finding(part, "ok", detail)

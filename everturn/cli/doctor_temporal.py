@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from everturn.cli.doctor_finding import Finding, wrong
+from everturn.cli.doctor_finding import Finding, wrong_finding
 from everturn.errors import EverturnError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ async def temporal_findings(*, fix: bool) -> AsyncIterator[Finding]:
             client = await Client.connect()
             yield await server_finding(client)
     except EverturnError as error:
-        yield wrong("Temporal", error)
+        yield wrong_finding("Temporal", error)
         return
     except (RPCError, TimeoutError) as error:
         yield Finding("Temporal", "wrong", f"it doesn't answer: {error or 'no reply in time'}")
@@ -39,16 +39,16 @@ async def temporal_findings(*, fix: bool) -> AsyncIterator[Finding]:
     ):
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS * 2):
-                found = await look()
+                finding = await look()
         except EverturnError as error:
-            found = wrong(part, error)
+            finding = wrong_finding(part, error)
         except RPCError as error:
             cure = "Check TEMPORAL_NAMESPACE, and what TEMPORAL_API_KEY may do there."
-            found = Finding(part, "wrong", f"Temporal said no: {error.message}", cure)
+            finding = Finding(part, "wrong", f"Temporal said no: {error.message}", cure)
         except TimeoutError:
-            found = Finding(part, "wrong", "no answer in time", "Try again; the server's own log may say more.")
-        yield found
-        if part == "namespace" and found.state == "wrong":
+            finding = Finding(part, "wrong", "no answer in time", "Try again; the server's own log may say more.")
+        yield finding
+        if part == "namespace" and finding.state == "wrong":
             return  # the other parts are of the namespace
 
 
@@ -65,10 +65,15 @@ async def heartbeats_finding(client: Client) -> Finding:
     from everturn.settings import Settings
     from everturn.temporal.heartbeat_profiles import is_cloud, profile_for
 
-    settings, connection = Settings.load(), client.temporal.service_client.config
+    settings = Settings.load()
+    connection = client.temporal.service_client.config
     profile = profile_for(settings.heartbeats, connection)
-    why = "EVERTURN_HEARTBEATS" if settings.heartbeats else "on Temporal Cloud" if is_cloud(connection) else "by itself"
-    detail = f"{profile.name} ({why}): {profile.in_words}"
+    profile_source = "by itself"
+    if settings.heartbeats:
+        profile_source = "EVERTURN_HEARTBEATS"
+    elif is_cloud(connection):
+        profile_source = "on Temporal Cloud"
+    detail = f"{profile.name} ({profile_source}): {profile.in_words}"
     if is_cloud(connection) and profile.name == "quick":
         cure = "Temporal Cloud bills each heartbeat as an action. EVERTURN_HEARTBEATS=thrifty sends fewer."
         return Finding("heartbeats", "note", detail, cure)
@@ -78,14 +83,14 @@ async def heartbeats_finding(client: Client) -> Finding:
 async def namespace_finding(client: Client) -> Finding:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 
-    from everturn.cli.render import count
+    from everturn.cli.render import format_count
     from everturn.temporal.namespace import require_namespace
 
     await require_namespace(client.temporal)
     name = client.temporal.namespace
     described = await client.temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
     days = described.config.workflow_execution_retention_ttl.ToTimedelta().days
-    return Finding("namespace", "ok", f"{name!r}; ended conversations are kept for {count(days, 'day')}")
+    return Finding("namespace", "ok", f"{name!r}; ended conversations are kept for {format_count(days, 'day')}")
 
 
 async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
@@ -120,10 +125,9 @@ async def workers_finding(client: Client) -> Finding:
     when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"
     killed = f"; gone from this machine since it polled: {', '.join(gone[:5])}" if gone else ""
     if workers:
-        named = ", ".join(workers[:5])
-        agents = await hosted_agents(client.temporal, client.task_queue)
-        host = f"; they host {', '.join(sorted(agents))}" if agents else ""
-        told = f"{len(workers)} polled task queue {client.task_queue!r} {when}: {named}{host}{killed}"
-        return Finding("workers", "ok", told)
+        detail = f"{len(workers)} polled task queue {client.task_queue!r} {when}: {', '.join(workers[:5])}"
+        if agents := await hosted_agents(client.temporal, client.task_queue):
+            detail += f"; they host {', '.join(sorted(agents))}"
+        return Finding("workers", "ok", detail + killed)
     cure = "Start one: EVERTURN_AGENTS=FILE.py everturn worker."
     return Finding("workers", "wrong", f"none polls the task queue {client.task_queue!r}{killed}", cure)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 
 if TYPE_CHECKING:
     from everturn.client.erasure import Erased, ErasedConversation
@@ -25,21 +25,23 @@ def erase(
     as_json: JsonOption = False,
 ) -> None:
     """Erase a conversation with everything that belongs to it: runs, sub-agents, forks, files. Safe to repeat."""
-    done = asyncio.run(_erase(id, dry_run=dry_run, force=force, keep_forks=keep_forks, yes=yes, quiet=as_json))
-    if done is None:
+    result = asyncio.run(
+        _erase_conversation(id, dry_run=dry_run, force=force, keep_forks=keep_forks, yes=yes, quiet=as_json)
+    )
+    if result is None:
         raise typer.Exit(1)
-    erased, journals = done
+    erased, journals = result
     if as_json:
-        tell_json({"id": id, "dry_run": dry_run, **asdict(erased), "journals": journals[0]})
+        print_json({"id": id, "dry_run": dry_run, **asdict(erased), "journals": journals[0]})
     elif dry_run:
-        tell("\n".join(_listed(id, erased)))
+        print_text("\n".join(_erasure_lines(id, erased)))
     else:
-        _say(id, erased, journals)
+        _print_erased(id, erased, journals)
     if erased.left or erased.refused:
         raise typer.Exit(1)
 
 
-async def _erase(
+async def _erase_conversation(
     conversation_id: str, *, dry_run: bool, force: bool, keep_forks: bool, yes: bool, quiet: bool
 ) -> tuple[Erased, tuple[int, int]] | None:
     """What was erased; None if the person said no."""
@@ -48,21 +50,21 @@ async def _erase(
 
     async with remote_client() as client:
         if dry_run or not yes:
-            found = await client.erase(conversation_id, dry_run=True, force=force, keep_forks=keep_forks)
+            preview = await client.erase(conversation_id, dry_run=True, force=force, keep_forks=keep_forks)
             if dry_run:
-                return found, (0, 0)
-            if found.conversations and not found.refused:  # a refusal is shown on its own
+                return preview, (0, 0)
+            if preview.conversations and not preview.refused:  # a refusal is shown on its own
                 if not quiet:
-                    tell("\n".join(_listed(conversation_id, found)))
-                if not _agreed():
-                    tell("Nothing was erased.")
+                    print_text("\n".join(_erasure_lines(conversation_id, preview)))
+                if not _is_confirmed():
+                    print_text("Nothing was erased.")
                     return None
         erased = await client.erase(conversation_id, force=force, keep_forks=keep_forks)
-        ids = {conversation_id, *(one.id for one in erased.conversations)}
+        ids = {conversation_id, *(conversation.id for conversation in erased.conversations)}
         return erased, await asyncio.to_thread(forget_conversations, ids)
 
 
-def _agreed() -> bool:
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
         from everturn.errors import Refused
 
@@ -70,37 +72,50 @@ def _agreed() -> bool:
     return typer.confirm("Erase all of this for ever?", default=False)
 
 
-def _listed(conversation_id: str, erased: Erased) -> list[str]:
-    lines = [_line(one) for one in erased.conversations] or [f"nothing is left of {conversation_id}"]
+def _erasure_lines(conversation_id: str, erased: Erased) -> list[str]:
+    lines = [_conversation_line(conversation) for conversation in erased.conversations] or [
+        f"nothing is left of {conversation_id}"
+    ]
     lines += [f"{fork}, a fork of it, stays, with what was said before it branches off" for fork in erased.kept]
     lines += [f"not reached: {where}" for where in erased.elsewhere]
-    return [*lines, *([f"refused: {erased.refused}"] if erased.refused else [])]
+    if erased.refused:
+        lines.append(f"refused: {erased.refused}")
+    return lines
 
 
-def _line(one: ErasedConversation) -> str:
-    from everturn.cli.render import count
+def _conversation_line(conversation: ErasedConversation) -> str:
+    from everturn.cli.render import format_count
 
-    what = {"named": "", "asked": f" (answered a call of {one.of})", "fork": f" (forked from {one.of})"}[one.was]
-    parts = [count(one.runs, "run")]
-    parts += [count(one.artifacts, "artifact")] if one.artifacts else []
-    parts += [count(one.payloads, "stored payload")] if one.payloads else []
-    return f"{one.id}{what}: {', '.join(parts)}{', still running' if one.running else ''}"
+    what = {
+        "named": "",
+        "asked": f" (answered a call of {conversation.of})",
+        "fork": f" (forked from {conversation.of})",
+    }[conversation.was]
+    parts = [format_count(conversation.runs, "run")]
+    if conversation.artifacts:
+        parts.append(format_count(conversation.artifacts, "artifact"))
+    if conversation.payloads:
+        parts.append(format_count(conversation.payloads, "stored payload"))
+    if conversation.running:
+        parts.append("still running")
+    return f"{conversation.id}{what}: {', '.join(parts)}"
 
 
-def _say(conversation_id: str, erased: Erased, journals: tuple[int, int]) -> None:
-    from everturn.cli.render import count
+def _print_erased(conversation_id: str, erased: Erased, journals: tuple[int, int]) -> None:
+    from everturn.cli.render import format_count
 
     if not erased.conversations and not journals[0]:
-        tell(f"nothing is left of {conversation_id}")
-    for one in erased.conversations:
-        tell(f"erased {_line(one)}".replace(", still running", ", terminated"))
+        print_text(f"nothing is left of {conversation_id}")
+    for conversation in erased.conversations:
+        print_text(f"erased {_conversation_line(conversation)}".replace(", still running", ", terminated"))
     if journals[0]:
-        tell(f"erased {count(journals[0], 'journal')} of dead workers on this machine")
+        print_text(f"erased {format_count(journals[0], 'journal')} of dead workers on this machine")
     if erased.under_way:
-        tell(f"under way: the server deletes {erased.under_way} of the histories within minutes")
-    for left in erased.left:
-        tell(f"left: {left}")
+        print_text(f"under way: the server deletes {erased.under_way} of the histories within minutes")
+    for leftover in erased.left:
+        print_text(f"left: {leftover}")
     if journals[1]:
-        tell(f"left: its id, in {count(journals[1], 'journal')} of workers that run, until they have nothing in hand")
+        in_use = format_count(journals[1], "journal")
+        print_text(f"left: its id, in {in_use} of workers that run, until they have nothing in hand")
     for where in erased.elsewhere:
-        tell(f"not reached: {where}")
+        print_text(f"not reached: {where}")

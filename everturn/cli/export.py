@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from everturn.cli import completion
-from everturn.cli.output import print_result, tell
+from everturn.cli.output import print_result, print_text
 from everturn.system.private_files import write_atomically
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ _FORMAT_OF: dict[str, Format] = {
 
 
 def export(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The conversations.", autocompletion=completion.ids)],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID", help="The conversations.", autocompletion=completion.offer_ids)
+    ],
     format: Annotated[  # noqa: A002 - the contract's name
         Format | None, typer.Option("--format", help="Default: by the file's ending; jsonl without a file.")
     ] = None,
@@ -45,17 +47,17 @@ def export(
     chosen = format or _format_of(output)
     if output is None and chosen == "sqlite":
         raise typer.BadParameter("a SQLite database needs a file: use --output FILE", param_hint="--format")
-    exported = asyncio.run(_read(ids))
+    exported = asyncio.run(_read_conversations(ids))
     if output is None:
-        print_result(_written(exported, chosen), end="")
+        print_result(_format_exported(exported, chosen), end="")
         return
     if chosen == "sqlite":
         from everturn.exporting import write_sqlite
 
         write_sqlite(output, exported)
     else:
-        _replace(output, _written(exported, chosen))
-    tell(f"exported: {', '.join(ids)} to {output}")
+        _replace_file(output, _format_exported(exported, chosen))
+    print_text(f"exported: {', '.join(ids)} to {output}")
 
 
 def _format_of(output: Path | None) -> Format:
@@ -69,7 +71,7 @@ def _format_of(output: Path | None) -> Format:
     raise typer.BadParameter(f"{output.name} has no known ending: use {known}, or add --format", param_hint="--output")
 
 
-async def _read(ids: list[str]) -> list[Exported]:
+async def _read_conversations(ids: list[str]) -> list[Exported]:
     from everturn.cli.connect import remote_client
     from everturn.exporting import read_conversation
 
@@ -77,13 +79,15 @@ async def _read(ids: list[str]) -> list[Exported]:
         return [await read_conversation(client, conversation_id) for conversation_id in ids]
 
 
-def _written(exported: list[Exported], chosen: Format) -> str:
+def _format_exported(exported: list[Exported], chosen: Format) -> str:
     from everturn.exporting import to_jsonl, to_markdown
 
-    return "".join(map(to_markdown if chosen == "markdown" else to_jsonl, exported))
+    if chosen == "markdown":
+        return "".join(map(to_markdown, exported))
+    return "".join(map(to_jsonl, exported))
 
 
-def _replace(file: Path, text: str) -> None:
+def _replace_file(file: Path, text: str) -> None:
     """Replaces the file's text. Whatever goes wrong, the file has either the old text or the new one."""
     from everturn.errors import InvalidFile
 

@@ -13,7 +13,7 @@ from everturn import events, names
 from everturn.calls.causes import read_cause
 from everturn.cli.approval_prompt import ApprovalPrompt
 from everturn.cli.narration import LiveEvent, Narration
-from everturn.cli.render import folded, marked
+from everturn.cli.render import marked_text, one_line
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
 from everturn.temporal import temporal_errors
@@ -54,21 +54,24 @@ class Follower:
         self._show_messages = show_messages
         self._streaming = streaming
         self._events = conversation.events(since, deltas=screen.live)
-        self._seen = _place(seen)
+        self._seen = _split_cursor(seen)
         self._narration = Narration(screen, streaming=streaming)
         self._expected: Counter[str] = Counter()
         if since:
             self._prompt.nudge()  # no event will come for what waits already
 
-    def expect(self, text: str) -> None:
+    def expect_message(self, text: str) -> None:
         """Don't show the next message with this text: the person typed it here."""
         self._expected[text] += 1
 
     async def next_stop(self) -> Stop:
         """Shows what happens until the next stop. Raises Ended if the history breaks off."""
-        self._narration.spin()
+        self._narration.update_spinner()
         stop = asyncio.create_task(self._until_stop())
-        beside = [asyncio.create_task(self._prompt.attend()), asyncio.create_task(self._glance_at_retries())]
+        beside = [
+            asyncio.create_task(self._prompt.ask_until_cancelled()),
+            asyncio.create_task(self._glance_at_retries()),
+        ]
         try:
             done, _ = await asyncio.wait({stop, *beside}, return_when=asyncio.FIRST_COMPLETED)
             for task in done.intersection(beside):
@@ -78,16 +81,16 @@ class Follower:
             for task in (stop, *beside):
                 task.cancel()
             await asyncio.wait({stop, *beside})
-            self._screen.idle()
+            self._screen.stop_spinner()
 
     async def _until_stop(self) -> Stop:
         async for event in self._events:
-            self._prompt.take(event)
-            self._narration.take(event)
+            self._prompt.track_event(event)
+            self._narration.track_event(event)
             if self._is_seen(event):
                 continue
             if self._is_to_be_shown(event):
-                self._narration.show(event)
+                self._narration.show_event(event)
             match event:
                 case events.Replied(final=True) | events.Stalled() | events.Switched(name=names.PAUSE) | events.Done():
                     return event
@@ -96,7 +99,7 @@ class Follower:
         raise temporal_errors.breaks_off(self._conversation.id)
 
     def _is_seen(self, event: events.Event) -> bool:
-        run, position = _place(event.cursor)
+        run, position = _split_cursor(event.cursor)
         live = isinstance(event, LiveEvent) or bool(event.child)
         return not live and run == self._seen[0] and position <= self._seen[1]
 
@@ -116,7 +119,7 @@ class Follower:
 
     async def _glance_at_retries(self) -> None:
         """Retries leave no events: looks now and then whether something is retried, and shows why."""
-        shown: set[str] = set()
+        printed: set[str] = set()
         handle = self._temporal.get_workflow_handle(self._conversation.id)
         while True:
             await asyncio.sleep(RETRY_GLANCE_SECONDS)
@@ -125,17 +128,21 @@ class Follower:
                 for pending in described.raw_description.pending_activities:
                     failure = pending.last_failure
                     lost = failure.timeout_failure_info.timeout_type == LOST
-                    told = await read_cause(self._temporal.data_converter, failure) if failure.message else None
-                    why = LOST_IN_WORDS if lost else folded(told.cause if told else "", 300)
-                    line = f"{pending.activity_type.name}, try {pending.attempt}: {why}"
+                    reason = ""
+                    if lost:
+                        reason = LOST_IN_WORDS
+                    elif failure.message:
+                        failure_cause = await read_cause(self._temporal.data_converter, failure)
+                        reason = one_line(failure_cause.cause, 300)
+                    line = f"{pending.activity_type.name}, try {pending.attempt}: {reason}"
                     # Once for each cause, since there may be a retry each second. But every lost worker is shown.
-                    once = line if lost else f"{pending.activity_id}: {why}"
-                    if why and once not in shown:
-                        shown.add(once)
-                        self._screen.line(marked("trouble", line, indent=2))
+                    once = line if lost else f"{pending.activity_id}: {reason}"
+                    if reason and once not in printed:
+                        printed.add(once)
+                        self._screen.print_line(marked_text("trouble", line, indent=2))
 
 
-def _place(cursor: str) -> tuple[str, int]:
+def _split_cursor(cursor: str) -> tuple[str, int]:
     """A cursor's run and position."""
     run, _, position = cursor.rpartition("/")
     return run, int(position.partition(".")[0] or 0)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 
 
 def fork(
@@ -30,15 +30,15 @@ def fork(
 
     The fork goes on at once, unless that turn had the final reply: its model is asked, and tools run.
     """
-    forked = asyncio.run(_fork(id, at_turn, new_id, to_namespace))
+    forked = asyncio.run(_fork_conversation(id, at_turn, new_id, to_namespace))
     if as_json:
-        tell_json({"id": forked, "forked_from": id, "at_turn": at_turn})
+        print_json({"id": forked, "forked_from": id, "at_turn": at_turn})
     else:
         how = f"It goes on at once, unless turn {at_turn} had the final reply"
-        tell(f"forked: {forked}. {how}: everturn watch {shlex.quote(forked)}")
+        print_text(f"forked: {forked}. {how}: everturn watch {shlex.quote(forked)}")
 
 
-async def _fork(conversation_id: str, at_turn: int, new_id: str | None, namespace: str | None) -> str:
+async def _fork_conversation(conversation_id: str, at_turn: int, new_id: str | None, namespace: str | None) -> str:
     from everturn.cli.connect import remote_client, require_namespace
     from everturn.client.client import Client
 

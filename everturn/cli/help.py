@@ -12,15 +12,15 @@ class Command(TyperCommand):
         super().__init__(*args, **options)
         for param in self.params:
             if isinstance(param, TyperArgument) or getattr(param, "metavar", None) is None:
-                _untyped(param)
+                _hide_type(param)
 
     def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)
-        _untyped(option)
+        _hide_type(option)
         return option
 
 
-def _untyped(param: Any) -> None:
+def _hide_type(param: Any) -> None:
     # Choices stay, since they say what may be written. An older Typer has no such column.
     described = getattr(param, "type_descriptor", None)
     if described is not None and not described.is_choice:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Question:
-    """One question, on stderr. `answered` waits for Enter; `above` makes room to print other lines meanwhile."""
+    """One question, on stderr. `read_answer` waits for Enter; `hide_question` makes room to print other lines."""
 
     def __init__(self, console: Console, prompt: Text, *, prefill: str = "", earlier: Sequence[str] = ()) -> None:
         from prompt_toolkit import PromptSession
@@ -33,30 +33,30 @@ class Question:
         self._prompt = prompt
         self._prefill = prefill
         self._input: Input = create_input(sys.stdin)
-        self._output = _output()
+        self._output = _create_output()
         self._session: PromptSession[str] = PromptSession(
-            self._drawn,
+            self._draw_prompt,
             input=self._input,
             output=self._output,
             history=InMemoryHistory(list(earlier)),
-            key_bindings=_keys(),
+            key_bindings=_key_bindings(),
             # A cancelled question disappears. Enter sets this to False: a question stays with its answer.
             erase_when_done=True,
             enable_suspend=True,
         )
 
-    def _drawn(self) -> ANSI:
+    def _draw_prompt(self) -> ANSI:
         """The prompt, wrapped to the terminal's width now: prompt_toolkit would cut each line above the last one."""
         from prompt_toolkit.formatted_text import ANSI
         from rich.text import Text
 
         *above, last = self._prompt.split("\n", allow_blank=True)
         columns = self._output.get_size().columns
-        with self._console.capture() as drawn:
+        with self._console.capture() as capture:
             self._console.print(Text("\n").join([*_in_rows(above, columns), last]), end="")
-        return ANSI(drawn.get())
+        return ANSI(capture.get())
 
-    async def answered(self, *, fresh: bool) -> str:
+    async def read_answer(self, *, fresh: bool) -> str:
         """The typed line. Raises EOFError if the input ends.
 
         `fresh`: drop what was typed before the question appeared, since it answered something else.
@@ -67,7 +67,7 @@ class Question:
         return await self._session.prompt_async(default=self._prefill, handle_sigint=False)
 
     @contextlib.contextmanager
-    def above(self) -> Iterator[None]:
+    def hide_question(self) -> Iterator[None]:
         """Hides the question while the block runs."""
         self._session.app.renderer.erase()
         yield
@@ -80,10 +80,13 @@ def _in_rows(lines: Iterable[Text], columns: int) -> Iterator[Text]:
 
     for line in lines:
         rows = chop_cells(line.plain, columns)
-        yield from line.divide(itertools.accumulate(len(row) for row in rows[:-1])) if len(rows) > 1 else [line]
+        if len(rows) > 1:
+            yield from line.divide(itertools.accumulate(len(row) for row in rows[:-1]))
+        else:
+            yield line
 
 
-def _output() -> Output:
+def _create_output() -> Output:
     from prompt_toolkit.output import create_output
     from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -95,7 +98,7 @@ def _output() -> Output:
     return output
 
 
-def _keys() -> KeyBindings:
+def _key_bindings() -> KeyBindings:
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -133,20 +136,20 @@ async def read_plainly(prompt: str) -> str:
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
-    def settle(text: str) -> None:
+    def set_line(text: str) -> None:
         if not line.done():
             line.set_result(text)
 
-    def work() -> None:
+    def read_line() -> None:
         text = ""
         with contextlib.suppress(OSError, ValueError):
             text = sys.stdin.readline()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the line any more
-            loop.call_soon_threadsafe(settle, text)
+            loop.call_soon_threadsafe(set_line, text)
 
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    threading.Thread(target=work, daemon=True, name="everturn-keyboard").start()
+    threading.Thread(target=read_line, daemon=True, name="everturn-keyboard").start()
     if not (text := await line):
         raise EOFError
     return text

@@ -23,10 +23,10 @@ MetadataOption = Annotated[
 
 def labels_of(tenant: str | None, metadata: list[str] | None) -> dict[str, Any]:
     """The labels as arguments of Client.start. Raises typer.BadParameter."""
-    return {"tenant": tenant, "metadata": dict(map(_read, metadata or ()))}
+    return {"tenant": tenant, "metadata": dict(map(_parse_metadata, metadata or ()))}
 
 
-def _read(given: str) -> tuple[str, Any]:
+def _parse_metadata(given: str) -> tuple[str, Any]:
     key, equals, value = given.partition("=")
     if not equals or not key.removesuffix(":"):
         raise typer.BadParameter(f"{given!r} is not KEY=VALUE.", param_hint="--metadata")

@@ -11,7 +11,7 @@ import typer
 from everturn.cli import completion
 from everturn.cli.labels import labels_of
 from everturn.cli.options import JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 
 if TYPE_CHECKING:
     from everturn.client.listing import ListedConversation
@@ -23,13 +23,13 @@ def list_(
         typer.Option(
             "--status",
             help="running, awaiting_approval, stalled, stuck, idle, done ...",
-            autocompletion=completion.statuses,
+            autocompletion=completion.offer_statuses,
         ),
     ] = None,
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent", metavar="NAME", help="Only conversations of this agent.", autocompletion=completion.agents
+            "--agent", metavar="NAME", help="Only conversations of this agent.", autocompletion=completion.offer_agents
         ),
     ] = None,
     tenant: Annotated[
@@ -49,15 +49,21 @@ def list_(
 ) -> None:
     """List conversations, newest first, under a line with their counts. A change may take a second to show."""
     if status is not None:
-        status = _status(status)
-    counts, listed = asyncio.run(_list(limit, status=status, agent=agent, **labels_of(tenant, metadata)))
+        status = _parse_status(status)
+    counts, conversations = asyncio.run(
+        _list_conversations(limit, status=status, agent=agent, **labels_of(tenant, metadata))
+    )
     if as_json:
-        tell_json({"counts": counts, "conversations": [_as_json(one) for one in listed]})
+        print_json({"counts": counts, "conversations": [_as_json(conversation) for conversation in conversations]})
     else:
-        _print_table(counts, listed, searched=_searched(status=status, agent=agent, tenant=tenant, metadata=metadata))
+        _print_table(
+            counts,
+            conversations,
+            searched=_describe_search(status=status, agent=agent, tenant=tenant, metadata=metadata),
+        )
 
 
-def _status(given: str) -> str:
+def _parse_status(given: str) -> str:
     from everturn.client.listing import STATUSES
 
     status = given.lower().replace("-", "_")
@@ -66,73 +72,89 @@ def _status(given: str) -> str:
     return status
 
 
-async def _list(limit: int, *, agent: str | None, **wanted: Any) -> tuple[dict[str, int], list[ListedConversation]]:
+async def _list_conversations(
+    limit: int, *, agent: str | None, **wanted: Any
+) -> tuple[dict[str, int], list[ListedConversation]]:
     from everturn.cli.connect import remote_client
 
-    listed: list[ListedConversation] = []
+    conversations: list[ListedConversation] = []
     async with remote_client() as client:
-        async for one in client.conversations(agent=agent, **wanted):
-            listed.append(one)
-            if len(listed) == limit:
+        async for conversation in client.conversations(agent=agent, **wanted):
+            conversations.append(conversation)
+            if len(conversations) == limit:
                 break
         counts = await client.count(agent)
-    return counts, listed
+    return counts, conversations
 
 
-def _as_json(one: ListedConversation) -> dict[str, Any]:
+def _as_json(conversation: ListedConversation) -> dict[str, Any]:
     return {
-        **vars(one),
-        "started_at": one.started_at.isoformat(),
-        "ended_at": one.ended_at.isoformat() if one.ended_at else None,
+        **vars(conversation),
+        "started_at": conversation.started_at.isoformat(),
+        "ended_at": conversation.ended_at.isoformat() if conversation.ended_at else None,
     }
 
 
-def _searched(*, metadata: list[str] | None, **wanted: str | None) -> str:
+def _describe_search(*, metadata: list[str] | None, **wanted: str | None) -> str:
     """What was asked for, in words: `tenant acme, metadata user=jane`; and how it is found."""
-    asked = [f"{name} {value}" for name, value in wanted.items() if value is not None]
-    asked += [f"metadata {one}" for one in metadata or ()]
-    said = f" Searched for: {', '.join(asked)}." if asked else ""
+    filters = [f"{name} {value}" for name, value in wanted.items() if value is not None]
+    filters += [f"metadata {label}" for label in metadata or ()]
+    description = ""
+    if filters:
+        description = f" Searched for: {', '.join(filters)}."
     if wanted["tenant"] is not None:
-        said += (
+        description += (
             " A tenant is in the index, unless EVERTURN_VISIBILITY is minimal; with encoded payloads or "
             'EVERTURN_INDEX_TENANTS=false, only if start(searchable=["tenant"]) named it.'
         )
     if metadata:
-        said += " Metadata is in the index only if start(searchable=[...]) named it."
-    return said
+        description += " Metadata is in the index only if start(searchable=[...]) named it."
+    return description
 
 
-def _print_table(counts: dict[str, int], listed: list[ListedConversation], *, searched: str) -> None:
+def _print_table(counts: dict[str, int], conversations: list[ListedConversation], *, searched: str) -> None:
     from rich.text import Text
 
-    from everturn.cli.render import STATE_STYLES, columns, folded, marked
+    from everturn.cli.render import STATE_STYLES, marked_text, one_line, table_lines
     from everturn.cli.terminal import Screen
-    from everturn.tenants.metadata import in_words
 
     screen = Screen(to_stdout=True)
     if counts:
-        screen.line(_in_words(counts), style="bold")
-    if not listed:
-        Screen().line(f"No conversation matches.{searched}")
+        screen.print_line(_in_words(counts), style="bold")
+    if not conversations:
+        Screen().print_line(f"No conversation matches.{searched}")
         return
     rows = [
         (
-            one.id,
-            Text(one.status, style=STATE_STYLES.get(one.status, "")),
-            one.agent,
-            one.model,
-            f"{one.tokens:,}",
-            _ago(one.started_at),
-            folded(", ".join([*([f"for {one.tenant}"] if one.tenant else []), in_words(one.metadata)]).strip(", "), 60),
+            conversation.id,
+            Text(conversation.status, style=STATE_STYLES.get(conversation.status, "")),
+            conversation.agent,
+            conversation.model,
+            f"{conversation.tokens:,}",
+            _format_age(conversation.started_at),
+            one_line(_labels(conversation), 60),
         )
-        for one in listed
+        for conversation in conversations
     ]
     heading = ("ID", "STATUS", "AGENT", "MODEL", "TOKENS", "STARTED", "LABELS")
-    width = len(heading) if any(one.tenant or one.metadata for one in listed) else len(heading) - 1
-    screen.lines(columns(heading[:width], [row[:width] for row in rows]))
-    for one in listed:
-        if one.trouble:
-            screen.line(marked("trouble", folded(f"{one.id} is stuck: {one.trouble}.", 500)))
+    width = len(heading)
+    if not any(conversation.tenant or conversation.metadata for conversation in conversations):
+        width -= 1
+    screen.print_lines(table_lines(heading[:width], [row[:width] for row in rows]))
+    for conversation in conversations:
+        if conversation.trouble:
+            screen.print_line(
+                marked_text("trouble", one_line(f"{conversation.id} is stuck: {conversation.trouble}.", 500))
+            )
+
+
+def _labels(conversation: ListedConversation) -> str:
+    from everturn.tenants.metadata import in_words
+
+    labels = in_words(conversation.metadata)
+    if conversation.tenant:
+        labels = f"for {conversation.tenant}, {labels}"
+    return labels.strip(", ")
 
 
 def _in_words(counts: dict[str, int]) -> str:
@@ -142,7 +164,7 @@ def _in_words(counts: dict[str, int]) -> str:
     return " · ".join(f"{counts[status]:,} {status.replace('_', ' ')}" for status in order)
 
 
-def _ago(moment: datetime) -> str:
+def _format_age(moment: datetime) -> str:
     seconds = int((datetime.now(UTC) - moment).total_seconds())
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.options import AgentsOption, settings_with
+from everturn.cli.options import AgentsOption, settings_with, url_host
 from everturn.errors import EverturnError
 from everturn.system import extras
 
@@ -30,10 +30,10 @@ def mcp(
     ] = 50.0,
 ) -> None:
     """Serve agents as tools of an MCP server. Workers run the agents, so this process may be killed and restarted."""
-    asyncio.run(_mcp(agent or [], agents, http=http, host=host, port=port, decisions=decisions, wait=wait))
+    asyncio.run(_serve_mcp(agent or [], agents, http=http, host=host, port=port, decisions=decisions, wait=wait))
 
 
-async def _mcp(
+async def _serve_mcp(
     named: list[str], agents: str | None, *, http: bool, host: str, port: int, decisions: bool, wait: float
 ) -> None:
     try:
@@ -52,7 +52,9 @@ async def _mcp(
     settings = settings_with(agents, None)
     loaded = load_agents(",".join(settings.agents)) if settings.agents else []
     served = dict.fromkeys(named, "") | {agent.name: agent.description for agent in loaded}
-    token = settings.mcp_token.get_secret_value() if settings.mcp_token else None
+    token: str | None = None
+    if settings.mcp_token:
+        token = settings.mcp_token.get_secret_value()
     if http:
         check_token(token, host=host, what="MCP server", variable="EVERTURN_MCP_TOKEN")
     screen = Screen()
@@ -63,11 +65,11 @@ async def _mcp(
             await server.mcp.run_stdio_async()
             return
         with open_socket(host, port) as bound:
-            place = f"{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+            place = f"{url_host(host)}:{bound.getsockname()[1]}"
 
-            def tell() -> None:
-                screen.line(f"MCP      http://{place}{PATH}")
-                screen.line(f"Agents   {', '.join(served) or 'any, by `start`'}")
-                screen.line("Ctrl-C ends it.", style="dim")
+            def announce_address() -> None:
+                screen.print_line(f"MCP      http://{place}{PATH}")
+                screen.print_line(f"Agents   {', '.join(served) or 'any, by `start`'}")
+                screen.print_line("Ctrl-C ends it.", style="dim")
 
-            await serve_http(server, bound, token=token, hosts=settings.mcp_hosts, started=tell)
+            await serve_http(server, bound, token=token, hosts=settings.mcp_hosts, started=announce_address)

@@ -40,29 +40,31 @@ async def servers_lists(agents: Iterable[Agent]) -> list[ServersList]:
         raise EverturnError(f"{error.name} is not installed.", cure=extras.install("mcp")) from None
     connections = ServerConnections(on_change=lambda _: None)
     try:
-        return list(await asyncio.gather(*(_listed(connections, server) for server in servers)))
+        return list(await asyncio.gather(*(_list_tools(connections, server) for server in servers)))
     finally:
         await connections.close()
 
 
-async def _listed(connections: Any, server: McpServer) -> ServersList:
+async def _list_tools(connections: Any, server: McpServer) -> ServersList:
     from mcp import MCPError
 
     from everturn.tools.mcp import tasks
     from everturn.tools.mcp.connections import NotConnected
     from everturn.tools.mcp.listing import list_tools, tools_of
 
-    async def never(*_: object) -> None:
+    async def refuse_call(*_: object) -> None:
         raise NotImplementedError
 
     try:
         connection = connections.connection_to(server)
         async with asyncio.timeout(LONGEST_SECONDS):
             session = await connection.opened_session()
-            found = await list_tools(session, server)
+            listing = await list_tools(session, server)
     except TimeoutError:
         return ServersList(server, problem=f"no list came within {LONGEST_SECONDS:g} s")
     except (MCPError, NotConnected, InvalidTool, ValueError) as error:
-        cure = getattr(error, "cure", "")
-        return ServersList(server, problem=connection.ended_for or f"{error}{f'. {cure}' if cure else ''}")
-    return ServersList(server, tools_of(server, found.tools, never, tasks.made_by(session)), cut=found.cut)
+        problem = connection.ended_for or str(error)
+        if not connection.ended_for and (cure := getattr(error, "cure", "")):
+            problem += f". {cure}"
+        return ServersList(server, problem=problem)
+    return ServersList(server, tools_of(server, listing.tools, refuse_call, tasks.made_by(session)), cut=listing.cut)

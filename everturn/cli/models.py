@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from everturn.cli.options import JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 
 if TYPE_CHECKING:
     from everturn.providers.catalog import Row
@@ -16,16 +16,17 @@ def models(as_json: JsonOption = False) -> None:
     """Show the providers and which of their keys are set here."""
     from everturn.providers.catalog import all_rows
 
-    rows = [_provider(name, row) for name, row in all_rows().items()]
+    rows = [_provider_row(name, row) for name, row in all_rows().items()]
     if as_json:
-        tell_json(rows, indent=2)
+        print_json(rows, indent=2)
         return
     from rich.text import Text
 
-    from everturn.cli.render import columns
+    from everturn.cli.render import table_lines
     from everturn.cli.terminal import Screen
 
-    yes, no = Text("✓ yes", style="green"), Text("– no", style="dim")
+    yes = Text("✓ yes", style="green")
+    no = Text("– no", style="dim")
     table = [
         (
             f"{row['provider']}:",
@@ -35,10 +36,10 @@ def models(as_json: JsonOption = False) -> None:
         )
         for row in rows
     ]
-    Screen(to_stdout=True).lines(columns(("PROVIDER", "READY", "KEY", "ADDRESS"), table))
+    Screen(to_stdout=True).print_lines(table_lines(("PROVIDER", "READY", "KEY", "ADDRESS"), table))
 
 
-def _provider(name: str, row: Row) -> dict[str, Any]:
+def _provider_row(name: str, row: Row) -> dict[str, Any]:
     from everturn.providers.catalog import address_variable, without_password
 
     variable = address_variable(name)

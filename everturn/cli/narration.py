@@ -7,7 +7,7 @@ from typing import assert_never
 
 from everturn import events, names
 from everturn.cli.progress import progress_text
-from everturn.cli.render import EventLines, cut_off, folded
+from everturn.cli.render import EventLines, cut_off, one_line
 from everturn.cli.reply_text import ReplyText
 from everturn.cli.terminal import Screen
 
@@ -27,14 +27,15 @@ class Narration:
         self._phase = "waiting for a worker"
         self._thought = ""
 
-    def take(self, event: events.Event) -> None:
+    def track_event(self, event: events.Event) -> None:
         """Keeps track of an event without showing anything."""
         match event:
             case events.TurnStarted():
-                self._phase, self._thought = f"turn {event.turn} · thinking", ""
+                self._phase = f"turn {event.turn} · thinking"
+                self._thought = ""
                 self._reply_text = ReplyText(self._screen)
             case events.ToolCalled():
-                self._lines.take(event)
+                self._lines.remember_call(event)
             case events.ToolStarted():
                 self._running[event.call_id] = event.tool
             case events.ToolFinished():
@@ -54,47 +55,53 @@ class Narration:
             case events.Stalled():
                 self._phase = "stalled"
             case events.Switched():
-                self._phase = "paused" if event.name == names.PAUSE else "waiting for a worker"
+                self._phase = "waiting for a worker"
+                if event.name == names.PAUSE:
+                    self._phase = "paused"
             case _:
                 pass
 
-    def show(self, event: events.Event) -> None:
-        """Shows an event that `take` was given before."""
-        self._tell(event)
-        self.spin()
+    def show_event(self, event: events.Event) -> None:
+        """Shows an event that `track_event` was given before."""
+        self._print_event(event)
+        self.update_spinner()
 
-    def _tell(self, event: events.Event) -> None:
+    def _print_event(self, event: events.Event) -> None:
         if isinstance(event, LiveEvent):
-            self._follow(event)
+            self._follow_live(event)
         elif self._streaming and isinstance(event, events.Replied):
-            self._reply_text.finish(event.message.text)
-            self._screen.lines(cut_off(event))
+            self._reply_text.finish_reply(event.message.text)
+            self._screen.print_lines(cut_off(event))
         else:
-            self._screen.lines(self._lines.of(event))
+            self._screen.print_lines(self._lines.lines_for(event))
 
-    def _follow(self, event: LiveEvent) -> None:
+    def _follow_live(self, event: LiveEvent) -> None:
         match event:
             case events.TextDelta():
                 self._phase = f"turn {event.turn} · thinking"
                 if self._streaming:
-                    self._reply_text.add(event.text)
+                    self._reply_text.add_piece(event.text)
             case events.ThinkingDelta():
-                self._phase, self._thought = f"turn {event.turn} · thinking", (self._thought + event.text)[-200:]
+                self._phase = f"turn {event.turn} · thinking"
+                self._thought = (self._thought + event.text)[-200:]
             case events.ToolProgress():
                 self._running[event.call_id] = f"{event.tool} {progress_text(event.progress)}".rstrip()
             case events.TurnRetried():
-                self._reply_text.void()
+                self._reply_text.discard_text()
             case events.TurnLimited():
                 self._phase = f"waits for {event.provider}'s limit"
             case other:
                 assert_never(other)
 
-    def spin(self) -> None:
+    def update_spinner(self) -> None:
         """Starts or updates the spinner. It counts the seconds of the turn, of its tools or of a wait as a whole."""
-        self._screen.busy(self._doing(), counted="tools" if self._running else self._phase)
+        self._screen.show_busy(self._activity_text(), counted="tools" if self._running else self._phase)
 
-    def _doing(self) -> str:
+    def _activity_text(self) -> str:
         running = Counter(self._running.values()).items()
         tools = ", ".join(f"{tool} ×{count}" if count > 1 else tool for tool, count in running)
-        thought = f": … {folded(self._thought, 200)[-50:]}" if self._thought else ""
-        return folded(tools, 60) or self._phase + thought
+        if tools:
+            return one_line(tools, 60)
+        if self._thought:
+            return f"{self._phase}: … {one_line(self._thought, 200)[-50:]}"
+        return self._phase

@@ -21,7 +21,7 @@ ModelOption = Annotated[
         "--model",
         metavar="PROVIDER:NAME",
         help="The model, such as openai:gpt-5.5.",
-        autocompletion=completion.models,
+        autocompletion=completion.offer_models,
     ),
 ]
 ToolOption = Annotated[
@@ -35,25 +35,30 @@ AgentOption = Annotated[
         "--agent",
         metavar="NAME",
         help="An agent that a worker hosts. Without it, an agent is made here.",
-        autocompletion=completion.agents,
+        autocompletion=completion.offer_agents,
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call.")]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.offer_ids)]
 AgentsOption = Annotated[
     str | None,
     typer.Option("--agents", metavar="FILE.py|MODULE:NAME,...", help="The agents to host, instead of EVERTURN_AGENTS."),
 ]
 
 
-def moment(option: str, text: str) -> datetime:
+def parse_moment(option: str, text: str) -> datetime:
     """A time as it is typed. Raises BadParameter."""
     with suppress(ValueError):
-        if (found := datetime.fromisoformat(text)).tzinfo:
-            return found
+        if (parsed := datetime.fromisoformat(text)).tzinfo:
+            return parsed
     raise typer.BadParameter("write it with its time zone, as in 2026-11-22T18:00:00Z", param_hint=option)
+
+
+def url_host(host: str) -> str:
+    """A host as a URL has it: an IPv6 address is in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def settings_with(
@@ -64,11 +69,11 @@ def settings_with(
 
     given: dict[str, Any] = {}
     if agents is not None:
-        given["agents"] = tuple(one.strip() for one in agents.split(",") if one.strip())
+        given["agents"] = tuple(spec.strip() for spec in agents.split(",") if spec.strip())
     if task_queue is not None:
         given["task_queue"] = task_queue
     if roles is not None:
         given["roles"] = roles
     if restored_at is not None:
-        given["restored_at"] = moment("--restored-at", restored_at)
+        given["restored_at"] = parse_moment("--restored-at", restored_at)
     return Settings.load().model_copy(update=given)

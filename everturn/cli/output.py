@@ -9,14 +9,14 @@ from everturn.text.json_text import json_text
 from everturn.text.printable import printable
 
 
-def tell(text: str) -> None:
+def print_text(text: str) -> None:
     """Prints lines for people."""
     print(printable(text), flush=True)
 
 
-def tell_json(value: Any, *, indent: int | None = None) -> None:
+def print_json(value: Any, *, indent: int | None = None) -> None:
     """Prints a value for programs. Unsafe characters are written as JSON escapes, so the value stays the same."""
-    tell(json_text(value, indent=indent))
+    print_text(json_text(value, indent=indent))
 
 
 def print_result(text: str, *, end: str = "\n") -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from everturn.cli.render import folded
+from everturn.cli.render import one_line
 
 BAR_CELLS = 10
 
@@ -24,36 +24,41 @@ def progress_text(progress: Any, limit: int = 60) -> str:
         case None:
             return ""
         case str():
-            return folded(progress, limit)
+            return one_line(progress, limit)
         case float() if 0 <= progress <= 1:
-            return _bar(progress)
-        case [done, total] if (share := _share(done, total)) is not None:
-            return _bar(share)
-        case dict() if shown := _of_facts(progress):
-            return folded(shown, limit)
+            return _draw_bar(progress)
+        case [done, total] if (share := _done_share(done, total)) is not None:
+            return _draw_bar(share)
+        case dict() if text := _facts_text(progress):
+            return one_line(text, limit)
         case _:
-            return folded(json.dumps(progress, ensure_ascii=False), limit)
+            return one_line(json.dumps(progress, ensure_ascii=False), limit)
 
 
-def _of_facts(facts: dict[str, Any]) -> str:
+def _facts_text(facts: dict[str, Any]) -> str:
     done, total = (next((facts[key] for key in keys if key in facts), None) for keys in (_DONE, _OF))
     words = next((facts[key] for key in _WORDS if isinstance(facts.get(key), str)), "")
-    if (share := _share(done, total)) is not None:
-        return f"{_bar(share)} {words}".rstrip()
+    if (share := _done_share(done, total)) is not None:
+        return f"{_draw_bar(share)} {words}".rstrip()
     if total is None and isinstance(done, float) and 0 <= done <= 1:
-        return f"{_bar(done)} {words}".rstrip()
+        return f"{_draw_bar(done)} {words}".rstrip()
     if total is None and isinstance(done, int | float) and not isinstance(done, bool):
         return f"{words} {done:,}".lstrip()
-    return words if done is None else ""
+    if done is not None:
+        return ""
+    return words
 
 
-def _share(done: Any, total: Any) -> float | None:
+def _done_share(done: Any, total: Any) -> float | None:
     """The share that is done, from 0 to 1; None if the two values give none."""
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (done, total)):
+    if any(isinstance(number, bool) or not isinstance(number, int | float) for number in (done, total)):
         return None
-    return done / total if math.isfinite(total) and total > 0 and 0 <= done <= total else None
+    if not math.isfinite(total) or total <= 0 or not 0 <= done <= total:
+        return None
+    share: float = done / total
+    return share
 
 
-def _bar(share: float) -> str:
+def _draw_bar(share: float) -> str:
     full = math.floor(share * BAR_CELLS)
     return f"{'▰' * full}{'▱' * (BAR_CELLS - full)} {math.floor(share * 100)} %"

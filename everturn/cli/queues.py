@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from everturn.cli.options import JsonOption, ReasonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 
 if TYPE_CHECKING:
     from everturn.client.task_queues import QueueStatus
@@ -41,10 +41,10 @@ def queues(
         raise typer.BadParameter("say whose queue: models or tools.")
     if role and not (change or no_limit):
         raise typer.BadParameter("give a limit (--per-second, --per-tenant), or --no-limit.")
-    asyncio.run(_queues(role, change, reason=reason or "", as_json=as_json))
+    asyncio.run(_run_queues(role, change, reason=reason or "", as_json=as_json))
 
 
-async def _queues(
+async def _run_queues(
     role: Literal["models", "tools"] | None, change: dict[str, float], *, reason: str, as_json: bool
 ) -> None:
     from everturn.cli.connect import remote_client
@@ -52,39 +52,46 @@ async def _queues(
 
     async with remote_client() as client:
         if role:
-            now = next((one.limit for one in await client.task_queues() if one.roles == (role,)), QueueLimit())
-            wanted = QueueLimit(**{**now.model_dump(), **change}) if change else None
+            current = next(
+                (status.limit for status in await client.task_queues() if status.roles == (role,)), QueueLimit()
+            )
+            wanted: QueueLimit | None = None
+            if change:
+                wanted = QueueLimit(**{**current.model_dump(), **change})
             await client.limit_task_queue(role, wanted, reason=reason)
-        found = await client.task_queues()
+        statuses = await client.task_queues()
     if as_json:
-        tell_json([one.as_json() for one in found], indent=2)
+        print_json([status.as_json() for status in statuses], indent=2)
     else:
-        _print(found)
+        _print_queues(statuses)
 
 
-def _print(found: tuple[QueueStatus, ...]) -> None:
-    from everturn.cli.render import columns
+def _print_queues(statuses: tuple[QueueStatus, ...]) -> None:
+    from everturn.cli.render import table_lines
     from everturn.cli.terminal import Screen
 
     rows = [
         (
-            one.name,
-            ", ".join(one.roles),
-            str(len(one.workers)) if one.workers else "none",
-            f"{one.waiting:,}",
-            _in_words(one.limit, one.reason),
+            status.name,
+            ", ".join(status.roles),
+            str(len(status.workers)) if status.workers else "none",
+            f"{status.waiting:,}",
+            _in_words(status.limit, status.reason),
         )
-        for one in found
+        for status in statuses
     ]
-    Screen(to_stdout=True).lines(columns(("QUEUE", "ROLES", "WORKERS", "WAITING", "LIMIT"), rows))
+    Screen(to_stdout=True).print_lines(table_lines(("QUEUE", "ROLES", "WORKERS", "WAITING", "LIMIT"), rows))
 
 
 def _in_words(limit: QueueLimit, reason: str) -> str:
-    told = []
+    parts = []
     if limit.per_second is not None:
-        told.append(f"{limit.per_second:g}/s")
+        parts.append(f"{limit.per_second:g}/s")
     if limit.per_tenant_per_second is not None:
-        told.append(f"{limit.per_tenant_per_second:g}/s for each tenant")
-    if not told:
+        parts.append(f"{limit.per_tenant_per_second:g}/s for each tenant")
+    if not parts:
         return "-"
-    return ", ".join(told) + (f" ({reason})" if reason else "")
+    words = ", ".join(parts)
+    if reason:
+        words += f" ({reason})"
+    return words

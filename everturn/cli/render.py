@@ -57,7 +57,7 @@ STATE_STYLES = {
 }
 
 
-def folded(text: str, limit: int) -> str:
+def one_line(text: str, limit: int) -> str:
     """The text on one line of at most `limit` characters."""
     return clipped(printable_line(text), limit)
 
@@ -65,24 +65,32 @@ def folded(text: str, limit: int) -> str:
 def first_line(text: str, limit: int) -> str:
     """A text's first line, and how many more there are: at most `limit` characters."""
     lines = [line for line in printable(text).splitlines() if line.strip()]
-    more = f" … {count(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
-    return folded(lines[0], max(limit - len(more), 20)) + more if lines else ""
+    if not lines:
+        return ""
+    more = f" … {format_count(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
+    return one_line(lines[0], max(limit - len(more), 20)) + more
+
+
+def with_lead(lead: str, text: str, limit: int) -> str:
+    """`one_line` of the text after the lead; empty if there is no text."""
+    if not text:
+        return ""
+    return lead + one_line(text, limit)
 
 
 def call_line(name: str, arguments: Mapping[str, Any], limit: int) -> str:
     """A call as in Python: `refund(order_id="81", cents=1200)`."""
     written = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return folded(f"{name}({written})", limit)
+    return one_line(f"{name}({written})", limit)
 
 
-def marked(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> Text:
+def marked_text(kind: str, text: str | Text, *, indent: int = 0, style: str = "") -> Text:
     """A text with a mark in front. Its further lines are indented below the first."""
     line = Text(" " * indent)
     line.append(MARKS[kind], style=_STYLES[kind])
-    body = (
-        text if isinstance(text, Text) else Text(printable(text).replace("\n", "\n" + " " * (indent + 2)), style=style)
-    )
-    return line.append(" ").append_text(body)
+    if isinstance(text, str):
+        text = Text(printable(text).replace("\n", "\n" + " " * (indent + 2)), style=style)
+    return line.append(" ").append_text(text)
 
 
 def arguments_block(call: ToolCall) -> Text:
@@ -91,37 +99,45 @@ def arguments_block(call: ToolCall) -> Text:
     return Text("\n".join("    " + line for line in written.splitlines()))
 
 
-def ways_to_decide(conversation_id: str, waits: WaitingCall, waiting: Iterable[WaitingCall]) -> list[str]:
+def ways_to_decide(conversation_id: str, call: WaitingCall, waiting: Iterable[WaitingCall]) -> list[str]:
     """The commands that decide on the call, one of those `waiting` there. If it may have run already, a second one
     gives its result instead."""
-    place = place_of(conversation_id, waits, waiting)
-    approve, answer = f"everturn approve {place}", f"everturn answer {place} CONTENT"
-    if waits.needs == "answer":
+    place = place_of(conversation_id, call, waiting)
+    approve = f"everturn approve {place}"
+    answer = f"everturn answer {place} CONTENT"
+    if call.needs == "answer":
         return [answer]
-    return [approve, answer] if waits.reason == "outcome_unknown" else [approve]
+    if call.reason == "outcome_unknown":
+        return [approve, answer]
+    return [approve]
 
 
-def place_of(conversation_id: str, waits: WaitingCall, waiting: Iterable[WaitingCall]) -> str:
+def place_of(conversation_id: str, call: WaitingCall, waiting: Iterable[WaitingCall]) -> str:
     """The conversation and the call, as commands take them."""
-    return shlex.join([conversation_id, shortest_name(waits, waiting)])
+    return shlex.join([conversation_id, shortest_name(call, waiting)])
 
 
-def by_agents(path: Iterable[AskedAgent]) -> str:
+def path_prefix(path: Iterable[AskedAgent]) -> str:
     """The agents that led to a call, before its name: `helper › auditor › `. Empty for the conversation's own."""
-    return "".join(f"{folded(asked.agent, 64)} › " for asked in path)
+    return "".join(f"{one_line(step.agent, 64)} › " for step in path)
 
 
 def result_text(result: ToolResult) -> str:
     parts = [part.text if isinstance(part, RecordText) else f"[{part.kind}]" for part in result.content]
     # After an edit, the first part tells the model of it. The decision's own line has said that already.
     edited = result.decision is not None and result.decision.is_told and not result.is_error
-    told = parts[1:] if edited and len(parts) > 1 else parts
-    return "\n".join(told) if "".join(told).strip() else "(nothing)"
+    if edited and len(parts) > 1:
+        parts = parts[1:]
+    if not "".join(parts).strip():
+        return "(nothing)"
+    return "\n".join(parts)
 
 
 def cut_off(replied: events.Replied) -> list[Text]:
     """That a reply is not whole; nothing if it is."""
-    return [marked("trouble", CUT_OFF[replied.stop])] if replied.stop in CUT_OFF else []
+    if replied.stop not in CUT_OFF:
+        return []
+    return [marked_text("trouble", CUT_OFF[replied.stop])]
 
 
 class EventLines:
@@ -136,58 +152,65 @@ class EventLines:
         self._calls: dict[str, ToolCall] = {}
         self._refused: set[str] = set()
 
-    def of(self, event: events.Event) -> list[Text]:
+    def lines_for(self, event: events.Event) -> list[Text]:
         match event:
             case events.MessageReceived():
-                return [marked("user", event.message.text, style="bold")]
+                return [marked_text("user", event.message.text, style="bold")]
             case events.Replied():
-                replied = [marked("assistant", event.message.text)] if event.message.text else []
-                return [*replied, *cut_off(event)]
+                if not event.message.text:
+                    return cut_off(event)
+                return [marked_text("assistant", event.message.text), *cut_off(event)]
             case events.ToolCalled():
-                return self._called(event)
+                return self._call_lines(event)
             case events.ApprovalRequested() | events.AnswerRequested():
                 if event.path:  # its agent's other events are not shown here
                     self._calls[address_of(event.path, event.call.call_id)] = event.call
-                line = self._line(event.call.call_id, path=event.path)
-                return [marked("waits", f"{line} waits: {folded(event.why, 200)}", indent=2)]
+                line = self._call_text(event.call.call_id, path=event.path)
+                return [marked_text("waits", f"{line} waits: {one_line(event.why, 200)}", indent=2)]
             case events.Decided():
-                return [marked("waits", self._decided(event), indent=2)]
+                return [marked_text("waits", self._decision_line(event), indent=2)]
             case events.ToolFinished(result=result):
-                return [] if self._was_told(result) else [self._finished(result)]
+                if self._was_told(result):
+                    return []
+                return [self._finished_line(result)]
             case events.ToolLost():
-                lost = f"{self._line(event.call_id, event.tool)} was lost: {folded(event.cause, 200)}"
-                return [marked("trouble", lost, indent=2)]
+                lost = f"{self._call_text(event.call_id, event.tool)} was lost: {one_line(event.cause, 200)}"
+                return [marked_text("trouble", lost, indent=2)]
             case events.HookActed():
-                of = f" {self._line(event.call_id)}" if event.call_id else ""
-                why = f": {folded(event.why, 200)}" if event.why else ""
-                return [marked("waits", f"hook {folded(event.hook, 64)} {event.did}{of}{why}", indent=2)]
+                call_text = f" {self._call_text(event.call_id)}" if event.call_id else ""
+                hook = f"hook {one_line(event.hook, 64)} {event.did}{call_text}"
+                return [marked_text("waits", hook + with_lead(": ", event.why, 200), indent=2)]
             case events.HandedOff():
-                told = f"{folded(event.by, 64)} handed the conversation on to {folded(event.agent, 64)}"
-                return [marked("call", told)]
+                handoff = f"{one_line(event.by, 64)} handed the conversation on to {one_line(event.agent, 64)}"
+                return [marked_text("call", handoff)]
             case events.Stalled():
-                trouble = f"stalled in turn {event.turn}: {folded(f'{event.cause} {event.cure}', 500)}"
-                return [marked("trouble", trouble)]
+                trouble = f"stalled in turn {event.turn}: {one_line(f'{event.cause} {event.cure}', 500)}"
+                return [marked_text("trouble", trouble)]
             case events.WorkerAwaited():
-                return [marked("trouble", folded(f"{event.cause} {event.cure}", 500), indent=2)]
+                return [marked_text("trouble", one_line(f"{event.cause} {event.cure}", 500), indent=2)]
             case events.Switched():
-                by = f" by {folded(event.by, 60)}" if event.by else ""
-                return [marked("waits", f"{folded(event.name, 20)}{by}")]
+                return [marked_text("waits", one_line(event.name, 20) + with_lead(" by ", event.by, 60))]
             case events.Done():
-                return [marked("end", outcome_line(event.outcome) if event.outcome else folded(event.why, 300))]
+                if event.outcome is None:
+                    return [marked_text("end", one_line(event.why, 300))]
+                return [marked_text("end", outcome_line(event.outcome))]
             case _:
                 return []
 
-    def take(self, event: events.ToolCalled) -> None:
+    def remember_call(self, event: events.ToolCalled) -> None:
         """Remembers a call that gets no line of its own."""
         self._calls[event.call.call_id] = event.call
 
-    def _called(self, event: events.ToolCalled) -> list[Text]:
-        self.take(event)
-        line = self._line(event.call.call_id)
+    def _call_lines(self, event: events.ToolCalled) -> list[Text]:
+        self.remember_call(event)
+        line = self._call_text(event.call.call_id)
         if event.refused is not None:
             self._refused.add(event.call.call_id)
-            return [_with_result(marked("failed", line, indent=2), folded(event.refused, self._width - len(line) - 8))]
-        return [marked("call", line, indent=2)] if self._announce else []
+            refusal = one_line(event.refused, self._width - len(line) - 8)
+            return [_with_result(marked_text("failed", line, indent=2), refusal)]
+        if not self._announce:
+            return []
+        return [marked_text("call", line, indent=2)]
 
     def _was_told(self, result: ToolResult) -> bool:
         """Whether a refusal's own line, or a person's denial, has said this already."""
@@ -196,31 +219,36 @@ class EventLines:
         )
         return denied or result.call_id in self._refused
 
-    def _finished(self, result: ToolResult) -> Text:
-        line = self._line(result.call_id, result.name)
-        told = first_line(result_text(result), max(self._width - len(line) - 8, 20))
-        return _with_result(marked("failed" if result.is_error else "done", line, indent=2), told)
+    def _finished_line(self, result: ToolResult) -> Text:
+        line = self._call_text(result.call_id, result.name)
+        summary = first_line(result_text(result), max(self._width - len(line) - 8, 20))
+        return _with_result(marked_text(_result_mark(result), line, indent=2), summary)
 
-    def _decided(self, event: events.Decided) -> str:
-        said = _said(event.verdict, f"the policy of {event.by}" if event.by_policy else event.by, event.note)
-        key = address_of(event.path, event.call_id) if event.path else event.call_id
+    def _decision_line(self, event: events.Decided) -> str:
+        decided_by = f"the policy of {event.by}" if event.by_policy else event.by
+        verdict = _verdict_words(event.verdict, decided_by, event.note)
+        key = _call_key(event.call_id, event.path)
         call = self._calls.get(key)
         if call and event.arguments is not None:
             edited = self._calls[key] = call.model_copy(update={"arguments": event.arguments})
-            return f"{said}, as {call_line(call.name, edited.arguments, max(self._width // 2, 30))}"
-        return f"{said}: {self._line_of_decided(event)}"
+            return f"{verdict}, as {call_line(call.name, edited.arguments, max(self._width // 2, 30))}"
+        return f"{verdict}: {self._line_of_decided(event)}"
 
     def _line_of_decided(self, event: events.Decided) -> str:
         if event.call_id == names.EVERY_CALL:
-            return f"{by_agents(event.path)}all that waits"
-        return self._line(event.call_id, path=event.path)
+            return f"{path_prefix(event.path)}all that waits"
+        return self._call_text(event.call_id, path=event.path)
 
-    def _line(self, call_id: str, name: str = "", *, path: Sequence[AskedAgent] = ()) -> str:
+    def _call_text(self, call_id: str, name: str = "", *, path: Sequence[AskedAgent] = ()) -> str:
         """`path`: of a sub-agent's call."""
-        call = self._calls.get(address_of(path, call_id) if path else call_id)
+        call = self._calls.get(_call_key(call_id, path))
         if call is None:
-            return by_agents(path) + folded(name or call_id, 60)
-        return by_agents(path) + call_line(call.name, call.arguments, max(self._width // 2, 30))
+            return path_prefix(path) + one_line(name or call_id, 60)
+        return path_prefix(path) + call_line(call.name, call.arguments, max(self._width // 2, 30))
+
+
+def _call_key(call_id: str, path: Sequence[AskedAgent]) -> str:
+    return address_of(path, call_id) if path else call_id
 
 
 def transcript_lines(
@@ -231,38 +259,49 @@ def transcript_lines(
     lines: list[Text] = []
     for message in messages:
         if message.text and message.role in ("user", "assistant"):
-            text = folded(message.text, max_chars) if max_chars else message.text
-            shown = marked(message.role, text, style="bold" if message.role == "user" else "")
+            text = message.text
+            if max_chars:
+                text = one_line(text, max_chars)
+            block = marked_text(message.role, text, style="bold" if message.role == "user" else "")
             if markdown and not max_chars and message.role == "assistant":
-                shown = marked_markdown(text, width=width)
+                block = marked_markdown(text, width=width)
             if message.cut_short:
-                shown.append(" … cut short", style="yellow")
-            lines += [Text(), shown]
+                block.append(" … cut short", style="yellow")
+            lines += [Text(), block]
             if message.role == "assistant" and message.author:
-                lines.insert(-1, Text(f"{folded(message.author, 64)}:", style="bold"))
+                lines.insert(-1, Text(f"{one_line(message.author, 64)}:", style="bold"))
         for call in message.tool_calls:
-            lines.append(
-                marked(
-                    "call", folded(call.name, 60) if full else call_line(call.name, call.arguments, width - 6), indent=2
-                )
-            )
-            lines += [arguments_block(call)] if full and call.arguments else []
+            lines += _transcript_call(call, width, full=full)
         for result in message.tool_results:
-            lines.append(_result_line(result, 0 if full else width))
-            lines += [_whole(result)] if full else []
+            lines += _transcript_result(result, width, full=full)
     return lines
+
+
+def _transcript_call(call: ToolCall, width: int, *, full: bool) -> list[Text]:
+    if not full:
+        return [marked_text("call", call_line(call.name, call.arguments, width - 6), indent=2)]
+    line = marked_text("call", one_line(call.name, 60), indent=2)
+    if not call.arguments:
+        return [line]
+    return [line, arguments_block(call)]
+
+
+def _transcript_result(result: ToolResult, width: int, *, full: bool) -> list[Text]:
+    if full:
+        return [_result_line(result, 0), _full_result(result)]
+    return [_result_line(result, width)]
 
 
 def open_call_lines(calls: Iterable[OpenCall], *, width: int, full: bool = False) -> list[Text]:
     """What has come of the calls of a reply that is not over."""
     lines: list[Text] = []
-    for one in calls:
-        if one.result:
-            lines.append(_result_line(one.result, 0 if full else width))
-            lines += [_whole(one.result)] if full else []
+    for open_call in calls:
+        if open_call.result:
+            lines += _transcript_result(open_call.result, width, full=full)
         else:
-            mark = "waits" if one.state == "waits" else "open"
-            lines.append(marked(mark, f"{folded(one.call.name, 40)} {IN_WORDS[one.state]}", indent=4))
+            mark = "waits" if open_call.state == "waits" else "open"
+            name = one_line(open_call.call.name, 40)
+            lines.append(marked_text(mark, f"{name} {IN_WORDS[open_call.state]}", indent=4))
     return lines
 
 
@@ -270,10 +309,10 @@ def marked_markdown(text: str, *, width: int) -> Text:
     """The assistant's Markdown, rendered, with its mark in front."""
     from everturn.cli.markdown_text import markdown_lines
 
-    return marked("assistant", Text("\n  ").join(markdown_lines(text, width=width - 2)))
+    return marked_text("assistant", Text("\n  ").join(markdown_lines(text, width=width - 2)))
 
 
-def _whole(result: ToolResult) -> Text:
+def _full_result(result: ToolResult) -> Text:
     return Text("\n".join(" " * 6 + line for line in printable(result_text(result)).splitlines()))
 
 
@@ -281,15 +320,15 @@ def outcome_line(outcome: Outcome) -> str:
     """`completed · 4 turns · 3 tool calls · 1,125 tokens`"""
     facts = [outcome.status.replace("_", " ")]
     if outcome.reason:
-        facts.append(folded(outcome.reason, 200))
-    facts += [count(outcome.turns, "turn"), count(outcome.tool_calls, "tool call")]
+        facts.append(one_line(outcome.reason, 200))
+    facts += [format_count(outcome.turns, "turn"), format_count(outcome.tool_calls, "tool call")]
     facts.append(f"{outcome.usage.total_tokens:,} tokens")
     if outcome.cost_usd:
         facts.append(f"{in_dollars(outcome.cost_usd)} USD")
     return " · ".join(facts)
 
 
-def columns(heading: Sequence[str], rows: Sequence[Sequence[Text | str]]) -> list[Text]:
+def table_lines(heading: Sequence[str], rows: Sequence[Sequence[Text | str]]) -> list[Text]:
     """A table whose cells are never cut: a cut id could not be copied."""
     cells = [[Text(name, style="dim") for name in heading]]
     cells += [[cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row] for row in rows]
@@ -305,29 +344,37 @@ def columns(heading: Sequence[str], rows: Sequence[Sequence[Text | str]]) -> lis
 
 
 def _result_line(result: ToolResult, width: int) -> Text:
-    line = marked("failed" if result.is_error else "done", Text(f"{folded(result.name, 40)} "), indent=4)
+    line = marked_text(_result_mark(result), Text(f"{one_line(result.name, 40)} "), indent=4)
     if decision := result.decision:
-        line.append(f"[{_who(decision)}] ", style="yellow")
+        line.append(f"[{_decision_words(decision)}] ", style="yellow")
     if not width:  # the text goes below
         return line
     return line.append(first_line(result_text(result), max(width - line.cell_len, 20)), style="dim")
 
 
-def _who(decision: Decision) -> str:
-    said = _said(decision.verdict, decision.by, decision.note)
+def _result_mark(result: ToolResult) -> str:
+    return "failed" if result.is_error else "done"
+
+
+def _decision_words(decision: Decision) -> str:
+    words = _verdict_words(decision.verdict, decision.by, decision.note)
     if decision.arguments is None:
-        return said
-    return f"{said}, with {folded(json.dumps(decision.arguments, ensure_ascii=False), 200)}"
+        return words
+    return f"{words}, with {one_line(json.dumps(decision.arguments, ensure_ascii=False), 200)}"
 
 
-def _said(verdict: str, by: str, note: str | None) -> str:
-    said = VERDICTS.get(verdict, folded(verdict, 20))
-    return said + (f" by {folded(by, 60)}" if by else "") + (f" ({folded(note, 200)})" if note else "")
+def _verdict_words(verdict: str, decided_by: str, note: str | None) -> str:
+    words = VERDICTS.get(verdict, one_line(verdict, 20)) + with_lead(" by ", decided_by, 60)
+    if note:
+        words += f" ({one_line(note, 200)})"
+    return words
 
 
-def _with_result(line: Text, told: str) -> Text:
-    return line.append("  ").append(told, style="dim")
+def _with_result(line: Text, summary: str) -> Text:
+    return line.append("  ").append(summary, style="dim")
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def format_count(number: int, noun: str) -> str:
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"

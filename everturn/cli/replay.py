@@ -13,7 +13,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import JsonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 
 EXAMPLES = 3
 """How many conversations a line names."""
@@ -29,7 +29,7 @@ def replay(
             "--id",
             metavar="ID",
             help="Replay this conversation's history from the server.",
-            autocompletion=completion.ids,
+            autocompletion=completion.offer_ids,
         ),
     ] = None,
     query: Annotated[
@@ -57,37 +57,40 @@ def replay(
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
     if query is not None:
         summary = asyncio.run(_replay_found(query, sample))
-        tell_json(summary) if as_json else tell("\n".join(_in_words(summary)))
+        if as_json:
+            print_json(summary)
+        else:
+            print_text("\n".join(_in_words(summary)))
         if summary["findings"]:
             raise typer.Exit(1)
         return
-    rows = asyncio.run(_replay(histories or [], id))
+    rows = asyncio.run(_replay_histories(histories or [], id))
     if as_json:
-        tell_json(rows)
+        print_json(rows)
     else:
         for row in rows:
-            tell(f"OK {row['history']} ({row['events']} events)" if row["ok"] else f"FAILED {row['problem']}")
+            print_text(f"OK {row['history']} ({row['events']} events)" if row["ok"] else f"FAILED {row['problem']}")
     if not all(row["ok"] for row in rows):
         raise typer.Exit(1)
 
 
-async def _replay(files: list[Path], conversation_id: str | None) -> list[dict[str, Any]]:
+async def _replay_histories(files: list[Path], conversation_id: str | None) -> list[dict[str, Any]]:
     from everturn import logs
     from everturn.testing.replay import read_histories, replay_history
 
     logs.forward_core_logs()
-    rows = [await _row(str(file), replay_history(file)) for file in files]
+    rows = [await _replay_row(str(file), replay_history(file)) for file in files]
     if conversation_id:
         from everturn.cli.connect import remote_client
 
         async with remote_client() as client:
             for number, history in enumerate(await read_histories(client, conversation_id), 1):
                 replayed = replay_history(history, data_converter=client.temporal.data_converter)
-                rows.append(await _row(f"{conversation_id} run {number}", replayed))
+                rows.append(await _replay_row(f"{conversation_id} run {number}", replayed))
     return rows
 
 
-async def _row(name: str, replayed: Awaitable[int]) -> dict[str, Any]:
+async def _replay_row(name: str, replayed: Awaitable[int]) -> dict[str, Any]:
     from everturn.errors import EverturnError
 
     row: dict[str, Any] = {"history": name, "ok": False, "events": None, "problem": None}
@@ -107,28 +110,32 @@ async def _replay_found(query: str, sample: int | None) -> dict[str, Any]:
     replayed = events = 0
     findings: dict[str, dict[str, Any]] = {}
     async with remote_client() as client:
-        found = sampled(matching(client.temporal, query), sample)
-        async with aclosing(replay_all(client, found)) as done:
-            async for one in done:
-                replayed, events = replayed + 1, events + len(one.history.events)
-                if one.problem is None:
+        executions = sampled(matching(client.temporal, query), sample)
+        async with aclosing(replay_all(client, executions)) as done:
+            async for result in done:
+                replayed += 1
+                events += len(result.history.events)
+                if result.problem is None:
                     continue
-                diverged = isinstance(one.problem, Diverged)
-                problem = f"diverges: {one.problem.where}" if isinstance(one.problem, Diverged) else one.problem.message
-                kind = one.problem.kind if isinstance(one.problem, Diverged) else problem
+                diverged = isinstance(result.problem, Diverged)
+                if isinstance(result.problem, Diverged):
+                    problem = f"diverges: {result.problem.where}"
+                    kind = result.problem.kind
+                else:
+                    problem = kind = result.problem.message
                 finding = findings.setdefault(kind, {"problem": problem, "diverged": diverged, "histories": []})
-                finding["histories"].append({"id": one.history.workflow_id, "run_id": one.history.run_id})
+                finding["histories"].append({"id": result.history.workflow_id, "run_id": result.history.run_id})
     listed = sorted(findings.values(), key=lambda finding: -len(finding["histories"]))
     wrong = sum(len(finding["histories"]) for finding in listed)
     return {"replayed": replayed, "ok": replayed - wrong, "events": events, "findings": listed}
 
 
 def _in_words(summary: dict[str, Any]) -> list[str]:
-    from everturn.cli.render import count
+    from everturn.cli.render import format_count
 
-    lines = [f"OK {summary['ok']:,} of {count(summary['replayed'], 'run')} ({summary['events']:,} events)"]
+    lines = [f"OK {summary['ok']:,} of {format_count(summary['replayed'], 'run')} ({summary['events']:,} events)"]
     for finding in summary["findings"]:
-        ids = list(dict.fromkeys(one["id"] for one in finding["histories"]))
+        ids = list(dict.fromkeys(history["id"] for history in finding["histories"]))
         more = f" and {len(ids) - EXAMPLES:,} more" if len(ids) > EXAMPLES else ""
         lines.append(f"FAILED {len(finding['histories']):,}: {', '.join(ids[:EXAMPLES])}{more}: {finding['problem']}")
     return lines

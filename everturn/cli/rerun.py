@@ -10,7 +10,7 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import ModelOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 
 if TYPE_CHECKING:
     from everturn.agent import Agent
@@ -22,7 +22,7 @@ Format = Literal["table", "markdown", "json"]
 def rerun(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="The recorded conversations.", autocompletion=completion.ids),
+        typer.Argument(metavar="ID", help="The recorded conversations.", autocompletion=completion.offer_ids),
     ] = None,
     agent: Annotated[
         str, typer.Option("--agent", metavar="FILE.py:NAME", help="The candidate: an agent in a file or a module.")
@@ -76,11 +76,11 @@ def rerun(
         raise typer.BadParameter("which candidate? Name it with --agent FILE.py:NAME", param_hint="--agent")
     if sample and query is None:
         raise typer.BadParameter("it goes with --query", param_hint="--sample")
-    candidate = _candidate(agent)
+    candidate = _load_candidate(agent)
     words = system.read_text(encoding="utf-8") if system else None
     options: dict[str, object] = {"model": model, "instructions": words, "at_turn": at_turn, "samples": samples}
     options |= {"run_reads": run_reads, "stand_in": stand_in, "judge": judge, "again": again}
-    reruns = asyncio.run(_rerun(ids or [], query, sample, candidate, options))
+    reruns = asyncio.run(_rerun_conversations(ids or [], query, sample, candidate, options))
     from everturn.evals import Thresholds
 
     missed = reruns.failures(Thresholds(same_calls=same_calls, same_meaning=same_meaning, cost_ratio=cost_ratio))
@@ -88,19 +88,19 @@ def rerun(
         output.write_text(reruns.as_markdown() + "\n", encoding="utf-8")
     match format:
         case "json":
-            tell_json({**reruns.as_json(), "failures": missed})
+            print_json({**reruns.as_json(), "failures": missed})
         case "markdown":
-            tell(
+            print_text(
                 "\n".join([reruns.as_markdown(), "", *(f"- **missed:** {threshold}" for threshold in missed)]).rstrip()
             )
         case "table":
             notes = [f"left out, since its provider would run it: {name}" for name in reruns.left_out]
-            tell("\n".join([reruns.as_table(), *notes, *(f"MISSED {threshold}" for threshold in missed)]))
+            print_text("\n".join([reruns.as_table(), *notes, *(f"MISSED {threshold}" for threshold in missed)]))
     if missed:
         raise typer.Exit(1)
 
 
-def _candidate(spec: str) -> Agent:
+def _load_candidate(spec: str) -> Agent:
     from everturn.loading import load_agents
 
     agents = load_agents(spec)
@@ -110,7 +110,7 @@ def _candidate(spec: str) -> Agent:
     return agents[0]
 
 
-async def _rerun(
+async def _rerun_conversations(
     ids: list[str], query: str | None, sample: int | None, candidate: Agent, options: dict[str, object]
 ) -> Reruns:
     from everturn.cli.connect import remote_client

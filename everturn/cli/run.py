@@ -13,7 +13,7 @@ import typer
 from everturn.cli import streams
 from everturn.cli.labels import MetadataOption, TenantOption, labels_of
 from everturn.cli.options import AgentOption, JsonOption, ModelOption, SystemOption, ToolOption, YesOption
-from everturn.cli.output import print_result, tell_json
+from everturn.cli.output import print_json, print_result
 
 if TYPE_CHECKING:
     from everturn.cli.connect import AgentChoice, Connection
@@ -46,8 +46,10 @@ def run(
     Everything else goes to stderr."""
     from everturn.cli.connect import AgentChoice
 
-    wanted = AgentChoice.of(model=model, tools=tool, system=system, agent=agent)
-    text = _read_all() if prompt == "-" else prompt
+    choice = AgentChoice.from_options(model=model, tools=tool, system=system, agent=agent)
+    text = prompt
+    if prompt == "-":
+        text = _read_all()
     if not text.strip():
         raise typer.BadParameter("the message is empty.", param_hint="PROMPT")
     name = id or f"{agent or 'run'}-{uuid4().hex[:8]}"
@@ -56,9 +58,9 @@ def run(
     # What tools print is not the reply, so it goes to stderr.
     with streams.results_only():
         outcome, is_shown = asyncio.run(
-            _run(wanted, text, name, labels, approve_all=yes, again=again, streaming=shows_text)
+            _run_conversation(choice, text, name, labels, approve_all=yes, again=again, streaming=shows_text)
         )
-    _print(outcome, name, as_json=as_json, is_shown=is_shown)
+    _print_outcome(outcome, name, as_json=as_json, is_shown=is_shown)
 
 
 def _read_all() -> str:
@@ -73,8 +75,8 @@ def _read_all() -> str:
         ) from None
 
 
-async def _run(
-    wanted: AgentChoice,
+async def _run_conversation(
+    choice: AgentChoice,
     text: str,
     name: str,
     labels: dict[str, Any],
@@ -89,20 +91,22 @@ async def _run(
 
     screen = Screen()
     try:
-        async with connect(wanted, name, screen=screen, db=None) as place:
-            conversation = await _started(place, text, name, labels, again=again)
+        async with connect(choice, name, screen=screen, db=None) as place:
+            conversation = await _start_conversation(place, text, name, labels, again=again)
             try:
-                return await _follow(
+                return await _follow_to_outcome(
                     conversation, place, screen, approve_all=approve_all, streaming=streaming and screen.live
                 )
             except asyncio.CancelledError:
-                _say_what_becomes_of_it(place, name, wanted, screen)
+                _say_what_becomes_of_it(place, name, choice, screen)
                 raise
     finally:
-        screen.idle()
+        screen.stop_spinner()
 
 
-async def _started(place: Connection, text: str, name: str, labels: dict[str, Any], *, again: bool) -> Conversation:
+async def _start_conversation(
+    place: Connection, text: str, name: str, labels: dict[str, Any], *, again: bool
+) -> Conversation:
     """The same id is the same work: see Client.start."""
     from everturn.errors import AlreadyStarted
 
@@ -113,7 +117,7 @@ async def _started(place: Connection, text: str, name: str, labels: dict[str, An
         raise AlreadyStarted(error.message, cure=cure) from None
 
 
-async def _follow(
+async def _follow_to_outcome(
     conversation: Conversation, place: Connection, screen: Screen, *, approve_all: bool, streaming: bool
 ) -> tuple[Outcome, bool]:
     from everturn import events
@@ -145,11 +149,11 @@ async def _follow(
             return stop.outcome, stop.outcome.text == shown_text
 
 
-def _print(outcome: Outcome, name: str, *, as_json: bool, is_shown: bool) -> None:
+def _print_outcome(outcome: Outcome, name: str, *, as_json: bool, is_shown: bool) -> None:
     from everturn.errors import Ended
 
     if as_json:
-        tell_json({"id": name, **outcome.model_dump(mode="json")})
+        print_json({"id": name, **outcome.model_dump(mode="json")})
     elif not is_shown:
         _print_text(outcome.text)
     if outcome.status == "completed" and outcome.reason:
@@ -167,26 +171,29 @@ def _print_text(text: str) -> None:
     from everturn.cli.terminal import Screen
 
     screen = Screen(to_stdout=True)
-    screen.lines(markdown_lines(text, width=screen.width))
+    screen.print_lines(markdown_lines(text, width=screen.width))
 
 
-def _say_what_becomes_of_it(place: Connection, name: str, wanted: AgentChoice, screen: Screen) -> None:
-    screen.idle()
+def _say_what_becomes_of_it(place: Connection, name: str, choice: AgentChoice, screen: Screen) -> None:
+    screen.stop_spinner()
     if not place.lasts:
-        screen.line("Stopped. The conversation ended, with the server that was started for it.")
-    elif wanted.agent:
-        screen.line(f"The conversation goes on. To follow it: everturn watch {name}")
+        screen.print_line("Stopped. The conversation ended, with the server that was started for it.")
+    elif choice.agent:
+        screen.print_line(f"The conversation goes on. To follow it: everturn watch {name}")
     else:
-        screen.line(
-            f"The conversation waits for its worker, which ended with this command. To continue: {_chat(name, wanted)}"
+        screen.print_line(
+            "The conversation waits for its worker, which ended with this command. "
+            f"To continue: {_chat_command(name, choice)}"
         )
 
 
-def _chat(name: str, wanted: AgentChoice) -> str:
+def _chat_command(name: str, choice: AgentChoice) -> str:
     """The command that continues the conversation."""
     words = ["everturn", "chat", "--id", name]
-    words += ["-m", wanted.model] if wanted.model else []
-    for path in wanted.tools:
+    if choice.model:
+        words += ["-m", choice.model]
+    for path in choice.tools:
         words += ["--tool", str(path)]
-    words += ["-s", wanted.system] if wanted.system else []
+    if choice.system:
+        words += ["-s", choice.system]
     return shlex.join(words)

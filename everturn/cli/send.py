@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 
 
 def send(
@@ -20,14 +20,14 @@ def send(
     as_json: JsonOption = False,
 ) -> None:
     """Send a message to a conversation, and revive it if it is over. Returns as soon as Temporal has the message."""
-    revived = asyncio.run(_send(id, text, message_id))
+    revived = asyncio.run(_send_message(id, text, message_id))
     if as_json:
-        tell_json({"id": id, "did": "sent", "revived": revived})
+        print_json({"id": id, "did": "sent", "revived": revived})
     else:
-        tell(f"sent: {id}" + (", which was over and goes on" if revived else ""))
+        print_text(f"sent: {id}, which was over and goes on" if revived else f"sent: {id}")
 
 
-async def _send(conversation_id: str, text: str, message_id: str | None) -> bool:
+async def _send_message(conversation_id: str, text: str, message_id: str | None) -> bool:
     from everturn.cli.connect import remote_client
 
     async with remote_client() as client:

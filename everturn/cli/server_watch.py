@@ -26,28 +26,32 @@ async def while_it_runs(
         yield
         return
 
-    async def watch() -> None:
+    async def watch_server() -> None:
         while (status := server.exit_status) is None:  # noqa: ASYNC110 - a process has no event for it
             await asyncio.sleep(LOOK_SECONDS)
-        error = _ended(server, status)
+        error = _ended_error(server, status)
         if at_once:
             at_once(error)
         raise error
 
     try:
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(watch())
+            watching = group.create_task(watch_server())
             yield
             watching.cancel()
     except BaseExceptionGroup as raised:  # only of two: the watch, and the block
-        lost = next((one for one in raised.exceptions if isinstance(one, Unreachable)), raised.exceptions[0])
+        unreachable = (error for error in raised.exceptions if isinstance(error, Unreachable))
+        lost = next(unreachable, raised.exceptions[0])
         raise lost from lost.__cause__
 
 
-def _ended(server: DevServer, status: int) -> Unreachable:
+def _ended_error(server: DevServer, status: int) -> Unreachable:
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-    log = f" Its log is {server.db_filename.with_suffix('.log')}." if server.db_filename else ""
-    kept = "what it has recorded is kept" if server.db_filename else "it kept nothing on disk"
+    log = ""
+    kept = "it kept nothing on disk"
+    if server.db_filename:
+        log = f" Its log is {server.db_filename.with_suffix('.log')}."
+        kept = "what it has recorded is kept"
     return Unreachable(
         f"The Temporal server that this command started, at {server.address}, {how}.{log}",
         cure=f"Run the command again: {kept}.",

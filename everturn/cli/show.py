@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 
 if TYPE_CHECKING:
     from everturn.cli.terminal import Screen
@@ -33,7 +33,7 @@ def show(
 ) -> None:
     """Show a conversation: its state, waiting calls and transcript."""
     if prompt is None:
-        asyncio.run(_show(id, full=full, as_json=as_json))
+        asyncio.run(_show_conversation(id, full=full, as_json=as_json))
     else:
         asyncio.run(_show_prompt(id, prompt, as_json=as_json))
 
@@ -43,16 +43,16 @@ async def _show_prompt(conversation_id: str, turn: int, *, as_json: bool) -> Non
     from everturn.cli.output import print_result
 
     async with remote_client() as client:
-        found = await client.conversation(conversation_id).prompt(turn)
-    tools = [tool.model_dump(mode="json") for tool in found.tools]
+        prompt = await client.conversation(conversation_id).prompt(turn)
+    tools = [tool.model_dump(mode="json") for tool in prompt.tools]
     if as_json:
-        tell_json({"turn": found.turn, "digest": found.digest, "instructions": found.instructions, "tools": tools})
+        print_json({"turn": prompt.turn, "digest": prompt.digest, "instructions": prompt.instructions, "tools": tools})
         return
-    listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in found.tools)
-    print_result(f"{found.instructions}\n\nTools:\n{listed or '- none'}\n\nDigest: {found.digest}")
+    listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in prompt.tools)
+    print_result(f"{prompt.instructions}\n\nTools:\n{listed or '- none'}\n\nDigest: {prompt.digest}")
 
 
-async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
+async def _show_conversation(conversation_id: str, *, full: bool, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
     from everturn.cli.render import open_call_lines, transcript_lines
     from everturn.cli.terminal import Screen
@@ -61,23 +61,23 @@ async def _show(conversation_id: str, *, full: bool, as_json: bool) -> None:
     async with remote_client() as client:
         conversation = client.conversation(conversation_id)
         messages, calls = await read_so_far(client, conversation_id)
-        status, why = await _status(conversation)
+        status, error_text = await _read_status(conversation)
     if as_json:
-        told = [message.model_dump(mode="json") for message in messages]
-        state = status.as_json() if status else None
-        still_open = [one.as_json() for one in calls]
-        tell_json({"id": conversation_id, "status": state, "messages": told, "open_calls": still_open})
+        messages_json = [message.model_dump(mode="json") for message in messages]
+        state = status and status.as_json()
+        still_open = [call.as_json() for call in calls]
+        print_json({"id": conversation_id, "status": state, "messages": messages_json, "open_calls": still_open})
         return
     screen = Screen(to_stdout=True)
     if status:
         _print_status(conversation_id, status, screen)
     else:
-        screen.line(f"! {why}", style="red")
-    screen.lines(transcript_lines(messages, width=screen.width, full=full, markdown=screen.console.is_terminal))
-    screen.lines(open_call_lines(calls, width=screen.width, full=full))
+        screen.print_line(f"! {error_text}", style="red")
+    screen.print_lines(transcript_lines(messages, width=screen.width, full=full, markdown=screen.console.is_terminal))
+    screen.print_lines(open_call_lines(calls, width=screen.width, full=full))
 
 
-async def _status(conversation: Conversation) -> tuple[Status | None, str]:
+async def _read_status(conversation: Conversation) -> tuple[Status | None, str]:
     """The status; None and why if no worker answers. The transcript needs no worker."""
     from everturn.errors import Unreachable
 
@@ -88,21 +88,22 @@ async def _status(conversation: Conversation) -> tuple[Status | None, str]:
 
 
 def _print_status(conversation_id: str, status: Status, screen: Screen) -> None:
-    from everturn.cli.render import STATE_STYLES, arguments_block, by_agents, folded, marked, ways_to_decide
+    from everturn.cli.render import STATE_STYLES, arguments_block, marked_text, one_line, path_prefix, ways_to_decide
     from everturn.records import ToolCall
 
-    facts = [conversation_id, folded(status.agent, 64), status.state.replace("_", " "), f"turn {status.turn}"]
+    facts = [conversation_id, one_line(status.agent, 64), status.state.replace("_", " "), f"turn {status.turn}"]
     facts = [fact for fact in facts if fact]
     facts.append(f"{status.usage.total_tokens:,} tokens")
-    screen.line(" · ".join(facts), style=STATE_STYLES.get(status.state, "bold"))
+    screen.print_line(" · ".join(facts), style=STATE_STYLES.get(status.state, "bold"))
     if status.cause:
-        screen.line(marked("trouble", folded(f"{status.cause} {status.cure or ''}", 1000)))
+        screen.print_line(marked_text("trouble", one_line(f"{status.cause} {status.cure or ''}", 1000)))
     for waiting in status.waiting:
         call = ToolCall(call_id=waiting.call_id, name=waiting.tool, arguments=waiting.arguments)
-        line = f"{by_agents(waiting.path)}{waiting.tool} ({waiting.call_id}) waits: {waiting.why}"
-        screen.line(marked("waits", folded(line, 500)))
-        screen.line(arguments_block(call))
+        line = f"{path_prefix(waiting.path)}{waiting.tool} ({waiting.call_id}) waits: {waiting.why}"
+        screen.print_line(marked_text("waits", one_line(line, 500)))
+        screen.print_line(arguments_block(call))
         ways = ways_to_decide(conversation_id, waiting, status.waiting)
-        told = ["It may have run already. To run it again, or to give its result instead:"] if len(ways) > 1 else []
-        for line in [*told, *ways]:
-            screen.line(f"    {line}", style="dim")
+        if len(ways) > 1:
+            ways.insert(0, "It may have run already. To run it again, or to give its result instead:")
+        for line in ways:
+            screen.print_line(f"    {line}", style="dim")

@@ -10,13 +10,15 @@ import typer
 
 from everturn.cli import completion
 from everturn.cli.options import IdArgument, JsonOption, ReasonOption
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 from everturn.cli.steer_many import steer_many
 
 if TYPE_CHECKING:
     from everturn.client.conversation import Conversation
 
-IdOrQuery = Annotated[str | None, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.ids)]
+IdOrQuery = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The conversation.", autocompletion=completion.offer_ids)
+]
 QueryOption = Annotated[
     str | None,
     typer.Option(
@@ -40,7 +42,7 @@ def pause(
         steer_many(wanted, lambda client: client.pause_all(wanted, reason=reason), "pause", yes=yes, as_json=as_json)
         return
     assert id is not None
-    _tell(id, lambda conversation: conversation.pause(reason), said="paused", as_json=as_json)
+    _steer_one(id, lambda conversation: conversation.pause(reason), did="paused", as_json=as_json)
 
 
 def resume(
@@ -52,7 +54,7 @@ def resume(
             "--model",
             metavar="PROVIDER:NAME",
             help="Continue with another model.",
-            autocompletion=completion.models,
+            autocompletion=completion.offer_models,
         ),
     ] = None,
     query: QueryOption = None,
@@ -66,7 +68,7 @@ def resume(
         steer_many(wanted, lambda client: client.resume_all(wanted, model=model), "resume", yes=yes, as_json=as_json)
         return
     assert id is not None
-    _tell(id, lambda conversation: conversation.resume(model=model), said="resumed", as_json=as_json)
+    _steer_one(id, lambda conversation: conversation.resume(model=model), did="resumed", as_json=as_json)
 
 
 def cancel_turn(
@@ -75,7 +77,7 @@ def cancel_turn(
     as_json: JsonOption = False,
 ) -> None:
     """Cancel the running turn, model call and tools included. The conversation then waits for the next message."""
-    _tell(id, lambda conversation: conversation.cancel_turn(reason), said="cancelled", as_json=as_json)
+    _steer_one(id, lambda conversation: conversation.cancel_turn(reason), did="cancelled", as_json=as_json)
 
 
 def close(
@@ -84,17 +86,19 @@ def close(
     as_json: JsonOption = False,
 ) -> None:
     """End a conversation: running calls finish, waiting ones are denied."""
-    _tell(id, lambda conversation: conversation.close(reason), said="closing", as_json=as_json)
+    _steer_one(id, lambda conversation: conversation.close(reason), did="closing", as_json=as_json)
 
 
-def _tell(conversation_id: str, how: Callable[[Conversation], Awaitable[None]], *, said: str, as_json: bool) -> None:
+def _steer_one(
+    conversation_id: str, act: Callable[[Conversation], Awaitable[None]], *, did: str, as_json: bool
+) -> None:
     from everturn.cli.connect import act_on
 
-    asyncio.run(act_on(conversation_id, how))
+    asyncio.run(act_on(conversation_id, act))
     if as_json:
-        tell_json({"id": conversation_id, "did": said})
+        print_json({"id": conversation_id, "did": did})
     else:
-        tell(f"{said}: {conversation_id}")
+        print_text(f"{did}: {conversation_id}")
 
 
 def _one_of(conversation_id: str | None, query: str | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from everturn.cli.output import tell, tell_json
+from everturn.cli.output import print_json, print_text
 
 if TYPE_CHECKING:
     from everturn.client.client import Client
@@ -23,21 +23,21 @@ Command = Callable[["Client"], Awaitable[list["Steered"]]]
 
 
 def steer_many(query: str, command: Command, verb: str, *, yes: bool, as_json: bool) -> None:
-    told = asyncio.run(_steer(query, command, verb, yes=yes, as_json=as_json))
-    if told is None:
+    results = asyncio.run(_list_and_steer(query, command, verb, yes=yes, as_json=as_json))
+    if results is None:
         raise typer.Exit(1)
     if as_json:
-        refused = [asdict(one) for one in told if one.refused]
-        tell_json({"told": [one.conversation_id for one in told if not one.refused], "refused": refused})
+        refused = [asdict(result) for result in results if result.refused]
+        print_json({"told": [result.conversation_id for result in results if not result.refused], "refused": refused})
         return
-    for one in told:
-        if one.refused:
-            tell(f"not told: {one.conversation_id}: {one.refused}")
-    done = sum(not one.refused for one in told)
-    tell(f"told to {verb}: {done:,} of {len(told):,}; each does so at its next step on a worker")
+    for result in results:
+        if result.refused:
+            print_text(f"not told: {result.conversation_id}: {result.refused}")
+    done = sum(not result.refused for result in results)
+    print_text(f"told to {verb}: {done:,} of {len(results):,}; each does so at its next step on a worker")
 
 
-async def _steer(query: str, command: Command, verb: str, *, yes: bool, as_json: bool) -> list[Steered] | None:
+async def _list_and_steer(query: str, command: Command, verb: str, *, yes: bool, as_json: bool) -> list[Steered] | None:
     """None if the person said no, or if the query finds no conversation."""
     from everturn.cli.connect import remote_client
     from everturn.client.listing import listed
@@ -46,22 +46,24 @@ async def _steer(query: str, command: Command, verb: str, *, yes: bool, as_json:
 
     async with remote_client() as client:
         if not yes:
-            found = [listed(one) async for one in matching(client.temporal, query, also=OPEN_QUERY)]
-            if not found:
-                tell("No running conversation matches.")
+            conversations = [
+                listed(conversation) async for conversation in matching(client.temporal, query, also=OPEN_QUERY)
+            ]
+            if not conversations:
+                print_text("No running conversation matches.")
                 return None
             if not as_json:
-                for one in found[:SHOWN]:
-                    tell(f"{one.id}  {one.status}  {one.agent}")
-                if len(found) > SHOWN:
-                    tell(f"and {len(found) - SHOWN:,} more")
-            if not _agreed(f"{verb.capitalize()} {len(found):,} of them?"):
-                tell("Nothing was changed.")
+                for conversation in conversations[:SHOWN]:
+                    print_text(f"{conversation.id}  {conversation.status}  {conversation.agent}")
+                if len(conversations) > SHOWN:
+                    print_text(f"and {len(conversations) - SHOWN:,} more")
+            if not _is_confirmed(f"{verb.capitalize()} {len(conversations):,} of them?"):
+                print_text("Nothing was changed.")
                 return None
         return await command(client)
 
 
-def _agreed(question: str) -> bool:
+def _is_confirmed(question: str) -> bool:
     if not sys.stdin.isatty():
         from everturn.errors import Refused
 

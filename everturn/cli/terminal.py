@@ -30,7 +30,7 @@ class Screen:
         self.can_ask = sys.stdin.isatty() and self.console.is_terminal and not os.environ.get("CI")
         """Whether a person sits in front of it."""
         self._status: Status | None = None
-        self._doing = _Doing("", "")
+        self._doing = _SpinnerText("", "")
         self._question: Question | None = None
         self._held: list[tuple[Text, str]] | None = None
         self._open_line = False
@@ -38,29 +38,31 @@ class Screen:
 
     @property
     def width(self) -> int:
-        return self.console.width if self.console.is_terminal else 160
+        if not self.console.is_terminal:
+            return 160
+        return self.console.width
 
     @property
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         """Whether somebody types or another program has the terminal: nothing may move then."""
         return self._question is not None or self._held is not None
 
-    def line(self, text: Text | str = "", *, style: str = "") -> None:
+    def print_line(self, text: Text | str = "", *, style: str = "") -> None:
         """Prints a text as it is: markup in it is not read as such, and unsafe characters are written out. On a
         terminal, its further lines are indented, and an open question moves down."""
-        shown = _safe(text)
+        safe_text = _escape_unsafe(text)
         if self._held is not None:
-            self._held.append((shown, style))
+            self._held.append((safe_text, style))
             return
         self.end_line()
-        with self._question.above() if self._question else contextlib.nullcontext():
-            for part in self._wrapped(shown) if self.live else [shown]:
+        with self._question.hide_question() if self._question else contextlib.nullcontext():
+            for part in self._wrap_text(safe_text) if self.live else [safe_text]:
                 self.console.print(part, style=style or None, markup=False, emoji=False)
 
-    def piece(self, text: Text | str) -> None:
-        """Prints a piece of a text that comes bit by bit. `line` begins a new line after it."""
-        self.idle()
-        self.console.print(_safe(text), end="", markup=False, emoji=False)
+    def print_piece(self, text: Text | str) -> None:
+        """Prints a piece of a text that comes bit by bit. `print_line` begins a new line after it."""
+        self.stop_spinner()
+        self.console.print(_escape_unsafe(text), end="", markup=False, emoji=False)
         self._open_line = True
 
     def end_line(self) -> None:
@@ -81,7 +83,7 @@ class Screen:
     def in_a_line(self) -> bool:
         return self._open_line
 
-    def _wrapped(self, whole: Text) -> Iterator[Text]:
+    def _wrap_text(self, whole: Text) -> Iterator[Text]:
         from rich.text import Text
 
         for number, line in enumerate(whole.split("\n", allow_blank=True) or [Text()]):
@@ -93,31 +95,32 @@ class Screen:
                 part.rstrip()
                 yield Text(" " * margin).append_text(part) if further else part
 
-    def lines(self, texts: list[Text]) -> None:
+    def print_lines(self, texts: list[Text]) -> None:
         for text in texts:
-            self.line(text)
+            self.print_line(text)
 
-    def busy(self, what: str, *, counted: str = "") -> None:
+    def show_busy(self, activity: str, *, counted: str = "") -> None:
         """Shows a spinner with what goes on, and for how long: since `counted` (or `what`) last changed. Does nothing
         if the spinner could not move."""
-        if not self.live or self.taken or self._open_line:
+        if not self.live or self.is_taken or self._open_line:
             return
-        if self._doing.counted != (counted or what):
-            self._doing = _Doing(what, counted or what)
-        self._doing.what = what
+        if self._doing.counted != (counted or activity):
+            self._doing = _SpinnerText(activity, counted or activity)
+        self._doing.what = activity
         if self._status is None:
             self._status = self.console.status(self._doing, spinner="dots")
             self._status.start()
         else:
             self._status.update(self._doing)
 
-    def idle(self) -> None:
+    def stop_spinner(self) -> None:
         """Ends the spinner: somebody is about to type, or the work is done."""
         if self._status:
             self._status.stop()
-        self._status, self._doing = None, _Doing("", "")
+        self._status = None
+        self._doing = _SpinnerText("", "")
 
-    async def ask(
+    async def ask_line(
         self,
         prompt: Text | str,
         *,
@@ -131,55 +134,56 @@ class Screen:
         `above`: what the question is about; it stays with the question while other lines are printed. `fresh`: drop
         what was typed before the question. `earlier`: lines for the arrow keys.
         """
-        self.idle()
+        self.stop_spinner()
         self.end_line()
-        asked = _safe(prompt)
+        question = _escape_unsafe(prompt)
         movable = self.live and can_read_keys()
         if above is not None:
             from rich.text import Text
 
-            if movable and self._rows(above) < self.console.height - 3:
-                asked = Text("\n").join([_safe(above), asked])
+            if movable and self._count_rows(above) < self.console.height - 3:
+                question = Text("\n").join([_escape_unsafe(above), question])
             else:  # too long to be moved with the question
-                self.line(above)
+                self.print_line(above)
         if not movable:
-            return (await read_plainly(asked.plain)).strip()
-        self._question = Question(self.console, asked, prefill=prefill, earlier=earlier)
+            return (await read_plainly(question.plain)).strip()
+        self._question = Question(self.console, question, prefill=prefill, earlier=earlier)
         try:
-            return (await self._question.answered(fresh=fresh)).strip()
+            return (await self._question.read_answer(fresh=fresh)).strip()
         finally:
             self._question = None
 
-    def _rows(self, text: Text) -> int:
+    def _count_rows(self, text: Text) -> int:
         return sum(max(1, -(-line.cell_len // self.width)) for line in text.split("\n", allow_blank=True))
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[None]:
+    def lend_terminal(self) -> Iterator[None]:
         """Lends the terminal to another program. What is to be shown meanwhile waits until the block ends."""
-        self.idle()
+        self.stop_spinner()
         self.end_line()
         self._held = []
         try:
             yield
         finally:
-            held, self._held = self._held, None
+            held = self._held
+            self._held = None
             for text, style in held:
-                self.line(text, style=style)
+                self.print_line(text, style=style)
 
 
-def _safe(text: Text | str) -> Text:
+def _escape_unsafe(text: Text | str) -> Text:
     """The text with unsafe characters written out. Callers should have done so, but here nothing gets past."""
     from rich.text import Text
 
     if isinstance(text, str):
         return Text(printable(text))
-    if (shown := printable(text.plain)) != text.plain:
+    if (escaped := printable(text.plain)) != text.plain:
         text = text.copy()
-        text.plain = shown  # the text may have become longer than its styles
+        text.plain = escaped  # the text may have become longer than its styles
     return text
 
 
-class _Doing:
+class _SpinnerText:
     """What goes on, with the seconds that `counted` has lasted. The spinner draws it anew at each turn."""
 
     def __init__(self, what: str, counted: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from everturn.cli.options import JsonOption
-from everturn.cli.output import tell_json
+from everturn.cli.output import print_json
 
 if TYPE_CHECKING:
     from everturn.tools.tool import Tool
@@ -26,23 +26,27 @@ def tools(
     """Show a file's functions as the tools that a model sees."""
     from everturn.loading import load_tools
 
-    made = asyncio.run(_of_servers(file)) if mcp else load_tools(file)
+    listed_tools = asyncio.run(_list_server_tools(file)) if mcp else load_tools(file)
     if as_json:
-        tell_json([_described(tool) for tool in made], indent=2)
+        print_json([_tool_json(tool) for tool in listed_tools], indent=2)
         return
     from everturn.cli.terminal import Screen
 
     screen = Screen(to_stdout=True)
-    for tool in made:
-        asks = ", asks a person" if tool.needs_approval is True else ", may ask a person" if tool.needs_approval else ""
-        screen.line(tool.name, style="bold cyan")
-        screen.line(f"  {tool.description or '(no description: write a docstring)'}")
-        screen.line(f"  effect: {tool.effect}{asks}{_bound(tool)}", style="dim")
+    for tool in listed_tools:
+        asks = ""
+        if tool.needs_approval is True:
+            asks = ", asks a person"
+        elif tool.needs_approval:
+            asks = ", may ask a person"
+        screen.print_line(tool.name, style="bold cyan")
+        screen.print_line(f"  {tool.description or '(no description: write a docstring)'}")
+        screen.print_line(f"  effect: {tool.effect}{asks}{_timeout_note(tool)}", style="dim")
         written = json.dumps(tool.parameters, ensure_ascii=False, indent=2)
-        screen.line("\n".join("  " + line for line in written.splitlines()) + "\n")
+        screen.print_line("\n".join("  " + line for line in written.splitlines()) + "\n")
 
 
-async def _of_servers(file: Path) -> list[Tool]:
+async def _list_server_tools(file: Path) -> list[Tool]:
     """The tools of the file's MCP servers. Raises EverturnError if a server can't be asked."""
     from everturn.cli.connect import quiet_logs
     from everturn.cli.mcp_lists import servers_lists
@@ -51,22 +55,24 @@ async def _of_servers(file: Path) -> list[Tool]:
     from everturn.loading import load_agents
 
     quiet_logs(None)
-    lists = await servers_lists(load_agents(str(file)))
-    if not lists:
+    tools_lists = await servers_lists(load_agents(str(file)))
+    if not tools_lists:
         raise EverturnError(f"No agent in {file} has an McpServer.", cure="Leave --mcp out.")
-    for one in lists:
-        if one.problem:
-            raise EverturnError(f"MCP server {one.server.label!r} can't be asked: {one.problem}.", cure="Start it.")
-        if one.cut:
-            Screen().line(f"MCP server {one.server.label!r}: {one.cut}", style="yellow")
-    return [tool for one in lists for tool in one.tools]
+    for tools_list in tools_lists:
+        if tools_list.problem:
+            raise EverturnError(
+                f"MCP server {tools_list.server.label!r} can't be asked: {tools_list.problem}.", cure="Start it."
+            )
+        if tools_list.cut:
+            Screen().print_line(f"MCP server {tools_list.server.label!r}: {tools_list.cut}", style="yellow")
+    return [tool for tools_list in tools_lists for tool in tools_list.tools]
 
 
-def _bound(tool: Tool) -> str:
+def _timeout_note(tool: Tool) -> str:
     return f"; at most {tool.timeout}" if tool.bounded else ""
 
 
-def _described(tool: Tool) -> dict[str, Any]:
+def _tool_json(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,

@@ -25,44 +25,48 @@ def up(
     agents: AgentsOption = None,
 ) -> None:
     """Start Temporal with its Web UI, and a worker if you name agents, until Ctrl-C."""
-    asyncio.run(_up(settings_with(agents, None), port=port, ui_port=ui_port, db=db))
+    asyncio.run(_run_up(settings_with(agents, None), port=port, ui_port=ui_port, db=db))
 
 
-async def _up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
+async def _run_up(settings: Settings, *, port: int, ui_port: int, db: Path) -> None:
     from everturn.cli.server_watch import while_it_runs
     from everturn.cli.terminal import Screen
     from everturn.devserver import connect_or_start
-    from everturn.worker.process import prepare
+    from everturn.worker.process import prepare_process
 
-    prepare(settings)
+    prepare_process(settings)
     screen = Screen()
-    agents = _load(settings.agents)
-    screen.busy("starting Temporal")
-    said: list[Unreachable] = []
+    agents = _load_agents(settings.agents)
+    screen.show_busy("starting Temporal")
+    reported: list[Unreachable] = []
 
-    def say(error: Unreachable) -> None:
-        said.append(error)
-        screen.line(f"Error: {error}", style="red")
+    def report_lost(error: Unreachable) -> None:
+        reported.append(error)
+        screen.print_line(f"Error: {error}", style="red")
 
     try:
         async with (
             connect_or_start(db_filename=db, port=port, ui_port=ui_port) as endpoint,
-            while_it_runs(endpoint.server, at_once=say),
+            while_it_runs(endpoint.server, at_once=report_lost),
         ):
-            screen.idle()
+            screen.stop_spinner()
             to_use = f"elsewhere: export TEMPORAL_ADDRESS={endpoint.address}"
-            screen.line(f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})")
-            screen.line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
-            screen.line(f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}")
-            screen.line("Ctrl-C ends it.", style="dim")
-            await _work(agents, settings, endpoint.options)
+            screen.print_line(
+                f"Temporal   {endpoint.address}   ({to_use if endpoint.server else 'yours, as configured'})"
+            )
+            screen.print_line(f"Web UI     {endpoint.ui_url or 'where your Temporal has it'}")
+            screen.print_line(
+                f"Agents     {', '.join(agent.name for agent in agents) or 'none: name some with --agents'}"
+            )
+            screen.print_line("Ctrl-C ends it.", style="dim")
+            await _run_worker(agents, settings, endpoint.options)
     except Unreachable as error:
-        if error in said:
+        if error in reported:
             raise typer.Exit(1) from None
         raise
 
 
-async def _work(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:
+async def _run_worker(agents: list[Agent], settings: Settings, options: dict[str, Any]) -> None:
     from everturn.cli.connect import require_namespace
     from everturn.client.client import Client
     from everturn.worker.worker import Worker
@@ -84,7 +88,9 @@ async def _until_signal() -> None:
     await stop.wait()
 
 
-def _load(specs: tuple[str, ...]) -> list[Agent]:
+def _load_agents(specs: tuple[str, ...]) -> list[Agent]:
     from everturn.loading import load_agents
 
-    return load_agents(",".join(specs)) if specs else []
+    if not specs:
+        return []
+    return load_agents(",".join(specs))

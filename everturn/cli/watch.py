@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from everturn.cli.options import IdArgument, JsonOption
-from everturn.cli.output import tell
+from everturn.cli.output import print_text
 
 
 def watch(
@@ -21,30 +21,33 @@ def watch(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a conversation from its beginning (or last revival) to its end. With --json, each event is a line."""
-    asyncio.run(_watch(id, since, as_json=as_json))
+    asyncio.run(_watch_events(id, since, as_json=as_json))
 
 
-async def _watch(conversation_id: str, since: str | None, *, as_json: bool) -> None:
+async def _watch_events(conversation_id: str, since: str | None, *, as_json: bool) -> None:
     from everturn.cli.connect import remote_client
     from everturn.cli.narration import Narration
     from everturn.cli.terminal import Screen
 
-    screen, cursor = Screen(to_stdout=True), ""
+    screen = Screen(to_stdout=True)
+    cursor = ""
     narration = Narration(screen, streaming=screen.live)
     try:
         async with remote_client() as client:
             async for event in client.conversation(conversation_id).events(since):
                 cursor = event.cursor
                 if as_json:
-                    tell(event.model_dump_json())
+                    print_text(event.model_dump_json())
                 else:
-                    narration.take(event)
-                    narration.show(event)
+                    narration.track_event(event)
+                    narration.show_event(event)
     except asyncio.CancelledError:
-        screen.idle()
+        screen.stop_spinner()
         screen.end_line()
         if cursor:
-            Screen().line(f"To continue: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim")
+            Screen().print_line(
+                f"To continue: everturn watch {shlex.quote(conversation_id)} --since {cursor}", style="dim"
+            )
         raise
     finally:
-        screen.idle()
+        screen.stop_spinner()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from everturn.cli.options import url_host
 from everturn.errors import EverturnError
 from everturn.system import extras
 
@@ -38,10 +39,10 @@ def web(
     ] = None,
 ) -> None:
     """Serve the inbox, a web page to follow conversations, decide on calls and send messages, until Ctrl-C."""
-    asyncio.run(_web(host, port, token, by_header, temporal_ui))
+    asyncio.run(_serve_web(host, port, token, by_header, temporal_ui))
 
 
-async def _web(host: str, port: int, token: str | None, by_header: str | None, temporal_ui: str | None) -> None:
+async def _serve_web(host: str, port: int, token: str | None, by_header: str | None, temporal_ui: str | None) -> None:
     try:
         from everturn.web.app import Inbox
         from everturn.web.auth import check_token
@@ -62,13 +63,13 @@ async def _web(host: str, port: int, token: str | None, by_header: str | None, t
     async with remote_client() as client:
         await require_namespace(client)
         with open_socket(host, port) as bound:
-            address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/"
+            address = f"http://{url_host(host)}:{bound.getsockname()[1]}/"
 
-            def tell() -> None:
+            def announce_address() -> None:
                 # Not the token itself: terminal output ends up in logs.
-                screen.line(f"Inbox   {address}" + ("?token=$EVERTURN_WEB_TOKEN" if token else ""))
-                screen.line("Ctrl-C ends it.", style="dim")
+                screen.print_line(f"Inbox   {address}" + ("?token=$EVERTURN_WEB_TOKEN" if token else ""))
+                screen.print_line("Ctrl-C ends it.", style="dim")
 
             ui = check_address(temporal_ui) if temporal_ui else ui_of(client.temporal.service_client.config.target_host)
             inbox = Inbox(client, token=token, by_header=by_header, temporal_ui=ui)
-            await serve(inbox, bound, started=tell)
+            await serve(inbox, bound, started=announce_address)

@@ -12,8 +12,8 @@ from temporalio.converter import ExternalStorage
 from everturn.client import interpreter_exit, process_identity
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.settings import Settings
-from everturn.storage.codecs import encrypted
-from everturn.storage.data_converter import configured, stored
+from everturn.storage.codecs import with_encryption
+from everturn.storage.data_converter import configured_converter, with_storage
 from everturn.storage.encryption import Encryption
 from everturn.temporal.connect_options import connect_options
 from everturn.text.utf8 import check_utf8
@@ -32,11 +32,11 @@ async def connected(
     merged: dict[str, Any] = {"identity": process_identity.own(), **connect_options(), **options}
     if "data_converter" in merged:
         encryption = encryption or Encryption.of_settings(settings)
-        merged["data_converter"] = encrypted(merged["data_converter"], encryption)
+        merged["data_converter"] = with_encryption(merged["data_converter"], encryption)
     else:
-        merged["data_converter"] = configured(encryption)
+        merged["data_converter"] = configured_converter(encryption)
     if stores := storage or settings.storage:
-        merged["data_converter"] = stored(merged["data_converter"], stores)
+        merged["data_converter"] = with_storage(merged["data_converter"], stores)
     if address:
         merged["target_host"] = check_utf8("address", address)
     interpreter_exit.runtime_is_used()

@@ -17,7 +17,7 @@ from everturn.history.billed_actions import actions_of, ordinary_heartbeats
 from everturn.history.reader import HistoryReader
 from everturn.history.steps import RunStarted, TurnCompleted
 from everturn.records import Usage, cost_with
-from everturn.storage.composed_converter import own
+from everturn.storage.composed_converter import own_converter
 from everturn.storage.unreadable import strict
 from everturn.temporal.temporal_prices import TemporalPrices
 
@@ -95,7 +95,7 @@ def _key(event: HistoryEvent) -> EventKey:
 async def _add_run(client: Client, cost: ConversationCost, run_id: str, counted: set[EventKey]) -> list[str]:
     """Adds a run's cost, without events that are counted already. Returns the ids of the agents' conversations that the
     run started."""
-    reader = HistoryReader(own(strict(client.data_converter)))
+    reader = HistoryReader(own_converter(strict(client.data_converter)))
     events = [event async for event in events_of(client, cost.id, run_id)]
     if not events:
         return []

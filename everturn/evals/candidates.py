@@ -43,10 +43,14 @@ def candidate_of(
         return Agent(recorded_agent, model=model, instructions=instructions or "", tools=tools or ())
     candidate = copy(agent)
     if model is not None:
-        vars(candidate).update(model=model if isinstance(model, Model) else Model(model), fallback_models=())
+        if not isinstance(model, Model):
+            model = Model(model)
+        vars(candidate).update(model=model, fallback_models=())
     if instructions is not None:
         vars(candidate).update(instructions=instructions)
-    return candidate.for_turn(tools=tools) if tools is not None else candidate
+    if tools is None:
+        return candidate
+    return candidate.for_turn(tools=tools)
 
 
 def for_rerun(agent: Agent, hook: Hooks) -> Agent:
@@ -58,16 +62,18 @@ def for_rerun(agent: Agent, hook: Hooks) -> Agent:
         hooks=(*agent.hooks, hook),
         agents=tuple(for_rerun(other, hook) for other in agent.agents),
         raw_tools=tuple(item for item in agent.raw_tools if _is_served_here(item)),
-        prepare_tools=agent.prepare_tools and _prepared(agent.prepare_tools),
-        settings=harmless(agent.settings),
+        prepare_tools=agent.prepare_tools and _harmless_prepare(agent.prepare_tools),
+        settings=harmless_settings(agent.settings),
     )
     return copied
 
 
-def harmless(settings: ModelSettings) -> ModelSettings:
+def harmless_settings(settings: ModelSettings) -> ModelSettings:
     """The settings without what would have the provider run tools by itself."""
     extra = {key: value for key, value in settings.extra.items() if key not in PROVIDERS_KEYS}
-    return settings if extra == settings.extra else settings.model_copy(update={"extra": extra})
+    if extra == settings.extra:
+        return settings
+    return settings.model_copy(update={"extra": extra})
 
 
 def _is_served_here(item: Mapping[str, Any]) -> bool:
@@ -75,7 +81,7 @@ def _is_served_here(item: Mapping[str, Any]) -> bool:
     return bool(handler_keys(item)) and item.get("type") not in STARTED_BY_AN_ANSWER
 
 
-def _prepared(prepare: PrepareTools) -> PrepareTools:
+def _harmless_prepare(prepare: PrepareTools) -> PrepareTools:
     """The function for a turn's tools, without what the provider would run by itself."""
 
     async def harmless_tools(context: TurnContext, tools: list[Tool]) -> Iterable[ToolItem]:
@@ -87,11 +93,11 @@ def _prepared(prepare: PrepareTools) -> PrepareTools:
     return harmless_tools
 
 
-def left_out(agent: Agent) -> tuple[str, ...]:
+def left_out_tools(agent: Agent) -> tuple[str, ...]:
     """What `for_rerun` takes away, by name, to be told."""
     raw = [str(item.get("type") or next(iter(item), "")) for item in agent.raw_tools if not _is_served_here(item)]
     extra = [f"settings.extra[{key!r}]" for key in agent.settings.extra if key in PROVIDERS_KEYS]
-    return (*raw, *extra, *(name for other in agent.agents for name in left_out(other)))
+    return (*raw, *extra, *(name for other in agent.agents for name in left_out_tools(other)))
 
 
 def may_read(tool: Tool | None) -> bool:
@@ -99,13 +105,13 @@ def may_read(tool: Tool | None) -> bool:
     return tool is not None and tool.is_function and tool.effect == "read" and tool.needs_approval is False
 
 
-def fingerprint(agent: Agent, *more: object) -> str:
+def candidate_fingerprint(agent: Agent, *more: object) -> str:
     """The same for the same candidate: its words, model, tools and settings. Code of functions is not in it."""
-    facts = json.dumps([_facts(agent), *map(str, more)], sort_keys=True, default=str)
+    facts = json.dumps([_agent_facts(agent), *map(str, more)], sort_keys=True, default=str)
     return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
 
-def _facts(agent: Agent) -> list[Any]:
+def _agent_facts(agent: Agent) -> list[Any]:
     words = agent.instructions
     return [
         agent.full_name,
@@ -117,5 +123,5 @@ def _facts(agent: Agent) -> list[Any]:
         [dict(item) for item in agent.raw_tools],
         agent.settings.model_dump(mode="json"),
         agent.output_schema,
-        [_facts(other) for other in agent.agents],
+        [_agent_facts(other) for other in agent.agents],
     ]

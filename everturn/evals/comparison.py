@@ -96,24 +96,29 @@ class Comparison:
 
     def findings(self) -> list[str]:
         """Each difference of the calls, in words."""
-        findings = [f"missing {_shown(call.call)}" for call in self.missing]
-        findings += [f"extra {_shown(call.call)}" for call in self.extra]
-        findings += [f"changed {_shown(change.before.call)} to {_shown(change.after.call)}" for change in self.changed]
-        findings += ["the same calls in another order"] if self.reordered else []
+        findings = [f"missing {_call_text(call.call)}" for call in self.missing]
+        findings += [f"extra {_call_text(call.call)}" for call in self.extra]
+        findings += [
+            f"changed {_call_text(change.before.call)} to {_call_text(change.after.call)}" for change in self.changed
+        ]
+        if self.reordered:
+            findings.append("the same calls in another order")
         if self.diverged:
             expected = self.diverged.expected
-            beside = f"recorded: {_shown(expected.call)}" if expected else "recorded: no further call"
-            findings.append(f"diverged here: {_shown(self.diverged.made)}; {beside}")
-        return findings + ([self.problem] if self.problem else [])
+            beside = f"recorded: {_call_text(expected.call)}" if expected else "recorded: no further call"
+            findings.append(f"diverged here: {_call_text(self.diverged.made)}; {beside}")
+        if self.problem:
+            findings.append(self.problem)
+        return findings
 
     def as_json(self) -> dict[str, JsonValue]:
-        before, after = self.recorded, self.rerun
-        figures: dict[str, JsonValue] = {
-            name: [getattr(before, name), getattr(after, name)] for name in ("turns", "cost_usd", "seconds")
-        }
-        if self.at_turn is not None:
-            figures = {}
-        tokens: list[JsonValue] = [before.usage.total_tokens, after.usage.total_tokens]
+        before = self.recorded
+        after = self.rerun
+        figures: dict[str, JsonValue] = {}
+        if self.at_turn is None:
+            for name in ("turns", "cost_usd", "seconds"):
+                figures[name] = [getattr(before, name), getattr(after, name)]
+            figures["tokens"] = [before.usage.total_tokens, after.usage.total_tokens]
         return {
             "id": before.id,
             "rerun": after.id,
@@ -134,7 +139,6 @@ class Comparison:
             "problem": self.problem or None,
             "text": list(self.answers),
             **figures,
-            **({} if self.at_turn is not None else {"tokens": tokens}),
         }
 
 
@@ -172,7 +176,7 @@ class Reruns:
             return ["there is nothing to compare"]
         for name in ("same_calls", "same_output", "same_text", "same_meaning"):
             least = getattr(wanted, name)
-            share = self._share(name)
+            share = self._share_of(name)
             if least is not None and share < least:
                 missed.append(f"{name.replace('_', ' ')}: {share:.0%} of the reruns; at least {least:.0%} are wanted")
         for name, ratio in self.ratios().items():
@@ -191,11 +195,11 @@ class Reruns:
             "turn": lambda conversation: conversation.turns,
         }
         return {
-            name: _ratio([(amount(comparison.recorded), amount(comparison.rerun)) for comparison in whole])
+            name: _sum_ratio([(amount(comparison.recorded), amount(comparison.rerun)) for comparison in whole])
             for name, amount in amounts.items()
         }
 
-    def _share(self, name: str) -> float:
+    def _share_of(self, name: str) -> float:
         return sum(bool(getattr(comparison, name)) for comparison in self.comparisons) / len(self.comparisons)
 
     def as_json(self) -> dict[str, Any]:
@@ -210,11 +214,11 @@ class Reruns:
 
     def as_table(self) -> str:
         """Columns for a terminal, and below them each difference."""
-        rows = [["conversation", "verdict", "calls", "turns", "tokens", "cost"], *map(_row, self.comparisons)]
+        rows = [["conversation", "verdict", "calls", "turns", "tokens", "cost"], *map(_table_row, self.comparisons)]
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         for comparison in self.comparisons:
-            lines += [printable_line(f"{_name(comparison)}: {finding}") for finding in comparison.findings()]
+            lines += [printable_line(f"{_display_name(comparison)}: {finding}") for finding in comparison.findings()]
         return "\n".join(lines)
 
     def as_markdown(self) -> str:
@@ -224,7 +228,11 @@ class Reruns:
         )
         rows: list[str] = []
         for comparison in self.comparisons:
-            cells = [_cell(_name(comparison)), *_row(comparison)[1:], "<br>".join(map(_cell, comparison.findings()))]
+            cells = [
+                _markdown_cell(_display_name(comparison)),
+                *_table_row(comparison)[1:],
+                "<br>".join(map(_markdown_cell, comparison.findings())),
+            ]
             rows.append(f"| {' | '.join(cells)} |")
         return "\n".join([header, *rows])
 
@@ -242,9 +250,9 @@ def compare(
     problem: str = "",
 ) -> Comparison:
     """`ended_at`: the call that nothing recorded answered, and that ended the rerun."""
-    before = _calls(recorded, at_turn)
-    after = _calls(rerun, at_turn)
-    pairs = _paired(before, after)
+    before = _calls_of(recorded, at_turn)
+    after = _calls_of(rerun, at_turn)
+    pairs = _pair_calls(before, after)
     unmade = [place for place in range(len(before)) if place not in pairs]
     ended = ended_at is not None or bool(problem)
     passed = max(pairs, default=-1)
@@ -260,7 +268,8 @@ def compare(
     order = [pairs[place] for place in sorted(pairs)]
     diverged = None
     if ended_at is not None and at_turn is None:
-        diverged = Divergence(ended_at, before[unmade[0]] if unmade else None)
+        expected = before[unmade[0]] if unmade else None
+        diverged = Divergence(ended_at, expected)
     return Comparison(
         recorded,
         rerun,
@@ -275,12 +284,14 @@ def compare(
     )
 
 
-def _calls(conversation: Recorded, at_turn: int | None) -> Sequence[RecordedCall]:
+def _calls_of(conversation: Recorded, at_turn: int | None) -> Sequence[RecordedCall]:
     """All of them, or those of one turn."""
-    return conversation.calls if at_turn is None else conversation.at_turn(at_turn)
+    if at_turn is None:
+        return conversation.calls
+    return conversation.at_turn(at_turn)
 
 
-def _paired(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -> dict[int, int]:
+def _pair_calls(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -> dict[int, int]:
     """Which recorded call is which call of the rerun, by their places: the first that is the same."""
     pairs: dict[int, int] = {}
     for after_place, call in enumerate(after):
@@ -290,25 +301,32 @@ def _paired(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -> di
     return pairs
 
 
-def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+def _sum_ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     known = [(before, after) for before, after in pairs if before is not None and after is not None]
     total = sum(before for before, _ in known)
-    return sum(after for _, after in known) / total if total else None
+    if not total:
+        return None
+    return sum(after for _, after in known) / total
 
 
-def _name(comparison: Comparison) -> str:
-    turn = "" if comparison.at_turn is None else f" turn {comparison.at_turn}"
-    return f"{comparison.recorded.id}{turn}" + (f" #{comparison.sample}" if comparison.sample > 1 else "")
-
-
-def _row(comparison: Comparison) -> list[str]:
-    before, after = comparison.recorded, comparison.rerun
-    counts = " > ".join(str(len(_calls(conversation, comparison.at_turn))) for conversation in (before, after))
+def _display_name(comparison: Comparison) -> str:
+    name = comparison.recorded.id
     if comparison.at_turn is not None:
-        return [_name(comparison), comparison.verdict, counts, "", "", ""]
+        name += f" turn {comparison.at_turn}"
+    if comparison.sample > 1:
+        name += f" #{comparison.sample}"
+    return name
+
+
+def _table_row(comparison: Comparison) -> list[str]:
+    before = comparison.recorded
+    after = comparison.rerun
+    counts = " > ".join(str(len(_calls_of(conversation, comparison.at_turn))) for conversation in (before, after))
+    if comparison.at_turn is not None:
+        return [_display_name(comparison), comparison.verdict, counts, "", "", ""]
     costs = ["?" if cost is None else f"{cost:.4f}" for cost in (before.cost_usd, after.cost_usd)]
     return [
-        _name(comparison),
+        _display_name(comparison),
         comparison.verdict,
         counts,
         f"{before.turns} > {after.turns}",
@@ -317,10 +335,12 @@ def _row(comparison: Comparison) -> list[str]:
     ]
 
 
-def _cell(text: str) -> str:
+def _markdown_cell(text: str) -> str:
     return code(text).replace("|", "\\|")
 
 
-def _shown(call: ToolCall) -> str:
+def _call_text(call: ToolCall) -> str:
     written = json.dumps(call.arguments, ensure_ascii=False)
-    return f"{call.name}({written if len(written) <= ARGUMENT_CHARS else written[: ARGUMENT_CHARS - 3] + '...'})"
+    if len(written) > ARGUMENT_CHARS:
+        written = written[: ARGUMENT_CHARS - 3] + "..."
+    return f"{call.name}({written})"

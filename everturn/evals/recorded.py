@@ -68,7 +68,9 @@ class Recorded:
     @property
     def seconds(self) -> float | None:
         """From its start to its end, with the time that it waited for people; None while it runs."""
-        return (self.ended_at - self.started_at).total_seconds() if self.started_at and self.ended_at else None
+        if not (self.started_at and self.ended_at):
+            return None
+        return (self.ended_at - self.started_at).total_seconds()
 
     def at_turn(self, turn: int) -> tuple[RecordedCall, ...]:
         """The calls of that turn's reply."""
@@ -93,7 +95,9 @@ def recorded_of(exported: Exported) -> Recorded:
         calls += [RecordedCall(call, turn, results.get(call.call_id)) for call in message.tool_calls]
     outcome = exported.outcome
     labels = exported.labels
-    last_text = next((reply.text for reply in reversed(replies.values())), "")
+    text = next((reply.text for reply in reversed(replies.values())), "")
+    if outcome:
+        text = outcome.text
     return Recorded(
         id=exported.id,
         agent=exported.agent,
@@ -103,7 +107,7 @@ def recorded_of(exported: Exported) -> Recorded:
         asked=tuple(filter(_is_said_by_person, exported.messages)),
         replies=replies,
         calls=tuple(calls),
-        text=outcome.text if outcome else last_text,
+        text=text,
         output=outcome.output if outcome else None,
         usage=exported.usage,
         cost_usd=exported.cost_usd,

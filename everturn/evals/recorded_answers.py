@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from everturn.agent import Agent
 from everturn.client.client import Client
-from everturn.evals.candidates import harmless, may_read
+from everturn.evals.candidates import harmless_settings, may_read
 from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
 from everturn.hooks import LONGEST_TIMEOUT, Hooks, ModelInput, StopWith
 from everturn.records import Message, Text, ToolCall, ToolResult
@@ -34,7 +34,7 @@ StandIn = Callable[[ToolCall, ToolContext], Answer | Awaitable[Answer]]
 
 
 @dataclass
-class _Answered:
+class _AnsweredCalls:
     """Which calls of a rerun were answered by which recorded ones."""
 
     earlier: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class _Answered:
     by_try: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """By turn and attempt: the places that its reply's calls have taken."""
 
-    def taken(self, turn: int, attempt: int) -> set[int]:
+    def taken_calls(self, turn: int, attempt: int) -> set[int]:
         """By earlier turns, the last attempt at each, and by this attempt."""
         last: dict[int, list[int]] = {}
         for (of_turn, of_attempt), places in sorted(self.by_try.items()):
@@ -73,13 +73,13 @@ class RecordedAnswers(Hooks):
         self._matches = matches
         self._stand_in = stand_in
         self._recorded: dict[str, asyncio.Future[Recorded]] = {}
-        self._answered: dict[str, asyncio.Future[_Answered]] = {}
+        self._answered: dict[str, asyncio.Future[_AnsweredCalls]] = {}
         self._ends: set[tuple[str, str]] = set()
         """Calls that end their rerun, by its id and theirs."""
         self.agents: Mapping[str, Agent] = {}
         """The candidate and the agents that it knows, by name."""
 
-    def knows(self, recorded: Recorded) -> None:
+    def remember_recorded(self, recorded: Recorded) -> None:
         """Spares reading it once more."""
         known: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
         known.set_result(recorded)
@@ -87,18 +87,22 @@ class RecordedAnswers(Hooks):
 
     def before_model(self, given: ModelInput, context: TurnContext) -> ModelInput | None:  # noqa: ARG002 - as of Hooks
         """Hooks of the candidate's may have changed the settings."""
-        settings = harmless(given.settings)
-        return None if settings is given.settings else replace(given, settings=settings)
+        settings = harmless_settings(given.settings)
+        if settings is given.settings:
+            return None
+        return replace(given, settings=settings)
 
     async def before_tool(self, call: ToolCall, context: ToolContext) -> ToolResult | None:
         if AT_TURN in context.metadata:
-            return self._end(call, context, "Only this reply was asked for.")
+            return self._end_rerun(call, context, "Only this reply was asked for.")
         agent = self.agents.get(context.agent)
         if agent and agent.handoff(call.name):
             return None  # another agent takes over, which has this hook as well
-        recorded = await self._once(self._recorded, str(context.metadata[RERUN_OF]), self._read)
-        answered = await self._once(self._answered, context.conversation_id, lambda _: self._read_on(recorded, context))
-        place = self._place(recorded, call, answered.taken(context.turn, context.attempt))
+        recorded = await self._read_once(self._recorded, str(context.metadata[RERUN_OF]), self._read_source)
+        answered = await self._read_once(
+            self._answered, context.conversation_id, lambda _: self._read_on(recorded, context)
+        )
+        place = self._find_call(recorded, call, answered.taken_calls(context.turn, context.attempt))
         if place is not None:
             answered.by_try.setdefault((context.turn, context.attempt), []).append(place)
             return _as_result(call, recorded.calls[place].result)
@@ -107,8 +111,8 @@ class RecordedAnswers(Hooks):
             return None
         if tool is not None and tool.effect == "read" and (same := _last_same(recorded, call)) is not None:
             return _as_result(call, same.result)  # it was read before, and is read once more
-        played = await self._played(call, context)
-        return played or self._end(call, context, f"{call.name} was not called like this.")
+        played = await self._play_tool(call, context)
+        return played or self._end_rerun(call, context, f"{call.name} was not called like this.")
 
     def after_tool(self, call: ToolCall, result: ToolResult, context: ToolContext) -> StopWith | None:
         if (context.conversation_id, call.call_id) in self._ends:
@@ -117,18 +121,18 @@ class RecordedAnswers(Hooks):
 
     # ------------------------------------------------------------ underneath
 
-    def _place(self, recorded: Recorded, call: ToolCall, used: set[int]) -> int | None:
+    def _find_call(self, recorded: Recorded, call: ToolCall, used: set[int]) -> int | None:
         for place, known in enumerate(recorded.calls):
-            if place not in used and known.result is not None and self._fits(call, known):
+            if place not in used and known.result is not None and self._fits_call(call, known):
                 return place
         return None
 
-    def _fits(self, call: ToolCall, known: RecordedCall) -> bool:
+    def _fits_call(self, call: ToolCall, known: RecordedCall) -> bool:
         if self._matches is not None and call.name == known.call.name:
             return known.is_same(call) or self._matches(call, known.call)
         return known.is_same(call)
 
-    async def _played(self, call: ToolCall, context: ToolContext) -> ToolResult | None:
+    async def _play_tool(self, call: ToolCall, context: ToolContext) -> ToolResult | None:
         if self._stand_in is None:
             return None
         given = self._stand_in(call, context)
@@ -136,26 +140,27 @@ class RecordedAnswers(Hooks):
             given = await given
         return _as_result(call, given)
 
-    def _end(self, call: ToolCall, context: ToolContext, why: str) -> ToolResult:
+    def _end_rerun(self, call: ToolCall, context: ToolContext, reason: str) -> ToolResult:
         self._ends.add((context.conversation_id, call.call_id))
-        return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=why),), is_error=True)
+        return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=reason),), is_error=True)
 
-    async def _read(self, conversation_id: str) -> Recorded:
+    async def _read_source(self, conversation_id: str) -> Recorded:
         return await read_recorded(self._source, conversation_id)
 
-    async def _read_on(self, recorded: Recorded, context: ToolContext) -> _Answered:
+    async def _read_on(self, recorded: Recorded, context: ToolContext) -> _AnsweredCalls:
         """What earlier turns of the rerun took, if another process had run them."""
-        answered = _Answered()
+        answered = _AnsweredCalls()
         if context.turn > 1:
             rerun = await read_recorded(self._host, context.conversation_id)
             for earlier in rerun.calls:
                 if earlier.turn < context.turn and earlier.result and earlier.result.by_hook:
-                    place = self._place(recorded, earlier.call, set(answered.earlier))
-                    answered.earlier += [] if place is None else [place]
+                    place = self._find_call(recorded, earlier.call, set(answered.earlier))
+                    if place is not None:
+                        answered.earlier.append(place)
         return answered
 
     @staticmethod
-    async def _once(known: dict[str, asyncio.Future[V]], key: str, read: Callable[[str], Awaitable[V]]) -> V:
+    async def _read_once(known: dict[str, asyncio.Future[V]], key: str, read: Callable[[str], Awaitable[V]]) -> V:
         """What `read` returns: read once, also if several calls want it at the same time."""
         if key not in known:
             known[key] = asyncio.ensure_future(read(key))

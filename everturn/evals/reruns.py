@@ -17,7 +17,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.messages import start_payload
 from everturn.errors import AlreadyStarted, Ended, Refused, Stalled
-from everturn.evals.candidates import candidate_of, fingerprint, for_rerun, left_out
+from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_rerun, left_out_tools
 from everturn.evals.comparison import Comparison, Reruns, compare
 from everturn.evals.judging import same_meaning
 from everturn.evals.recorded import Recorded, read_recorded
@@ -27,6 +27,7 @@ from everturn.history.fork_start import Changes, start_of_fork
 from everturn.limits import Limits
 from everturn.models import Model
 from everturn.policy import Rule
+from everturn.records import ToolCall
 from everturn.sizes import MAX_ID_BYTES
 from everturn.worker.worker import Worker
 
@@ -104,7 +105,9 @@ async def rerun(
     candidate = candidate_of(
         agent, recorded_agent=recorded[0].agent, model=model, instructions=instructions, tools=tools
     )
-    mark = fingerprint(candidate, run_reads, at_turn or "", limits or "", getattr(stand_in, "name", stand_in) or "")
+    mark = candidate_fingerprint(
+        candidate, run_reads, at_turn or "", limits or "", getattr(stand_in, "name", stand_in) or ""
+    )
     host = Client((to or client).temporal, task_queue=task_queue or f"{client.task_queue}-rerun-{mark}", by="rerun")
     played = played_by(stand_in) if isinstance(stand_in, str | Model) else stand_in
     hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)
@@ -114,25 +117,27 @@ async def rerun(
         for sample in range(1, samples + 1)
     ]
     for conversation in recorded:
-        hook.knows(conversation)
-    async with _hosted(host, candidate, hook, deps) as hosted:
+        hook.remember_recorded(conversation)
+    async with _host_candidate(host, candidate, hook, deps) as hosted:
         slots = asyncio.Semaphore(parallel)
 
-        async def run(plan: _Plan) -> Comparison:
+        async def run_plan(plan: _Plan) -> Comparison:
             async with slots:
-                return await _compared(
+                return await _run_and_compare(
                     host, client, hosted, plan, at_turn=at_turn, limits=limits, tenant=tenant, again=again
                 )
 
-        compared = await asyncio.gather(*map(run, plans))
+        compared = await asyncio.gather(*map(run_plan, plans))
     if judge is not None:
         compared = [replace(comparison, same_meaning=await same_meaning(judge, comparison)) for comparison in compared]
-    return Reruns(tuple(compared), left_out=left_out(candidate), queue=host.task_queue)
+    return Reruns(tuple(compared), left_out=left_out_tools(candidate), queue=host.task_queue)
 
 
 def rerun_id(recorded_id: str, mark: str, *, at_turn: int | None = None, sample: int = 1) -> str:
     """The id of a rerun. `mark`: the candidate's fingerprint."""
-    end = f":{mark}" + (f":turn-{at_turn}" if at_turn is not None else "") + f":{sample}"
+    end = f":{mark}:{sample}"
+    if at_turn is not None:
+        end = f":{mark}:turn-{at_turn}:{sample}"
     room = MAX_ID_BYTES - len(names.RERUN) - len(end)
     if len(recorded_id.encode()) > room:
         recorded_id = hashlib.sha256(recorded_id.encode()).hexdigest()
@@ -140,14 +145,16 @@ def rerun_id(recorded_id: str, mark: str, *, at_turn: int | None = None, sample:
 
 
 @asynccontextmanager
-async def _hosted(host: Client, candidate: Agent, hook: RecordedAnswers, deps: MakeDeps | None) -> AsyncIterator[Agent]:
+async def _host_candidate(
+    host: Client, candidate: Agent, hook: RecordedAnswers, deps: MakeDeps | None
+) -> AsyncIterator[Agent]:
     hosted = for_rerun(candidate, hook)
     hook.agents = with_sub_agents([hosted])
     async with Worker(host, agents=[hosted], deps=deps, drain_timeout=timedelta(seconds=5)):
         yield hosted
 
 
-async def _compared(
+async def _run_and_compare(
     host: Client,
     source: Client,
     agent: Agent,
@@ -161,16 +168,18 @@ async def _compared(
     labels = {**plan.recorded.metadata, RERUN_OF: plan.recorded.id}
     options: dict[str, Any] = {"limits": limits, "tenant": tenant, "again": again}
     if at_turn is None:
-        driven = _drive(host, agent, plan, metadata=labels, **options)
+        driven = _put_messages(host, agent, plan, metadata=labels, **options)
     else:
         driven = _ask_once(host, source, agent, plan, at_turn, metadata={**labels, AT_TURN: at_turn}, **options)
     problem = await driven
     rerun = await read_recorded(host, plan.id)
-    ended = None if problem else ended_at(rerun.messages)
+    ended: ToolCall | None = None
+    if not problem:
+        ended = ended_at(rerun.messages)
     return compare(plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=at_turn, problem=problem)
 
 
-async def _drive(host: Client, agent: Agent, plan: _Plan, *, again: bool, **options: Any) -> str:
+async def _put_messages(host: Client, agent: Agent, plan: _Plan, *, again: bool, **options: Any) -> str:
     """Puts the recorded messages to the candidate, one after the other. Returns why it did not end, or an empty
     text."""
     if not plan.recorded.asked:
@@ -189,12 +198,12 @@ async def _drive(host: Client, agent: Agent, plan: _Plan, *, again: bool, **opti
     conversation = host.conversation(plan.id)
     with suppress(Ended):  # a limit was reached, or it was over before this process began
         for number, message in enumerate(later, 2):
-            if problem := await _replied(conversation):
+            if problem := await _wait_for_reply(conversation):
                 return problem
             if ended_at(await conversation.transcript()):
                 break
             await conversation.send(message, message_id=f"{names.RERUN}{number}")
-        if problem := await _replied(conversation):
+        if problem := await _wait_for_reply(conversation):
             return problem
         if later:
             await conversation.close()
@@ -213,7 +222,7 @@ async def _ask_once(
             cure=f"Its turns with a reply: {', '.join(map(str, recorded.replies)) or 'none'}.",
         )
     message = _message_before(recorded, at_turn)
-    parts = None if message is None else message.parts
+    parts = message and message.parts
     run_id = await source.conversation(recorded.id).latest_run()
     begun = await start_of_fork(
         source.temporal, recorded.id, run_id, turn=at_turn - 1, changes=Changes(message=parts, provider="")
@@ -247,7 +256,7 @@ async def _ask_once(
         await host._start(start, plan.id, agent, again=again)
     conversation = host.conversation(plan.id)
     with suppress(Ended):
-        if problem := await _replied(conversation):
+        if problem := await _wait_for_reply(conversation):
             return problem
         await conversation.close()
     return ""
@@ -256,11 +265,12 @@ async def _ask_once(
 def _message_before(recorded: Recorded, at_turn: int) -> Any:
     """What a person said right before that turn's reply; None if tools had answered, and nobody spoke."""
     place = recorded.messages.index(recorded.replies[at_turn])
-    before = recorded.messages[place - 1] if place else None
-    return before if before is not None and before.role == "user" else None
+    if not place or recorded.messages[place - 1].role != "user":
+        return None
+    return recorded.messages[place - 1]
 
 
-async def _replied(conversation: Conversation) -> str:
+async def _wait_for_reply(conversation: Conversation) -> str:
     """Waits for the reply to all that was said. Returns why there will be none, or an empty text: nobody decides on
     calls of a rerun, and nobody resumes it."""
     replying = asyncio.ensure_future(conversation.reply())
@@ -271,20 +281,22 @@ async def _replied(conversation: Conversation) -> str:
                 break
             status = await conversation.status(children=False)
             if status.state in STUCK:
-                return await _given_up(conversation, f"it is {status.state}: {status.cause or _waits(status.waiting)}")
+                return await _give_up(
+                    conversation, f"it is {status.state}: {status.cause or _waiting_words(status.waiting)}"
+                )
         replying.result()
     except Stalled as error:
-        return await _given_up(conversation, error.message)
+        return await _give_up(conversation, error.message)
     finally:
         replying.cancel()
     return ""
 
 
-def _waits(waiting: Sequence[Any]) -> str:
+def _waiting_words(waiting: Sequence[Any]) -> str:
     return "; ".join(call.why for call in waiting) or "it waits for a person"
 
 
-async def _given_up(conversation: Conversation, why: str) -> str:
+async def _give_up(conversation: Conversation, reason: str) -> str:
     with suppress(Exception):
-        await conversation._handle.terminate(why[:200])
-    return why
+        await conversation._handle.terminate(reason[:200])
+    return reason

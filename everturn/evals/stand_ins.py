@@ -19,8 +19,8 @@ PLAYS = (
 def played_by(model: str | Model) -> StandIn:
     """A stand-in that asks a model what the tool would return."""
 
-    async def play(call: ToolCall, _: ToolContext) -> str:
+    async def play_tool(call: ToolCall, _: ToolContext) -> str:
         question = json.dumps({"tool": call.name, "arguments": call.arguments}, ensure_ascii=False)
         return (await generate(model, question, instructions=PLAYS)).text
 
-    return play
+    return play_tool

@@ -13,59 +13,61 @@ from everturn.text.json_text import json_text
 def to_jsonl(exported: Exported) -> str:
     """Lines with a `kind`; all but the first also name their `conversation`. Messages are in the transcript's order,
     with all that they hold. The last lines are the calls of a reply whose results the transcript does not have yet."""
-    it = exported
     whole: dict[str, Any] = {
         "kind": "conversation",
-        **heading(it),
-        **it.labels,
-        "usage": tokens(it.usage),
-        "cost_usd": it.cost_usd,
-        "outcome": it.outcome.model_dump(mode="json", exclude={"tail"}) if it.outcome else None,
+        **heading_facts(exported),
+        **exported.labels,
+        "usage": usage_json(exported.usage),
+        "cost_usd": exported.cost_usd,
+        "outcome": exported.outcome and exported.outcome.model_dump(mode="json", exclude={"tail"}),
     }
     turns = [
         {
             "kind": "turn",
-            "conversation": it.id,
+            "conversation": exported.id,
             "turn": turn.turn,
             "summary": turn.kind == "summary",
             "agent": turn.agent,
             "model": turn.model,
-            "started_at": iso(turn.started_at),
-            "finished_at": iso(turn.finished_at),
+            "started_at": iso_time(turn.started_at),
+            "finished_at": iso_time(turn.finished_at),
             "stop": turn.stop,
-            "usage": tokens(turn.usage),
+            "usage": usage_json(turn.usage),
             "cost_usd": turn.cost_usd,
             "details": turn.details,
         }
-        for turn in it.turns
+        for turn in exported.turns
     ]
     messages = []
-    for position, message in enumerate(it.messages):
-        facts = it.facts.get(position)
-        place = {"turn": facts.turn if facts else None, "at": iso(facts.at) if facts else None}
-        said = message.model_dump(mode="json")
-        messages.append({"kind": "message", "conversation": it.id, "position": position, **place, **said})
-    calls = [{"kind": "open_call", "conversation": it.id, **one.as_json()} for one in it.open_calls]
+    for position, message in enumerate(exported.messages):
+        place: dict[str, Any] = {"turn": None, "at": None}
+        if facts := exported.facts.get(position):
+            place = {"turn": facts.turn, "at": iso_time(facts.at)}
+        content = message.model_dump(mode="json")
+        messages.append({"kind": "message", "conversation": exported.id, "position": position, **place, **content})
+    calls = [{"kind": "open_call", "conversation": exported.id, **call.as_json()} for call in exported.open_calls]
     return "".join(json_text(line) + "\n" for line in (whole, *turns, *messages, *calls))
 
 
-def heading(it: Exported) -> dict[str, Any]:
+def heading_facts(exported: Exported) -> dict[str, Any]:
     """What every format says about a conversation first."""
     return {
-        "id": it.id,
-        "agent": it.agent,
-        "model": it.model,
-        "status": it.status,
-        "started_at": iso(it.started_at),
-        "ended_at": iso(it.ended_at),
+        "id": exported.id,
+        "agent": exported.agent,
+        "model": exported.model,
+        "status": exported.status,
+        "started_at": iso_time(exported.started_at),
+        "ended_at": iso_time(exported.ended_at),
     }
 
 
-def iso(moment: datetime | None) -> str | None:
+def iso_time(moment: datetime | None) -> str | None:
     """ISO 8601, UTC, to the millisecond."""
-    return moment.isoformat(timespec="milliseconds") if moment else None
+    if not moment:
+        return None
+    return moment.isoformat(timespec="milliseconds")
 
 
-def tokens(usage: Usage) -> dict[str, int]:
+def usage_json(usage: Usage) -> dict[str, int]:
     """All of its fields, so that readers don't need the class."""
     return {name: getattr(usage, name) for name in Usage.model_fields}

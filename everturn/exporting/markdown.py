@@ -34,39 +34,50 @@ _BREAKS_OUT = re.compile(r"[\s()<>\\]")
 
 def to_markdown(exported: Exported) -> str:
     """The conversation for people to read: the facts about it, and the transcript."""
-    return "\n\n".join([f"# {inline(exported.id)}", _facts(exported), *_messages(exported)]) + "\n"
+    return "\n\n".join([f"# {inline(exported.id)}", _facts_line(exported), *_message_blocks(exported)]) + "\n"
 
 
-def _facts(it: Exported) -> str:
-    agents = dict.fromkeys([it.agent, *(turn.agent for turn in it.turns if turn.agent)])
-    told = [f"Agent {', then '.join(map(inline, agents))}", inline(it.model), it.status.replace("_", " ")]
-    told += [f"for {inline(str(it.labels['tenant']))}"] if "tenant" in it.labels else []
-    told += [inline(in_words(it.labels["metadata"]))] if "metadata" in it.labels else []
-    told += [f"{it.started_at:%Y-%m-%d %H:%M} UTC"] if it.started_at else []
-    told += [f"{len(it.turns)} turns", f"{it.usage.total_tokens:,} tokens"]
-    told += [f"{it.cost_usd:.4f} USD"] if it.cost_usd else []
-    return " · ".join(fact for fact in told if fact)
+def _facts_line(exported: Exported) -> str:
+    labels = exported.labels
+    agents = dict.fromkeys([exported.agent, *(turn.agent for turn in exported.turns if turn.agent)])
+    facts = [f"Agent {', then '.join(map(inline, agents))}", inline(exported.model), exported.status.replace("_", " ")]
+    if "tenant" in labels:
+        facts.append(f"for {inline(str(labels['tenant']))}")
+    if "metadata" in labels:
+        facts.append(inline(in_words(labels["metadata"])))
+    if exported.started_at:
+        facts.append(f"{exported.started_at:%Y-%m-%d %H:%M} UTC")
+    facts += [f"{len(exported.turns)} turns", f"{exported.usage.total_tokens:,} tokens"]
+    if exported.cost_usd:
+        facts.append(f"{exported.cost_usd:.4f} USD")
+    return " · ".join(fact for fact in facts if fact)
 
 
-def _messages(it: Exported) -> Iterator[str]:
-    for position, message in enumerate(it.messages):
-        yield f"## {_heading(message, it.facts.get(position))}"
+def _message_blocks(exported: Exported) -> Iterator[str]:
+    for position, message in enumerate(exported.messages):
+        yield f"## {_message_heading(message, exported.facts.get(position))}"
         for part in message.parts:
-            yield _part(part)
-    if it.open_calls:
+            yield _part_block(part)
+    if exported.open_calls:
         yield "## Tools · not all have finished"
-    for call in it.open_calls:
-        place = f"**{inline(call.call.name)}** ({code(call.call.call_id)})"
-        yield _result(call.result) if call.result else f"{place} {IN_WORDS[call.state]}"
+    for open_call in exported.open_calls:
+        call = open_call.call
+        if open_call.result:
+            yield _result_block(open_call.result)
+        else:
+            yield f"**{inline(call.name)}** ({code(call.call_id)}) {IN_WORDS[open_call.state]}"
 
 
-def _heading(message: Message, facts: MessageFacts | None) -> str:
-    who = inline(message.author) or _WHO[message.role]
-    who += " · cut short" if message.cut_short else ""
-    return who + (f" · turn {facts.turn} · {facts.at:%Y-%m-%d %H:%M:%S}" if facts else "")
+def _message_heading(message: Message, facts: MessageFacts | None) -> str:
+    heading = inline(message.author) or _WHO[message.role]
+    if message.cut_short:
+        heading += " · cut short"
+    if facts:
+        heading += f" · turn {facts.turn} · {facts.at:%Y-%m-%d %H:%M:%S}"
+    return heading
 
 
-def _part(part: Part) -> str:
+def _part_block(part: Part) -> str:
     match part:
         case Text():
             return part.text
@@ -74,43 +85,51 @@ def _part(part: Part) -> str:
             return "\n".join(f"> {line}" for line in part.text.splitlines())
         case ToolCall():
             arguments = part.unparsed or json_text(part.arguments, indent=2)
-            return f"**{inline(part.name)}** ({code(part.call_id)})\n\n{_fenced(arguments, 'json')}"
+            return f"**{inline(part.name)}** ({code(part.call_id)})\n\n{_fenced_block(arguments, 'json')}"
         case ToolResult():
-            return _result(part)
+            return _result_block(part)
         case Image() | Document():
-            return _file(part)
+            return _file_reference(part)
         case ServerToolUse():
-            return f"**{inline(part.name)}** (run by the provider)\n\n{_fenced(json_text(part.data, indent=2), 'json')}"
+            content = _fenced_block(json_text(part.data, indent=2), "json")
+            return f"**{inline(part.name)}** (run by the provider)\n\n{content}"
         case Opaque():
-            return _fenced(json_text(part.data, indent=2), "json")
+            return _fenced_block(json_text(part.data, indent=2), "json")
         case other:
             assert_never(other)
 
 
-def _result(result: ToolResult) -> str:
-    told = f"**{inline(result.name)}** ({code(result.call_id)})" + (" failed" if result.is_error else "")
-    told += f", {_decision(result.decision)}" if result.decision else ""
-    content = [_fenced(part.text) if isinstance(part, Text) else _file(part) for part in result.content]
-    return "\n\n".join([told, *content])
+def _result_block(result: ToolResult) -> str:
+    heading = f"**{inline(result.name)}** ({code(result.call_id)})"
+    if result.is_error:
+        heading += " failed"
+    if result.decision:
+        heading += f", {_decision_words(result.decision)}"
+    content = [_fenced_block(part.text) if isinstance(part, Text) else _file_reference(part) for part in result.content]
+    return "\n\n".join([heading, *content])
 
 
-def _decision(decision: Decision) -> str:
-    said = VERDICTS[decision.verdict] + (f" by {inline(decision.by)}" if decision.by else "")
-    said += f" at {decision.at}" if decision.at else ""
-    said += f": {inline(decision.note)}" if decision.note else ""
+def _decision_words(decision: Decision) -> str:
+    words = VERDICTS[decision.verdict]
+    if decision.by:
+        words += f" by {inline(decision.by)}"
+    if decision.at:
+        words += f" at {decision.at}"
+    if decision.note:
+        words += f": {inline(decision.note)}"
     if decision.arguments is None:
-        return said
-    return f"{said}, with\n\n{_fenced(json_text(decision.arguments, indent=2), 'json')}"
+        return words
+    return f"{words}, with\n\n{_fenced_block(json_text(decision.arguments, indent=2), 'json')}"
 
 
-def _file(part: Image | Document) -> str:
+def _file_reference(part: Image | Document) -> str:
     """What kind of file it is, and where it is. Its bytes are of no use to a reader."""
     if part.url:
-        return f"![{part.kind}]({_BREAKS_OUT.sub(lambda found: quote(found[0]), part.url)})"
+        return f"![{part.kind}]({_BREAKS_OUT.sub(lambda match: quote(match[0]), part.url)})"
     return f"[{part.kind}: {inline(part.media_type or '')}, {len(part.data or '') * 3 // 4:,} bytes]"
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fenced_block(text: str, language: str = "") -> str:
     """A block of code with the text unchanged. markdown.block, which is for a page, escapes characters; this does
     not."""
     fence = fence_for(text)

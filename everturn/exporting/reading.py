@@ -99,11 +99,14 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
     exported = Exported(conversation_id, messages=messages, open_calls=calls)
     reader = _Reader(exported)
     with temporal_errors.explained(client.temporal, conversation_id):
-        for run_id in await _runs(client, conversation_id):
+        for run_id in await _list_runs(client, conversation_id):
             await _read_run(client, conversation_id, run_id, reader)
         described = await client.temporal.get_workflow_handle(conversation_id).describe()
     exported.ended_at = described.close_time
-    exported.status = exported.outcome.status if exported.outcome else listing.listed(described).status
+    if exported.outcome:
+        exported.status = exported.outcome.status
+    else:
+        exported.status = listing.listed(described).status
     return exported
 
 
@@ -111,22 +114,24 @@ async def _read_run(client: Client, conversation_id: str, run_id: str, reader: _
     """Returns nothing if it was deleted since it was listed."""
     try:
         async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
-            reader.take(step)
+            reader.read_step(step)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
 
 
-async def _runs(client: Client, conversation_id: str) -> list[str]:
+async def _list_runs(client: Client, conversation_id: str) -> list[str]:
     """The runs that the namespace still has, oldest first: those that continued as new, and those before a revival."""
     written = conversation_id.replace("'", "''")
-    began = {run.run_id: run.start_time async for run in client.temporal.list_workflows(f"WorkflowId = '{written}'")}
+    started_at = {
+        run.run_id: run.start_time async for run in client.temporal.list_workflows(f"WorkflowId = '{written}'")
+    }
     # The list runs a moment behind: each run names the one that it continues.
     run_id = (await client.temporal.get_workflow_handle(conversation_id).describe()).run_id
-    while run_id and run_id not in began and (first := await _first_event(client, conversation_id, run_id)):
-        began[run_id] = first.event_time.ToDatetime(tzinfo=UTC)
+    while run_id and run_id not in started_at and (first := await _first_event(client, conversation_id, run_id)):
+        started_at[run_id] = first.event_time.ToDatetime(tzinfo=UTC)
         run_id = first.workflow_execution_started_event_attributes.continued_execution_run_id
-    return sorted(began, key=began.__getitem__)
+    return sorted(started_at, key=started_at.__getitem__)
 
 
 async def _first_event(client: Client, conversation_id: str, run_id: str) -> HistoryEvent | None:
@@ -144,24 +149,30 @@ class _Reader:
     """The times of all that happened, beside the state of the conversation."""
 
     def __init__(self, exported: Exported) -> None:
-        self._it = exported
+        self._exported = exported
         self._started: dict[int, datetime] = {}
         self._by_history = StateByHistory()
 
-    def take(self, step: steps.Step) -> None:
-        it, by_history = self._it, self._by_history
-        by_history.take_step(step)
-        it.agent, it.outcome = by_history.state.start.agent, by_history.outcome
-        it.labels = by_history.state.start.labels
-        it.usage, it.cost_usd = by_history.state.usage, by_history.state.cost_usd
-        it.model = by_history.state.model or by_history.state.asked_model or it.model
+    def read_step(self, step: steps.Step) -> None:
+        exported = self._exported
+        self._by_history.take_step(step)
+        state = self._by_history.state
+        exported.outcome = self._by_history.outcome
+        exported.agent = state.start.agent
+        exported.labels = state.start.labels
+        exported.usage = state.usage
+        exported.cost_usd = state.cost_usd
+        exported.model = state.model or state.asked_model or exported.model
         match step:
             case steps.RunStarted(start=start):
                 carry = start.carry or CarryOver()
                 # What it does not take over was another conversation's of this id, or came after a reset's point.
-                it.facts = {at: facts for at, facts in it.facts.items() if at < carry.length}
-                it.turns = [turn for turn in it.turns if turn.turn <= carry.turn]
-                it.started_at = it.started_at if carry.length and it.started_at else step.at
+                exported.facts = {
+                    position: facts for position, facts in exported.facts.items() if position < carry.length
+                }
+                exported.turns = [turn for turn in exported.turns if turn.turn <= carry.turn]
+                if not carry.length or not exported.started_at:
+                    exported.started_at = step.at
             case steps.TurnScheduled(request=request):
                 self._started[request.turn] = step.at
                 self._take_delta(request, step.at)
@@ -170,25 +181,27 @@ class _Reader:
             case steps.TurnCompleted():
                 self._take_turn(step)
             case steps.ToolScheduled(request=call) if call.result is None:  # else hooks see what it brought
-                it.calls[call.call_id] = CallTimes(step.at)
+                exported.calls[call.call_id] = CallTimes(step.at)
             case (
                 steps.ToolCompleted(request=call, result=result) | steps.ActivityEnded(request=call, result=result)
             ) if call.result is None:
-                started = it.calls.get(result.call_id)
-                it.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
+                started = exported.calls.get(result.call_id)
+                exported.calls[result.call_id] = CallTimes(started.started_at if started else step.at, step.at)
             case _:
                 pass
 
-    def _take_delta(self, request: ModelRequest, at: datetime) -> None:
+    def _take_delta(self, request: ModelRequest, taken_at: datetime) -> None:
         for position in range(request.position, request.position + len(request.delta)):
-            self._it.facts[position] = MessageFacts(request.turn, at)
+            self._exported.facts[position] = MessageFacts(request.turn, taken_at)
 
     def _take_turn(self, step: steps.TurnCompleted) -> None:
-        it, request, reply = self._it, step.request, step.reply
-        model = request.model or (reply.facts.model if reply.facts else it.model)
+        exported = self._exported
+        request = step.request
+        reply = step.reply
+        model = request.model or (reply.facts.model if reply.facts else exported.model)
         if not request.summarise or reply.message.parts:
-            it.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at)
-        it.turns.append(
+            exported.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at)
+        exported.turns.append(
             TurnFacts(
                 turn=request.turn,
                 kind="summary" if request.summarise else "reply",

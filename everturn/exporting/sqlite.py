@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn.errors import InvalidFile
-from everturn.exporting.jsonl import heading, iso, tokens
+from everturn.exporting.jsonl import heading_facts, iso_time, usage_json
 from everturn.exporting.reading import CallTimes, Exported, TurnFacts
 from everturn.records import Message, Part, Thinking, ToolCall, ToolResult
 from everturn.system.private_files import OWNER_ONLY
@@ -87,8 +87,9 @@ def write_sqlite(path: Path | str, conversations: Iterable[Exported]) -> None:
             for exported in conversations:
                 with database:
                     database.execute("DELETE FROM conversations WHERE id = ?", (exported.id,))
-                    for table, row in _rows(exported):
-                        names, marks = ", ".join(row), ", ".join("?" * len(row))
+                    for table, row in _table_rows(exported):
+                        names = ", ".join(row)
+                        marks = ", ".join("?" * len(row))
                         database.execute(
                             f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})", tuple(row.values())
                         )
@@ -112,98 +113,114 @@ def _prepare(database: sqlite3.Connection, path: Path | str) -> None:
     elif version != VERSION:
         with database:
             database.execute("BEGIN")  # sqlite3 begins one by itself for changes of rows only
-            for changes in (ADDED[one] for one in range(version, VERSION)):
-                for change in changes:
+            for older in range(version, VERSION):
+                for change in ADDED[older]:
                     database.execute(f"ALTER TABLE {change}")
             database.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _rows(it: Exported) -> Iterator[tuple[str, Row]]:
-    yield "conversations", _conversation(it)
-    states = {one.call.call_id: one.state for one in it.open_calls}
-    for position, message in enumerate(it.messages):
-        facts = it.facts.get(position)
-        place = {"conversation": it.id, "position": position}
-        placed = {**place, "turn": facts.turn if facts else None}
-        yield "messages", {**placed, "at": iso(facts.at) if facts else None, **_message(message)}
+def _table_rows(exported: Exported) -> Iterator[tuple[str, Row]]:
+    yield "conversations", _conversation_row(exported)
+    states = {open_call.call.call_id: open_call.state for open_call in exported.open_calls}
+    for position, message in enumerate(exported.messages):
+        turn: int | None = None
+        at: str | None = None
+        if facts := exported.facts.get(position):
+            turn = facts.turn
+            at = iso_time(facts.at)
+        place = {"conversation": exported.id, "position": position}
+        yield "messages", {**place, "turn": turn, "at": at, **_message_row(message)}
         for call in message.tool_calls:
-            yield "tool_calls", {**placed, **_call(call, it.calls.get(call.call_id)), "state": states.get(call.call_id)}
+            row = _call_row(call, exported.calls.get(call.call_id))
+            yield "tool_calls", {**place, "turn": turn, **row, "state": states.get(call.call_id)}
         for result in message.tool_results:
-            yield "tool_results", {**place, **_result(result)}
-    for one in it.open_calls:
-        if one.result:  # the transcript gets all results of a reply together
-            yield "tool_results", {"conversation": it.id, "position": None, **_result(one.result)}
-    for turn in it.turns:
-        yield "usage", {"conversation": it.id, **_turn(turn)}
+            yield "tool_results", {**place, **_result_row(result)}
+    for open_call in exported.open_calls:
+        if open_call.result:  # the transcript gets all results of a reply together
+            yield "tool_results", {"conversation": exported.id, "position": None, **_result_row(open_call.result)}
+    for turn_facts in exported.turns:
+        yield "usage", {"conversation": exported.id, **_turn_row(turn_facts)}
 
 
-def _conversation(it: Exported) -> Row:
-    labels = it.labels.get("metadata")
-    return {
-        **heading(it),
-        "text": it.outcome.text if it.outcome else None,
-        "reason": it.outcome.reason if it.outcome else None,
-        "turns": len(it.turns),
-        "messages": len(it.messages),
-        "total_tokens": it.usage.total_tokens,
-        "cost_usd": it.cost_usd,
-        "exported_at": iso(datetime.now(UTC)),
-        "tenant": it.labels.get("tenant"),
-        "metadata": json_text(labels) if labels else None,
+def _conversation_row(exported: Exported) -> Row:
+    row: Row = {
+        **heading_facts(exported),
+        "text": None,
+        "reason": None,
+        "turns": len(exported.turns),
+        "messages": len(exported.messages),
+        "total_tokens": exported.usage.total_tokens,
+        "cost_usd": exported.cost_usd,
+        "exported_at": iso_time(datetime.now(UTC)),
+        "tenant": exported.labels.get("tenant"),
+        "metadata": None,
     }
+    if exported.outcome:
+        row |= {"text": exported.outcome.text, "reason": exported.outcome.reason}
+    if metadata := exported.labels.get("metadata"):
+        row["metadata"] = json_text(metadata)
+    return row
 
 
-def _message(message: Message) -> Row:
+def _message_row(message: Message) -> Row:
     return {
         "role": message.role,
         "author": message.author or None,
         "text": message.text,
         "thinking": "".join(part.text for part in message.parts if isinstance(part, Thinking)) or None,
-        "parts": _json(message.parts),
+        "parts": _parts_json(message.parts),
         "cut_short": message.cut_short,
     }
 
 
-def _call(call: ToolCall, times: CallTimes | None) -> Row:
+def _call_row(call: ToolCall, times: CallTimes | None) -> Row:
     return {
         "call_id": call.call_id,
         "name": call.name,
         "arguments": json_text(call.arguments),
-        "started_at": iso(times.started_at) if times else None,
-        "finished_at": iso(times.finished_at) if times else None,
+        "started_at": iso_time(times.started_at) if times else None,
+        "finished_at": iso_time(times.finished_at) if times else None,
     }
 
 
-def _result(result: ToolResult) -> Row:
-    decision = result.decision
-    edited = decision.arguments if decision else None
-    return {
+def _result_row(result: ToolResult) -> Row:
+    row: Row = {
         "call_id": result.call_id,
         "name": result.name,
         "is_error": result.is_error,
         "text": result.text,
-        "content": _json(result.content),
-        "verdict": decision.verdict if decision else None,
-        "decided_by": decision.by if decision else None,
-        "decided_at": decision.at if decision else None,
-        "note": decision.note if decision else None,
-        "edited_arguments": json_text(edited) if edited is not None else None,
+        "content": _parts_json(result.content),
+        "verdict": None,
+        "decided_by": None,
+        "decided_at": None,
+        "note": None,
+        "edited_arguments": None,
     }
+    if decision := result.decision:
+        row |= {
+            "verdict": decision.verdict,
+            "decided_by": decision.by,
+            "decided_at": decision.at,
+            "note": decision.note,
+        }
+        if decision.arguments is not None:
+            row["edited_arguments"] = json_text(decision.arguments)
+    return row
 
 
-def _turn(turn: TurnFacts) -> Row:
+def _turn_row(turn: TurnFacts) -> Row:
     return {
         "turn": turn.turn,
         "kind": turn.kind,
         "model": turn.model,
-        "started_at": iso(turn.started_at),
-        "finished_at": iso(turn.finished_at),
+        "started_at": iso_time(turn.started_at),
+        "finished_at": iso_time(turn.finished_at),
         "stop": turn.stop,
-        **tokens(turn.usage),
+        **usage_json(turn.usage),
         "cost_usd": turn.cost_usd,
         "agent": turn.agent or None,
     }
 
 
-def _json(parts: tuple[Part, ...] | tuple[Any, ...]) -> str:
+def _parts_json(parts: tuple[Part, ...] | tuple[Any, ...]) -> str:
     return json_text([part.model_dump(mode="json") for part in parts])

@@ -53,7 +53,7 @@ from everturn.history.steps import (
 from everturn.history.timer_reader import TimerReader
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Decision, Outcome, ToolResult
-from everturn.storage.composed_converter import own
+from everturn.storage.composed_converter import own_converter
 from everturn.storage.unreadable import strict
 from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
 
@@ -386,7 +386,7 @@ class Reading:
     """Of one run: what its events were read as, and up to which event."""
 
     def __init__(self, client: Client) -> None:
-        self.reader = HistoryReader(own(strict(client.data_converter)))
+        self.reader = HistoryReader(own_converter(strict(client.data_converter)))
         self.mark = Bookmark()
 
 

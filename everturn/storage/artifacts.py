@@ -54,11 +54,12 @@ class Artifacts:
     @classmethod
     def at(cls, place: str | Path, *, codec: PayloadCodec | None = None) -> Artifacts:
         """The store in a directory, or at any URL that fsspec opens. Raises InvalidSetting."""
-        scheme = urlsplit(str(place)).scheme if "://" in str(place) else ""
-        if scheme == "file":
-            return cls(directory.Directory(Path(unquote(urlsplit(str(place)).path)), holds="artifacts"), codec=codec)
-        opened = Remote(str(place)) if scheme else directory.Directory(Path(place), holds="artifacts")
-        return cls(opened, codec=codec)
+        url = urlsplit(str(place)) if "://" in str(place) else None
+        if url is None or not url.scheme:
+            return cls(directory.Directory(Path(place), holds="artifacts"), codec=codec)
+        if url.scheme == "file":
+            return cls(directory.Directory(Path(unquote(url.path)), holds="artifacts"), codec=codec)
+        return cls(Remote(str(place)), codec=codec)
 
     def encode_with(self, codec: PayloadCodec | None) -> None:
         """For a worker: encodes new artifacts with this codec, unless the store has one of its own."""
@@ -69,7 +70,9 @@ class Artifacts:
         with fsspec, whatever its file system raises."""
         name = name_of(conversation_id, result.call_id)
         data = KeptResult(conversation_id=conversation_id, result=result).model_dump_json().encode()
-        self._place.write(name, data if self._codec is None else _encoded(self._codec, data))
+        if self._codec is not None:
+            data = _encode_data(self._codec, data)
+        self._place.write(name, data)
         return name
 
     def read(self, conversation_id: str, call_id: str) -> ToolResult | None:
@@ -78,27 +81,29 @@ class Artifacts:
             data = self._place.read(name_of(conversation_id, call_id))
         except FileNotFoundError:
             return None
-        kept = KeptResult.model_validate_json(_decoded(self._codec, data))
-        return kept.result if (kept.conversation_id, kept.result.call_id) == (conversation_id, call_id) else None
+        kept = KeptResult.model_validate_json(_decode_data(self._codec, data))
+        if (kept.conversation_id, kept.result.call_id) != (conversation_id, call_id):
+            return None
+        return kept.result
 
     def count(self, conversation_id: str) -> int:
         """How many results are kept for a conversation. Raises as `keep` does."""
-        return self._place.count(directory.segments(conversation_id))
+        return self._place.count(directory.path_segments(conversation_id))
 
     def delete(self, conversation_id: str) -> int:
         """Deletes all files of a conversation; returns how many there were. Raises as `keep` does."""
-        return self._place.delete(directory.segments(conversation_id))
+        return self._place.delete(directory.path_segments(conversation_id))
 
 
-def _encoded(codec: PayloadCodec, data: bytes) -> bytes:
+def _encode_data(codec: PayloadCodec, data: bytes) -> bytes:
     from temporalio.api.common.v1 import Payload
 
     plain = Payload(metadata={"encoding": b"json/plain"}, data=data)
-    (payload,) = _waited_for(codec.encode([plain]))
+    (payload,) = _run_codec(codec.encode([plain]))
     return _ENCODED + payload.SerializeToString()
 
 
-def _decoded(codec: PayloadCodec | None, data: bytes) -> bytes:
+def _decode_data(codec: PayloadCodec | None, data: bytes) -> bytes:
     """Raises InvalidSetting if the data is encoded and there is no codec, and whatever the codec raises."""
     if not data.startswith(_ENCODED):
         return data
@@ -114,11 +119,11 @@ def _decoded(codec: PayloadCodec | None, data: bytes) -> bytes:
             "An artifact is encoded, but no codec is set to read it.",
             cure="Give Artifacts(codec=) the workers' payload codec.",
         )
-    (plain,) = _waited_for(codec.decode([payload]))
+    (plain,) = _run_codec(codec.decode([payload]))
     return plain.data
 
 
-def _waited_for(answer: Coroutine[Any, Any, list[Payload]]) -> list[Payload]:
+def _run_codec(answer: Coroutine[Any, Any, list[Payload]]) -> list[Payload]:
     """Waits for a codec's answer: codecs are asynchronous, and the store's methods block."""
     try:
         asyncio.get_running_loop()
@@ -130,7 +135,7 @@ def _waited_for(answer: Coroutine[Any, Any, list[Payload]]) -> list[Payload]:
 
 def name_of(conversation_id: str, call_id: str) -> str:
     """`conversation/call`, quoted: a safe path that no other call has."""
-    return f"{directory.segments(conversation_id)}/{directory.segments(call_id)}"
+    return f"{directory.path_segments(conversation_id)}/{directory.path_segments(call_id)}"
 
 
 _ENCODED: Final = b"everturn payload 1\n"

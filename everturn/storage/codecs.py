@@ -36,31 +36,31 @@ class Codecs(PayloadCodec, WithSerializationContext):
 
     def with_context(self, context: SerializationContext) -> Codecs:
         codecs = [
-            one.with_context(context) if isinstance(one, WithSerializationContext) else one for one in self.codecs
+            codec.with_context(context) if isinstance(codec, WithSerializationContext) else codec
+            for codec in self.codecs
         ]
-        unchanged = all(made is known for made, known in zip(codecs, self.codecs, strict=True))
-        return self if unchanged else Codecs(*codecs)
+        if all(changed is known for changed, known in zip(codecs, self.codecs, strict=True)):
+            return self
+        return Codecs(*codecs)
 
 
 def encryption_of(converter: DataConverter) -> Encryption | None:
     """The Encryption that the converter uses; None if it uses none."""
     codec = converter.payload_codec
-    return next(
-        (one for one in (codec.codecs if isinstance(codec, Codecs) else (codec,)) if isinstance(one, Encryption)), None
-    )
+    codecs = codec.codecs if isinstance(codec, Codecs) else (codec,)
+    return next((codec for codec in codecs if isinstance(codec, Encryption)), None)
 
 
-def encrypted(converter: DataConverter, encryption: Encryption | None) -> DataConverter:
+def with_encryption(converter: DataConverter, encryption: Encryption | None) -> DataConverter:
     """The converter with encryption after its own codec, if it has one. Returned unchanged if `encryption` is None or
     the converter encrypts already. Failures' messages and stack traces are encrypted, too, unless the converter has a
     failure converter of its own."""
     if encryption is None or encryption_of(converter):
         return converter
-    known, failures = converter.payload_codec, converter.failure_converter_class
-    return replace(
-        converter,
-        payload_codec=Codecs(known, encryption) if known else encryption,
-        failure_converter_class=DefaultFailureConverterWithEncodedAttributes
-        if failures is DefaultFailureConverter
-        else failures,
-    )
+    codec: PayloadCodec = encryption
+    if converter.payload_codec:
+        codec = Codecs(converter.payload_codec, encryption)
+    failure_converter = converter.failure_converter_class
+    if failure_converter is DefaultFailureConverter:
+        failure_converter = DefaultFailureConverterWithEncodedAttributes
+    return replace(converter, payload_codec=codec, failure_converter_class=failure_converter)

@@ -35,59 +35,65 @@ _SAME_JSON = (DefaultPayloadConverter, PydanticPayloadConverter)
 """They write plain JSON as everturn does, so everturn's converter can replace them without loss."""
 
 
-def own(converter: DataConverter) -> DataConverter:
+def own_converter(converter: DataConverter) -> DataConverter:
     """The converter for everturn's own client, its workflow, and readers of their histories."""
     known = converter.payload_converter_class
-    made = _own(known, stores=converter.external_storage is not None)
-    return converter if made is known else replace(converter, payload_converter_class=made)
+    converter_class = _own_class(known, stores=converter.external_storage is not None)
+    if converter_class is known:
+        return converter
+    return replace(converter, payload_converter_class=converter_class)
 
 
-def beside(converter: DataConverter) -> DataConverter:
+def shared_converter(converter: DataConverter) -> DataConverter:
     """The converter for workers and clients that an application shares with everturn."""
     known = converter.payload_converter_class
     if isinstance(known, _Made) or issubclass(known, StoredPayloads):
         return converter
-    made: Any = _made(_Beside, known, stores=converter.external_storage is not None)
-    return replace(converter, payload_converter_class=made)
+    converter_class: Any = _make_class(_Beside, known, stores=converter.external_storage is not None)
+    return replace(converter, payload_converter_class=converter_class)
 
 
 def own_client(client: temporalio.client.Client) -> temporalio.client.Client:
-    """The client with the converter that `own` makes; the same client if it already has that one."""
-    converter = own(client.data_converter)
-    ready = converter is client.data_converter and _reads_any_status(client.config(active_config=True))
-    return client if ready else with_converter(client, converter)
+    """The client with the `own_converter`; the same client if it already has that one."""
+    converter = own_converter(client.data_converter)
+    if converter is client.data_converter and _reads_any_status(client.config(active_config=True)):
+        return client
+    return with_converter(client, converter)
 
 
 def with_converter(client: temporalio.client.Client, converter: DataConverter) -> temporalio.client.Client:
     """The client on the same connection, with another data converter."""
     # Without the plugins: they have changed this config already, and would change it again.
     config = client.config(active_config=True)
-    config["data_converter"], config["plugins"] = converter, []
+    config["data_converter"] = converter
+    config["plugins"] = []
     if not _reads_any_status(config):
         config["interceptors"] = [*config["interceptors"], AnyStatus()]  # the last one is next to the server
-    made = temporalio.client.Client(**config)
-    made._initial_config["plugins"] = client.config()["plugins"]  # a worker made with this client uses them
-    return made
+    changed = temporalio.client.Client(**config)
+    changed._initial_config["plugins"] = client.config()["plugins"]  # a worker made with this client uses them
+    return changed
 
 
 def _reads_any_status(config: temporalio.client.ClientConfig) -> bool:
-    return any(isinstance(one, AnyStatus) for one in config["interceptors"])
+    return any(isinstance(interceptor, AnyStatus) for interceptor in config["interceptors"])
 
 
-def _own(theirs: type[PayloadConverter], *, stores: bool) -> type[PayloadConverter]:
+def _own_class(theirs: type[PayloadConverter], *, stores: bool) -> type[PayloadConverter]:
     theirs = getattr(theirs, "beside", theirs)
     if issubclass(theirs, StoredPayloads):
         return theirs
     ours = StoredPayloads if stores else Payloads
-    return ours if theirs in _SAME_JSON else _through(theirs, ours)
+    if theirs in _SAME_JSON:
+        return ours
+    return _through_class(theirs, ours)
 
 
 @cache
-def _through(theirs: type[PayloadConverter], ours: type[StoredPayloads]) -> type[StoredPayloads]:
-    made: type[StoredPayloads] = type(
+def _through_class(theirs: type[PayloadConverter], ours: type[StoredPayloads]) -> type[StoredPayloads]:
+    converter_class: type[StoredPayloads] = type(
         f"{ours.__name__}Through{theirs.__name__}", (ours, _Through), {"theirs": theirs, "__module__": __name__}
     )
-    return made
+    return converter_class
 
 
 class _Through(CompositePayloadConverter):
@@ -107,9 +113,9 @@ class _Through(CompositePayloadConverter):
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         hints: Sequence[Any] = type_hints or [None] * len(payloads)
-        return [self._read(payload, hint) for payload, hint in zip(payloads, hints, strict=True)]
+        return [self._read_payload(payload, hint) for payload, hint in zip(payloads, hints, strict=True)]
 
-    def _read(self, payload: Payload, type_hint: type | None) -> Any:
+    def _read_payload(self, payload: Payload, type_hint: type | None) -> Any:
         if type_hint is RawValue:
             return RawValue(payload)
         try:
@@ -119,14 +125,17 @@ class _Through(CompositePayloadConverter):
                 raise
             # Another program, such as the Temporal CLI, wrote plain JSON that the application's converter can't read.
             return super().from_payloads([payload], [type_hint] if type_hint else None)[0]
-        return value if type_hint is None else JSON.from_payload(Payload(data=to_json(value)), type_hint)
+        if type_hint is None:
+            return value
+        return JSON.from_payload(Payload(data=to_json(value)), type_hint)
 
     def with_context(self, context: SerializationContext) -> Self:
-        made = super().with_context(context)
+        changed = super().with_context(context)
         if isinstance(self._theirs, WithSerializationContext):
-            made = type(self)() if made is self else made
-            made._theirs = self._theirs.with_context(context)
-        return made
+            if changed is self:
+                changed = type(self)()
+            changed._theirs = self._theirs.with_context(context)
+        return changed
 
 
 class _Made(ABCMeta):
@@ -139,47 +148,50 @@ class _Made(ABCMeta):
 
 
 @cache
-def _made(base: _Made, theirs: type[PayloadConverter], *, stores: bool) -> _Made:
+def _make_class(base: _Made, theirs: type[PayloadConverter], *, stores: bool) -> _Made:
     return _Made(
         f"{base.__name__}{theirs.__name__}", (base,), {"beside": theirs, "stores": stores, "__module__": __name__}
     )
 
 
-def _again(theirs: type[PayloadConverter], stores: bool) -> _Made:
-    return _made(_Beside, theirs, stores=stores)
+def _make_again(theirs: type[PayloadConverter], stores: bool) -> _Made:
+    return _make_class(_Beside, theirs, stores=stores)
 
 
 # Activities in other processes get the converter's class by pickle, which can't find a generated class by its name.
-copyreg.pickle(_Made, lambda made: (_again, (made.beside, made.stores)))
+copyreg.pickle(_Made, lambda generated: (_make_again, (generated.beside, generated.stores)))
 
 
 class _Beside(PayloadConverter, WithSerializationContext, metaclass=_Made):
     """everturn's records go through everturn's converter; all other values through the application's."""
 
     def __init__(self) -> None:
-        made = type(self)
-        self._theirs = made.beside()
-        self._ours = _own(made.beside, stores=made.stores)()
+        converter_class = type(self)
+        self._theirs = converter_class.beside()
+        self._ours = _own_class(converter_class.beside, stores=converter_class.stores)()
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
         if not any(isinstance(value, Record) for value in values):
             return self._theirs.to_payloads(values)
-        return [(self._ours if isinstance(value, Record) else self._theirs).to_payload(value) for value in values]
+        return [self._converter_for(isinstance(value, Record)).to_payload(value) for value in values]
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         if not any(map(_is_ours, type_hints or ())):
             return self._theirs.from_payloads(payloads, type_hints)
         return [
-            (self._ours if _is_ours(type_hint) else self._theirs).from_payload(payload, type_hint)
+            self._converter_for(_is_ours(type_hint)).from_payload(payload, type_hint)
             for payload, type_hint in zip(payloads, type_hints or (), strict=True)
         ]
 
+    def _converter_for(self, is_ours: bool) -> PayloadConverter:
+        return self._ours if is_ours else self._theirs
+
     def with_context(self, context: SerializationContext) -> Self:
-        made = type(self)()
+        changed = type(self)()
         for name, known in (("_theirs", self._theirs), ("_ours", self._ours)):
             if isinstance(known, WithSerializationContext):
-                setattr(made, name, known.with_context(context))
-        return made
+                setattr(changed, name, known.with_context(context))
+        return changed
 
 
 def _is_ours(type_hint: object) -> bool:

@@ -78,16 +78,16 @@ class StoredPayloads(CompositePayloadConverter):
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         if type_hints:
-            return self._values(payloads, type_hints)
-        return [self._value(payload) for payload in payloads]
+            return self._read_values(payloads, type_hints)
+        return [self._read_value(payload) for payload in payloads]
 
-    def _value(self, payload: Payload) -> Any:
+    def _read_value(self, payload: Payload) -> Any:
         try:
-            return self._values([payload], None)[0]
+            return self._read_values([payload], None)[0]
         except ApplicationError as error:
             return NoValue(error.message, elsewhere=error.type == names.PAYLOAD_NOT_TO_BE_HAD)
 
-    def _values(self, payloads: Sequence[Payload], type_hints: list[type] | None) -> list[Any]:
+    def _read_values(self, payloads: Sequence[Payload], type_hints: list[type] | None) -> list[Any]:
         if type_hints == [RawValue] and len(payloads) == 1:  # for the conversation, which reads it itself
             return [RawValue(payloads[0])]
         try:
@@ -130,56 +130,57 @@ class Payloads(StoredPayloads):
 data_converter = DataConverter(payload_converter_class=Payloads)
 
 
-def stored(converter: DataConverter, storage: ExternalStorage | Path | str) -> DataConverter:
+def with_storage(converter: DataConverter, storage: ExternalStorage | Path | str) -> DataConverter:
     """The converter with external storage for large payloads. Raises InvalidSetting."""
     if not isinstance(storage, ExternalStorage):
         from everturn.storage.external import open_storage
 
         storage = open_storage(storage)
-    known = converter.payload_converter_class
-    return replace(
-        converter,
-        payload_converter_class=StoredPayloads if known is Payloads else known,
-        external_storage=storage,
-    )
+    converter_class = converter.payload_converter_class
+    if converter_class is Payloads:
+        converter_class = StoredPayloads
+    return replace(converter, payload_converter_class=converter_class, external_storage=storage)
 
 
-def configured(encryption: Encryption | None = None) -> DataConverter:
+def configured_converter(encryption: Encryption | None = None) -> DataConverter:
     """The converter that EVERTURN_DATA_CONVERTER names, or everturn's own; encrypted if `encryption` is given or
     EVERTURN_ENCRYPTION_KEYS or EVERTURN_ENCRYPTION_COMMAND is set. Raises InvalidSetting and InvalidFile."""
     from everturn.settings import Settings
-    from everturn.storage.codecs import encrypted
+    from everturn.storage.codecs import with_encryption
     from everturn.storage.encryption import Encryption as Ours
 
     settings = Settings.load()
-    converter = named(settings.data_converter) if settings.data_converter else data_converter
-    return encrypted(converter, encryption or Ours.of_settings(settings))
+    converter = data_converter
+    if settings.data_converter:
+        converter = named_converter(settings.data_converter)
+    return with_encryption(converter, encryption or Ours.of_settings(settings))
 
 
-def named(spec: str) -> DataConverter:
+def named_converter(spec: str) -> DataConverter:
     """The converter of this name, or everturn's with the codec of this name. Raises InvalidSetting and InvalidFile."""
     from everturn.system.user_modules import load_object
 
-    found = load_object(spec)
-    if isinstance(found, type):
+    loaded = load_object(spec)
+    if isinstance(loaded, type):
         try:
-            found = found()
+            loaded = loaded()
         except Exception as error:
             raise InvalidSetting(
                 f"EVERTURN_DATA_CONVERTER={spec!r} can't be created: {error!r}.",
                 cure="Name an object, or a class that can be created without arguments.",
             ) from error
-    if isinstance(found, PayloadCodec):
+    if isinstance(loaded, PayloadCodec):
         return replace(
             data_converter,
-            payload_codec=found,
+            payload_codec=loaded,
             failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
         )
-    if isinstance(found, DataConverter):
+    if isinstance(loaded, DataConverter):
         # A default payload converter is replaced by everturn's: sizes are measured before anything is sent.
-        default = found.payload_converter_class is DefaultPayloadConverter
-        return replace(found, payload_converter_class=Payloads) if default else found
+        if loaded.payload_converter_class is not DefaultPayloadConverter:
+            return loaded
+        return replace(loaded, payload_converter_class=Payloads)
     raise InvalidSetting(
-        f"EVERTURN_DATA_CONVERTER={spec!r} is a {type(found).__name__}.",
+        f"EVERTURN_DATA_CONVERTER={spec!r} is a {type(loaded).__name__}.",
         cure="Name a temporalio DataConverter, or a PayloadCodec, which goes around everturn's own.",
     )

@@ -19,7 +19,7 @@ SEGMENT_CHARS: Final = 200
 """File systems take names of 255 bytes."""
 
 
-def segments(text: str) -> str:
+def path_segments(text: str) -> str:
     """The text as a safe path; different texts have different paths."""
     # A dot could make `..`; and + is never in what quote() gives, so it can say that a long name goes on.
     quoted = quote(text, safe="").replace(".", "%2E")
@@ -49,16 +49,18 @@ class Directory:
 
     def count(self, folder: str) -> int:
         """How many files are in a folder and its subfolders. Raises OSError."""
-        return sum(len(files) for _, _, files in os.walk(self.root / folder)) if self._has(folder) else 0
+        if not self._has_folder(folder):
+            return 0
+        return sum(len(files) for _, _, files in os.walk(self.root / folder))
 
     def delete(self, folder: str) -> int:
         """Deletes a folder with all that is in it; returns how many files it had. Raises OSError."""
         count = self.count(folder)
-        if self._has(folder):
+        if self._has_folder(folder):
             shutil.rmtree(self.root / folder)
         return count
 
-    def _has(self, folder: str) -> bool:
+    def _has_folder(self, folder: str) -> bool:
         path = self.root / folder
         # If the disk ignores case, a folder found under a name in other case belongs to somebody else.
-        return path.is_dir() and not path.is_symlink() and path.name in {one.name for one in path.parent.iterdir()}
+        return path.is_dir() and not path.is_symlink() and path.name in {entry.name for entry in path.parent.iterdir()}

@@ -70,14 +70,14 @@ class Encryption(PayloadCodec):
             raise InvalidSetting(f"There is no compression {compression!r}.", cure="Use 'none' or 'zstd'.")
         self._compression = compression
         if compression == "zstd":
-            _zstd()  # a missing package is an error now, not at the first large payload
+            _import_zstd()  # a missing package is an error now, not at the first large payload
         self._source = keys if callable(keys) else None
         self._asked_at = time.monotonic()
         self._asking = threading.Lock()
         self._ciphers: dict[str, AESGCM] = {}
         self.key_id = ""
         """The id of the key that encrypts."""
-        self._take(keys() if callable(keys) else keys)
+        self._set_keys(keys() if callable(keys) else keys)
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Self | None:
@@ -100,28 +100,29 @@ class Encryption(PayloadCodec):
         return tuple(self._ciphers)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [self._encrypted(payload) for payload in payloads]
+        return [self._encrypt_payload(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Raises InvalidSetting for an unknown key, and for a payload that was changed on its way."""
         for payload in payloads:
             if is_encrypted(payload) and _key_id(payload) not in self._ciphers:
-                await asyncio.to_thread(self._ask_for, _key_id(payload))
-        return [self._decrypted(payload) if is_encrypted(payload) else payload for payload in payloads]
+                await asyncio.to_thread(self._ask_for_key, _key_id(payload))
+        return [self._decrypt_payload(payload) if is_encrypted(payload) else payload for payload in payloads]
 
     # ------------------------------------------------------------ one payload
 
-    def _encrypted(self, payload: Payload) -> Payload:
+    def _encrypt_payload(self, payload: Payload) -> Payload:
         nonce = os.urandom(NONCE_BYTES)
-        data = self._compressed(payload).SerializeToString()
+        data = self._compress_payload(payload).SerializeToString()
         metadata = {"encoding": ENCRYPTED, KEY_ID: self.key_id.encode()}
         return Payload(metadata=metadata, data=nonce + self._ciphers[self.key_id].encrypt(nonce, data, None))
 
-    def _decrypted(self, payload: Payload) -> Payload:
+    def _decrypt_payload(self, payload: Payload) -> Payload:
         from cryptography.exceptions import InvalidTag
 
         key_id = _key_id(payload)
-        nonce, data = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
+        nonce = payload.data[:NONCE_BYTES]
+        data = payload.data[NONCE_BYTES:]
         try:
             inside = Payload.FromString(self._ciphers[key_id].decrypt(nonce, data, None))
         except (InvalidTag, ValueError) as error:
@@ -130,20 +131,22 @@ class Encryption(PayloadCodec):
                 "encrypted with another key of the same id.",
                 cure="Give each key its own id, and never use an id again.",
             ) from error
-        return _decompressed(inside)
+        return _decompress_payload(inside)
 
-    def _compressed(self, payload: Payload) -> Payload:
+    def _compress_payload(self, payload: Payload) -> Payload:
         if self._compression == "none" or payload.ByteSize() < SMALL_BYTES:
             return payload
         small = Payload(
-            metadata={"encoding": ZSTD}, data=_zstd().ZstdCompressor().compress(payload.SerializeToString())
+            metadata={"encoding": ZSTD}, data=_import_zstd().ZstdCompressor().compress(payload.SerializeToString())
         )
-        return small if small.ByteSize() < payload.ByteSize() else payload
+        if small.ByteSize() >= payload.ByteSize():
+            return payload
+        return small
 
     # ------------------------------------------------------------ keys
 
-    def _take(self, keys: Mapping[str, bytes]) -> None:
-        aesgcm = _aesgcm()
+    def _set_keys(self, keys: Mapping[str, bytes]) -> None:
+        aesgcm = _import_aesgcm()
         if not keys:
             raise InvalidSetting("There is no key to encrypt with.", cure=_CURE)
         ciphers: dict[str, AESGCM] = {}
@@ -156,9 +159,10 @@ class Encryption(PayloadCodec):
             if not isinstance(key, bytes) or len(key) not in KEY_BYTES:
                 raise InvalidSetting(f"The key {key_id!r} has {len(key)} bytes; AES takes 16, 24 or 32.", cure=_CURE)
             ciphers[key_id] = aesgcm(key)
-        self._ciphers, self.key_id = ciphers, next(iter(ciphers))
+        self._ciphers = ciphers
+        self.key_id = next(iter(ciphers))
 
-    def _ask_for(self, key_id: str) -> None:
+    def _ask_for_key(self, key_id: str) -> None:
         """Blocks. Raises InvalidSetting if the key can't be had."""
         failed: InvalidSetting | None = None
         with self._asking:
@@ -166,33 +170,38 @@ class Encryption(PayloadCodec):
             if self._source is not None and key_id not in self._ciphers and due:
                 self._asked_at = time.monotonic()
                 try:
-                    self._take(self._source())
+                    self._set_keys(self._source())
                 except InvalidSetting as error:
                     failed = error
         if key_id not in self._ciphers:
-            why = f", and asking for it failed: {failed.message.rstrip('.')}" if failed else ""
+            if not failed:
+                raise lacking_key(key_id, known=self.key_ids)
+            reason = f", and asking for it failed: {failed.message.rstrip('.')}"
             # An OSError as the cause: the command may answer later, so a worker retries for as long as it fails.
-            raise lacking_key(key_id, known=self.key_ids, why=why) from (OSError(failed.message) if failed else None)
+            raise lacking_key(key_id, known=self.key_ids, reason=reason) from OSError(failed.message)
 
 
 def is_encrypted(payload: Payload) -> bool:
     return payload.metadata.get("encoding") == ENCRYPTED
 
 
-def lacking_key(key_id: str, *, known: Iterable[str] = (), why: str = "") -> InvalidSetting:
-    has = ", ".join(map(repr, known))
+def lacking_key(key_id: str, *, known: Iterable[str] = (), reason: str = "") -> InvalidSetting:
+    cure = (
+        "Set EVERTURN_ENCRYPTION_KEYS (or EVERTURN_ENCRYPTION_COMMAND) to the same "
+        "value as where the conversation runs."
+    )
+    if has := ", ".join(map(repr, known)):
+        cure = f"It has {has}: add that key at the end of EVERTURN_ENCRYPTION_KEYS (or to the key command's output)."
     return InvalidSetting(
-        f"This conversation is encrypted with the key {key_id!r}, which this process does not have{why}.",
-        cure=f"It has {has}: add that key at the end of EVERTURN_ENCRYPTION_KEYS (or to the key command's output)."
-        if has
-        else "Set EVERTURN_ENCRYPTION_KEYS (or EVERTURN_ENCRYPTION_COMMAND) to the same "
-        "value as where the conversation runs.",
+        f"This conversation is encrypted with the key {key_id!r}, which this process does not have{reason}.", cure=cure
     )
 
 
 def key_id_of(payload: Payload) -> str:
     """The id of the key that encrypts the payload; empty if it is not encrypted or names no key."""
-    return _key_id(payload) if is_encrypted(payload) and KEY_ID in payload.metadata else ""
+    if not is_encrypted(payload) or KEY_ID not in payload.metadata:
+        return ""
+    return _key_id(payload)
 
 
 def _key_id(payload: Payload) -> str:
@@ -200,10 +209,10 @@ def _key_id(payload: Payload) -> str:
     return payload.metadata.get(KEY_ID, b"").decode("utf-8", "replace")[:MAX_KEY_ID_CHARS]
 
 
-def _decompressed(payload: Payload) -> Payload:
+def _decompress_payload(payload: Payload) -> Payload:
     if payload.metadata.get("encoding") != ZSTD:
         return payload
-    zstd = _zstd()
+    zstd = _import_zstd()
     try:
         if zstd.frame_content_size(payload.data) > MAX_DECOMPRESSED_BYTES:
             raise ValueError("its header gives a size larger than any payload's")
@@ -249,9 +258,9 @@ def keys_of_command(command: str) -> dict[str, bytes]:
         done = subprocess.run(words, capture_output=True, timeout=COMMAND_SECONDS, check=False)
         printed = done.stdout.decode()
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
+        error_text = getattr(error, "strerror", None) or type(error).__name__
         raise InvalidSetting(
-            f"EVERTURN_ENCRYPTION_COMMAND can't be run: {why}.", cure="Run it by hand: it has to print id:key."
+            f"EVERTURN_ENCRYPTION_COMMAND can't be run: {error_text}.", cure="Run it by hand: it has to print id:key."
         ) from None
     if done.returncode:  # its output is not shown: it may hold a key
         raise InvalidSetting(
@@ -261,7 +270,7 @@ def keys_of_command(command: str) -> dict[str, bytes]:
     return read_keys(printed, source=source)
 
 
-def _aesgcm() -> type[AESGCM]:
+def _import_aesgcm() -> type[AESGCM]:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
@@ -271,7 +280,7 @@ def _aesgcm() -> type[AESGCM]:
     return AESGCM
 
 
-def _zstd() -> Any:
+def _import_zstd() -> Any:
     try:
         import zstandard
     except ImportError:

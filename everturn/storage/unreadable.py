@@ -28,7 +28,7 @@ from temporalio.converter import (
 
 from everturn import names
 from everturn.logs import get_logger
-from everturn.storage.composed_converter import beside
+from everturn.storage.composed_converter import shared_converter
 from everturn.storage.data_converter import NOT_HAD, Payloads, StoredPayloads
 
 TRIES = 2
@@ -57,7 +57,9 @@ class GuardedConverter(DataConverter):
     tries: OrderedDict[bytes, int] = field(default_factory=OrderedDict, compare=False)
 
     def with_context(self, context: SerializationContext) -> Self:
-        return super().with_context(context) if self._takes_context else self
+        if not self._takes_context:
+            return self
+        return super().with_context(context)
 
     @cached_property
     def _takes_context(self) -> bool:
@@ -92,9 +94,9 @@ class GuardedConverter(DataConverter):
                 return await decode(payloads)
             except Exception:  # noqa: BLE001 - each payload alone raises its own error; and this is hot
                 pass
-        return [payload if _given_up(payload) else await self._one(decode, payload) for payload in payloads]
+        return [payload if _given_up(payload) else await self._decode_one(decode, payload) for payload in payloads]
 
-    async def _one(self, decode: Decode, payload: Payload) -> Payload:
+    async def _decode_one(self, decode: Decode, payload: Payload) -> Payload:
         try:
             return (await decode([payload]))[0]
         except Exception as error:
@@ -103,35 +105,38 @@ class GuardedConverter(DataConverter):
             self.tries.move_to_end(digest)
             if len(self.tries) > MAX_COUNTED:
                 self.tries.popitem(last=False)
-            if (self.tries[digest] <= TRIES and not self.replays) or _passes(error):
+            if (self.tries[digest] <= TRIES and not self.replays) or _may_pass(error):
                 raise
-            why = str(error.__cause__ or error) or type(error).__name__
+            error_text = str(error.__cause__ or error) or type(error).__name__
             if not self.replays:
-                _log.error("payload.not_had", error=why)
-            return Payload(metadata={"encoding": NOT_HAD}, data=why.encode("utf-8", "replace"))
+                _log.error("payload.not_had", error=error_text)
+            return Payload(metadata={"encoding": NOT_HAD}, data=error_text.encode("utf-8", "replace"))
 
 
 def _given_up(payload: Payload) -> bool:
     return bool(payload.metadata.get("encoding") == NOT_HAD)
 
 
-def _passes(error: BaseException | None) -> bool:
+def _may_pass(error: BaseException | None) -> bool:
     """Whether the error may be temporary: the storage can't be reached, rather than lacking the payload."""
     while error:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             return True
-        status = _status(error)
+        status = _http_status(error)
         if status >= 500 or status in (408, 429):
             return True
         error = error.__cause__
     return False
 
 
-def _status(error: BaseException) -> int:
-    """The HTTP status, as boto and aiohttp have it; 0 without one."""
+def _http_status(error: BaseException) -> int:
+    """As boto and aiohttp have it; 0 without one."""
     response: Any = getattr(error, "response", None)
-    known = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
-    status = known if known is not None else getattr(error, "status", 0)
+    status: Any = None
+    if isinstance(response, dict):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if status is None:
+        status = getattr(error, "status", 0)
     return status if isinstance(status, int) else 0
 
 
@@ -139,11 +144,11 @@ def for_worker(client: Client) -> Client:
     """The client with the guarded converter that a worker needs."""
     if isinstance(client.data_converter, GuardedConverter):
         return client
-    made = copy(client)
+    changed = copy(client)
     # Not Client(**config): that would apply the user's plugins once more.
-    made._config = client.config(active_config=True)
-    made._config["data_converter"] = _guarded(beside(client.data_converter))
-    return made
+    changed._config = client.config(active_config=True)
+    changed._config["data_converter"] = _guarded(shared_converter(client.data_converter))
+    return changed
 
 
 def for_replayer(converter: DataConverter) -> DataConverter:
@@ -164,4 +169,6 @@ def _guarded(known: DataConverter, *, replays: bool = False) -> GuardedConverter
 
 def strict(converter: DataConverter) -> DataConverter:
     """The converter for readers of histories: an unreadable payload is an error, and is not replaced."""
-    return converter.original if isinstance(converter, GuardedConverter) else converter
+    if isinstance(converter, GuardedConverter):
+        return converter.original
+    return converter

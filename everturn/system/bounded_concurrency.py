@@ -13,7 +13,8 @@ R = TypeVar("R")
 async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, most: int) -> AsyncGenerator[R]:
     """The result of `do` for each item, as they end. An item is taken from the source when there is room for it. If
     `do` raises, all of it ends."""
-    source, running = aiter(items), set[asyncio.Future[R]]()
+    source = aiter(items)
+    running = set[asyncio.Future[R]]()
     more = True
     try:
         while more or running:
@@ -24,23 +25,23 @@ async def at_once(items: AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, m
                     more = False
             if running:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    yield one.result()
+                for task in done:
+                    yield task.result()
     finally:
-        for one in running:
-            one.cancel()
+        for task in running:
+            task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
 async def in_order(items: Iterable[T] | AsyncIterable[T], do: Callable[[T], Awaitable[R]], *, most: int) -> list[R]:
     """All results, in the order of the items. The rest is as for `at_once`."""
 
-    async def numbered(item: tuple[int, T]) -> tuple[int, R]:
-        place, one = item
-        return place, await do(one)
+    async def run_numbered(item: tuple[int, T]) -> tuple[int, R]:
+        position, value = item
+        return position, await do(value)
 
-    done = [result async for result in at_once(_enumerated(items), numbered, most=most)]
-    return [result for _, result in sorted(done, key=lambda one: one[0])]
+    done = [result async for result in at_once(_enumerated(items), run_numbered, most=most)]
+    return [result for _, result in sorted(done, key=lambda numbered: numbered[0])]
 
 
 async def _enumerated(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[tuple[int, T]]:

@@ -10,11 +10,12 @@ from functools import cache
 def install(extra: str) -> str:
     """The command that installs an extra, for an error's cure: `pip install 'everturn[web]'`, or from the checkout that
     everturn was installed from."""
-    place = _installed_from()
-    if place is None:
+    source = _installed_from()
+    if source is None:
         return f"pip install {shlex.quote(f'everturn[{extra}]')}"
-    folder, editable = place
-    return f"pip install {'-e ' if editable else ''}{shlex.quote(f'{folder}[{extra}]')}"
+    folder, editable = source
+    target = shlex.quote(f"{folder}[{extra}]")
+    return f"pip install -e {target}" if editable else f"pip install {target}"
 
 
 @cache
@@ -29,8 +30,11 @@ def _installed_from() -> tuple[str, bool] | None:
     from urllib.request import url2pathname
 
     try:
-        said = json.loads(distribution("everturn").read_text("direct_url.json") or "{}")
-        url, editable = urlsplit(said["url"]), bool(said["dir_info"].get("editable"))
+        written = json.loads(distribution("everturn").read_text("direct_url.json") or "{}")
+        url = urlsplit(written["url"])
+        editable = bool(written["dir_info"].get("editable"))
     except (PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return (url2pathname(url.path), editable) if url.scheme == "file" else None
+    if url.scheme != "file":
+        return None
+    return url2pathname(url.path), editable

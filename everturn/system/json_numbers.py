@@ -27,7 +27,7 @@ class NumberNotInJson(ValueError):
 
 def parse_json(text: str | bytes) -> Any:
     """The JSON value in the text. Raises ValueError, as `json.loads` does, and NumberNotInJson."""
-    return json.loads(text, parse_constant=refuse_constant, parse_float=_finite)
+    return json.loads(text, parse_constant=refuse_constant, parse_float=_finite_number)
 
 
 def compact_json(value: Any, **options: Any) -> str:
@@ -43,8 +43,8 @@ def place_of_odd_number(value: Any) -> str | None:
     """Where a JSON value holds such a number, and which: `amount is Infinity`. None if it holds none."""
     if isinstance(value, float):
         return None if isfinite(value) else f"it is {in_words(value)}"
-    found = _first_odd_number(value)
-    return found and f"{found[0].removeprefix('.')} is {in_words(found[1])}"
+    odd = _first_odd_number(value)
+    return odd and f"{odd[0].removeprefix('.')} is {in_words(odd[1])}"
 
 
 def _first_odd_number(value: Any) -> tuple[str, float] | None:
@@ -109,7 +109,7 @@ def refuse_constant(constant: str) -> None:
     raise NumberNotInJson(f"{constant} is not a number in JSON")
 
 
-def _finite(text: str) -> float:
+def _finite_number(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         raise NumberNotInJson(f"{text[:40]} is too large for a number in JSON")

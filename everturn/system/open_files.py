@@ -12,4 +12,6 @@ def files_to_spare(most: int) -> int:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     except (ImportError, OSError, ValueError):
         return most
-    return min(most, max(1, soft // 2)) if soft > 0 else most
+    if soft <= 0:
+        return most
+    return min(most, max(1, soft // 2))

@@ -31,7 +31,7 @@ _TRUSTED: Final = (0,)
 
 def make_folder(path: Path) -> None:
     """Makes what is missing of it, readable by its owner only. What is there stays as it is. Raises OSError."""
-    for missing in reversed([one for one in (path, *path.parents) if not os.path.lexists(one)]):
+    for missing in reversed([folder for folder in (path, *path.parents) if not os.path.lexists(folder)]):
         missing.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would leave those open to be read
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
@@ -42,10 +42,10 @@ def open_to_append(path: Path) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags, OWNER_ONLY)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_uid == os.geteuid():
+        if status.st_uid == os.geteuid():
             os.fchmod(descriptor, OWNER_ONLY)
     except BaseException:
         os.close(descriptor)
@@ -56,22 +56,22 @@ def open_to_append(path: Path) -> int:
 def close_to_others(path: Path) -> None:
     """Takes everybody else's rights to a file of ours, if there is one. Raises OSError."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
-        path.chmod(stat.S_IMODE(found.st_mode) & OWNER_ONLY)
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(status.st_mode) & OWNER_ONLY)
 
 
 def read_bounded(path: Path, *, most: int) -> bytes:
     """A file's content. Raises OSError, also for a pipe or a folder, and if it has more than `most` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and the limit is {most:,}", str(path))
+        if status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and the limit is {most:,}", str(path))
         return file.read(most)
 
 
@@ -109,10 +109,10 @@ class PrivateFolder:
                 raise NotPrivate(f"{str(link)!r} is a link that another user made")
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            found = os.fstat(self._fd)
-            if found.st_uid != os.geteuid():
-                raise NotPrivate(f"{str(path)!r} belongs to user {found.st_uid}, not to {os.geteuid()}")
-            if found.st_mode & _OTHERS_WRITE:
+            status = os.fstat(self._fd)
+            if status.st_uid != os.geteuid():
+                raise NotPrivate(f"{str(path)!r} belongs to user {status.st_uid}, not to {os.geteuid()}")
+            if status.st_mode & _OTHERS_WRITE:
                 raise NotPrivate(f"others may write into {str(path)!r}")
         except BaseException:
             self.close()
@@ -146,10 +146,10 @@ class PrivateFolder:
         a regular file, or if others own it or can write to it."""
         descriptor = os.open(name, os.O_RDONLY | _FILE, dir_fd=self._fd)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise NotPrivate(f"{name!r} is not a regular file")
-            if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE or found.st_nlink != 1:
+            if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE or status.st_nlink != 1:
                 raise NotPrivate(f"{name!r} is not private to this user")
             yield descriptor
         finally:
@@ -161,6 +161,6 @@ class PrivateFolder:
             os.unlink(name, dir_fd=self._fd)
 
 
-def identity_of(found: os.stat_result) -> tuple[int, int]:
+def identity_of(status: os.stat_result) -> tuple[int, int]:
     """What tells a file from every other one, whatever its name."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -38,9 +38,9 @@ def load_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             cure = f"Run from the folder that holds it ({Path.cwd()} does not), or give the path of the file."
             raise InvalidFile(f"There is no module {name!r}.", cure=cure) from error
-        _explain(error, place=name)
+        _raise_explained(error, place=name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an import raises
-        _explain(error, place=name)
+        _raise_explained(error, place=name)
 
 
 def load_file(path: Path) -> ModuleType:
@@ -64,7 +64,7 @@ def load_file(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, Exception | SystemExit):
-            _explain(error, place=str(path))
+            _raise_explained(error, place=str(path))
         raise
     return module
 
@@ -75,14 +75,15 @@ def _make_importable(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _explain(error: BaseException, *, place: str) -> NoReturn:
+def _raise_explained(error: BaseException, *, place: str) -> NoReturn:
     """Raise InvalidFile for what went wrong at import: file, line, what, and what to do."""
-    where = _where(error, place=place)
+    where = _error_place(error, place=place)
     if isinstance(error, ConfigError):
         raise InvalidFile(f"{where}: {error.message}", cure=error.cure) from error
-    message = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split()).rstrip(".")
+    message = " ".join(str(error).split()).rstrip(".")
     cure = "Correct the code that runs when the file is imported."
     if isinstance(error, SyntaxError):
+        message = error.msg
         cure = "Correct the line."
     elif isinstance(error, ModuleNotFoundError) and error.name:
         cure = f"Install what provides {error.name!r} in the environment of {sys.executable}."
@@ -91,18 +92,20 @@ def _explain(error: BaseException, *, place: str) -> NoReturn:
     raise InvalidFile(f"{where}: {type(error).__name__}: {message}.", cure=cure) from error
 
 
-def _where(error: BaseException, *, place: str) -> str:
+def _error_place(error: BaseException, *, place: str) -> str:
     """File and line: of a syntax error its own, of others those where the outermost file went wrong."""
     frames = traceback.extract_tb(error.__traceback__)
     first = next((frame.filename for frame in frames if frame.name == "<module>"), None)
-    imported_by = f", imported by {_shown(first)}" if first else ""
+    imported_by = f", imported by {_relative_path(first)}" if first else ""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{_shown(error.filename)}, line {error.lineno}{imported_by}"
+        return f"{_relative_path(error.filename)}, line {error.lineno}{imported_by}"
     if first is None:
         return place
     line = [frame.lineno for frame in frames if frame.filename == first][-1]
-    return f"{_shown(first)}, line {line}"
+    return f"{_relative_path(first)}, line {line}"
 
 
-def _shown(file: str) -> str:
-    return str(Path(file).relative_to(Path.cwd())) if Path(file).is_relative_to(Path.cwd()) else file
+def _relative_path(file: str) -> str:
+    if not Path(file).is_relative_to(Path.cwd()):
+        return file
+    return str(Path(file).relative_to(Path.cwd()))

@@ -30,15 +30,15 @@ E = TypeVar("E", bound=WorkflowExecution)
 RUNNING: Final = int(WorkflowExecutionStatus.RUNNING)
 PAUSED: Final = 8
 
-_KNOWN: Final = frozenset(int(one) for one in WorkflowExecutionStatus)
+_KNOWN: Final = frozenset(int(status) for status in WorkflowExecutionStatus)
 
 OVER: Final = _KNOWN - {RUNNING, PAUSED}
 """The statuses of which we know that nothing more comes. Any other counts as open."""
 
-_NAMES: Final = {**{int(one): one.name.lower() for one in WorkflowExecutionStatus}, PAUSED: "paused"}
+_NAMES: Final = {**{int(status): status.name.lower() for status in WorkflowExecutionStatus}, PAUSED: "paused"}
 
 
-_OVER_NAMES: Final = ", ".join(f"'{one}'" for one in ("Completed", "Failed", "Canceled", "Terminated", "TimedOut"))
+_OVER_NAMES: Final = ", ".join(f"'{name}'" for name in ("Completed", "Failed", "Canceled", "Terminated", "TimedOut"))
 OPEN_QUERY: Final = f"ExecutionStatus NOT IN ({_OVER_NAMES}, 'ContinuedAsNew')"
 """The filter for executions that are not over. It names no status that an older server doesn't know."""
 OVER_QUERY: Final = f"ExecutionStatus IN ({_OVER_NAMES}, 'ContinuedAsNew')"
@@ -75,7 +75,7 @@ def status_name(status: int) -> str:
 
 async def describe(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowExecutionDescription:
     """As the SDK's `describe`, with any status. Raises RPCError."""
-    return await _described(client, DescribeWorkflowInput(workflow_id, run_id, {}, None))
+    return await _read_description(client, DescribeWorkflowInput(workflow_id, run_id, {}, None))
 
 
 class AnyStatus(Interceptor):
@@ -94,7 +94,7 @@ class _AnyStatusRequests(OutboundInterceptor):
         try:
             return await super().describe_workflow(input)
         except ValueError:
-            return await _described(_client_of(self), input)
+            return await _read_description(_client_of(self), input)
 
     def list_workflows(
         self,
@@ -141,22 +141,23 @@ def _client_of(interceptor: OutboundInterceptor) -> Client:
     return client
 
 
-async def _described(client: Client, asked: DescribeWorkflowInput) -> WorkflowExecutionDescription:
+async def _read_description(client: Client, request_input: DescribeWorkflowInput) -> WorkflowExecutionDescription:
     request = DescribeWorkflowExecutionRequest(
-        namespace=client.namespace, execution=ExecutionId(workflow_id=asked.id, run_id=asked.run_id or "")
+        namespace=client.namespace,
+        execution=ExecutionId(workflow_id=request_input.id, run_id=request_input.run_id or ""),
     )
     description = await client.workflow_service.describe_workflow_execution(
-        request, retry=True, metadata=asked.rpc_metadata, timeout=asked.rpc_timeout
+        request, retry=True, metadata=request_input.rpc_metadata, timeout=request_input.rpc_timeout
     )
-    context = WorkflowSerializationContext(namespace=client.namespace, workflow_id=asked.id)
+    context = WorkflowSerializationContext(namespace=client.namespace, workflow_id=request_input.id)
     info = description.workflow_execution_info
-    made = WorkflowExecutionDescription._from_raw_info(
+    execution = WorkflowExecutionDescription._from_raw_info(
         _without_odd_status(info),
         client.namespace,
         client.data_converter.with_context(context),
         raw_description=description,
     )
-    return _with_status(made, info)
+    return _with_status(execution, info)
 
 
 def _without_odd_status(info: WorkflowExecutionInfo) -> WorkflowExecutionInfo:

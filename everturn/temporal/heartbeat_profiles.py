@@ -24,7 +24,8 @@ class HeartbeatProfile:
 
     @property
     def in_words(self) -> str:
-        every, lost = f"{self.interval_seconds:g} s", f"{self.timeout.total_seconds():g} s"
+        every = f"{self.interval_seconds:g} s"
+        lost = f"{self.timeout.total_seconds():g} s"
         return f"one every {every} during a turn or a call; a worker counts as lost after {lost} of silence"
 
 
@@ -39,11 +40,13 @@ PROFILES: Final = {profile.name: profile for profile in (QUICK, THRIFTY)}
 
 def profile_for(wanted: ProfileName | None, connection: ConnectConfig) -> HeartbeatProfile:
     """`wanted`; if that is None, the profile that suits the server."""
-    return PROFILES[wanted] if wanted else THRIFTY if is_cloud(connection) else QUICK
+    if wanted:
+        return PROFILES[wanted]
+    return THRIFTY if is_cloud(connection) else QUICK
 
 
 def is_cloud(connection: ConnectConfig) -> bool:
     """Whether this is Temporal Cloud, by the host's name; through a private link, by the name that TLS checks."""
     named = connection.tls.domain if isinstance(connection.tls, TLSConfig) else None
     host = connection.target_host.rpartition("://")[2].rpartition(":")[0] or connection.target_host
-    return any(one.lower().rstrip(".").endswith(CLOUD) for one in (host, named or ""))
+    return any(name.lower().rstrip(".").endswith(CLOUD) for name in (host, named or ""))

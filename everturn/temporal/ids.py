@@ -38,9 +38,11 @@ def child_id(parent: str, call_id: str) -> str:
 
 def id_problem(conversation_id: str) -> str:
     """Why this can't be the id of a conversation that is started; empty if it can."""
-    if reserved := next((one for one in names.RESERVED_IDS if conversation_id.startswith(one)), ""):
+    if reserved := next((prefix for prefix in names.RESERVED_IDS if conversation_id.startswith(prefix)), ""):
         return f"The id {conversation_id!r:.200} begins with {reserved!r}: everturn's own workflows have such ids."
     size = len(conversation_id.encode("utf-8", "replace"))
     if not conversation_id:
         return "A conversation's id can't be empty."
-    return f"The id has {size:,} bytes; the limit is {MAX_ID_BYTES:,}." if size > MAX_ID_BYTES else ""
+    if size > MAX_ID_BYTES:
+        return f"The id has {size:,} bytes; the limit is {MAX_ID_BYTES:,}."
+    return ""

@@ -64,15 +64,15 @@ class Namespace:
 
     async def indexed(self) -> bool:
         """Whether it has all of everturn's search attributes; False as long as the server does not say."""
-        return not await self._lacking.get() & names.SEARCH_ATTRIBUTES.keys()
+        return not await self._lacking.get_answer() & names.SEARCH_ATTRIBUTES.keys()
 
     async def searchable(self) -> bool:
         """Whether it has the one for tenants and metadata, too; False as long as the server does not say."""
-        return not await self._lacking.get()
+        return not await self._lacking.get_answer()
 
     async def retention(self) -> float | None:
         """Seconds for which it keeps the history of a run that is over; None if it keeps them for ever."""
-        return await self._retention.get()
+        return await self._retention.get_answer()
 
     async def once_noticed(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
         """The result of a call that names everturn's search attributes. It is made again while the server that answers
@@ -93,11 +93,11 @@ class Namespace:
         return frozenset(await lacking_search_attributes(self._temporal, wanted=_ALL))
 
     async def _ask_retention(self) -> float | None:
-        config = await _config(self._temporal)
+        config = await _read_config(self._temporal)
         return config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() or None
 
 
-async def _config(temporal: Client) -> NamespaceConfig:
+async def _read_config(temporal: Client) -> NamespaceConfig:
     request = DescribeNamespaceRequest(namespace=temporal.namespace)
     return (await temporal.workflow_service.describe_namespace(request)).config
 
@@ -111,19 +111,20 @@ class _CachedAnswer(Generic[T]):
         self.known = False
         self._asked_at: float | None = None
 
-    async def get(self) -> T:
+    async def get_answer(self) -> T:
         """The answer, or the value to go on with until there is one."""
         waits = self._asked_at is not None and time.monotonic() - self._asked_at < self._again_seconds
         if not self.known and not waits:
-            await self._try()
+            await self._try_to_ask()
         return self._value
 
-    async def _try(self) -> None:
+    async def _try_to_ask(self) -> None:
         first = self._asked_at is None
         self._asked_at = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
-                self._value, self.known = await self._ask(), True
+                self._value = await self._ask()
+                self.known = True
             except RPCError as error:
                 if temporal_errors.passes(error) and attempt < TRIES:
                     await asyncio.sleep(self._pause_seconds * 2**attempt)
@@ -144,7 +145,8 @@ async def require_namespace(temporal: Client) -> None:
 
 
 def unknown_namespace(temporal: Client) -> Unreachable:
-    name, address = temporal.namespace, temporal.service_client.config.target_host
+    name = temporal.namespace
+    address = temporal.service_client.config.target_host
     return Unreachable(
         f"The Temporal server at {address} has no namespace {name!r}.",
         cure=f"Check TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}.",

@@ -79,7 +79,7 @@ def unanswered(error: RPCError) -> bool:
 def history_moved(error: RPCError) -> bool:
     """Whether the server has moved a run's history since the reading of it began, as after a task of the run's that was
     written twice. The whole history is there, and can be read anew."""
-    return any(one.TypeName().endswith(_MOVED) for one in error.grpc_status.details)
+    return any(detail.TypeName().endswith(_MOVED) for detail in error.grpc_status.details)
 
 
 def run_closed_first(error: RPCError) -> bool:
@@ -102,7 +102,7 @@ def task_fails(error: RPCError) -> bool:
     """Whether a run can answer nothing, because its workflow task fails again and again."""
     details = error.grpc_status.details
     return error.status is RPCStatusCode.FAILED_PRECONDITION and any(
-        one.Is(WorkflowNotReadyFailure.DESCRIPTOR) for one in details
+        detail.Is(WorkflowNotReadyFailure.DESCRIPTOR) for detail in details
     )
 
 

@@ -30,20 +30,24 @@ def own_queue(task_queue: str, role: Role) -> str:
     return task_queue + _OWN[role]
 
 
-def of_activity(activity: str) -> Role:
+def role_of_activity(activity: str) -> Role:
     """Whose work an activity is, by its name."""
     return "models" if activity in MODEL_ACTIVITIES else "tools"
 
 
 def role_of(queue: str, task_queue: str, activity: str) -> Role | None:
     """The role of an activity at a queue, for a conversation of `task_queue`; None if the queue is a foreign one."""
-    role = of_activity(activity)
-    return role if queue in (task_queue, own_queue(task_queue, role)) else None
+    role = role_of_activity(activity)
+    if queue not in (task_queue, own_queue(task_queue, role)):
+        return None
+    return role
 
 
 def polled_by(task_queue: str, roles: Collection[Role]) -> str:
     """The one queue that a worker with these roles polls."""
-    return task_queue if "workflows" in roles else own_queue(task_queue, next(iter(roles)))
+    if "workflows" in roles:
+        return task_queue
+    return own_queue(task_queue, next(iter(roles)))
 
 
 def in_words(roles: Collection[Role]) -> str:
@@ -55,20 +59,19 @@ def checked_roles(roles: Collection[str] | str | None) -> frozenset[Role]:
     """A worker's roles; None: all. Raises InvalidSetting."""
     if roles is None:
         return ALL
-    given = [one.strip() for one in roles.split(",")] if isinstance(roles, str) else list(roles)
-    for one in given:
-        if one not in ROLES:
-            near = nearest_name(str(one), ROLES)
-            raise InvalidSetting(
-                f"A worker was given the role {one!r:.100}.",
-                cure=(f"Did you mean {near!r}? " if near else "") + f"The roles are {', '.join(ROLES)}.",
-            )
-    found = frozenset(role for role in ROLES if role in given)
-    if not found:
+    given = [name.strip() for name in roles.split(",")] if isinstance(roles, str) else list(roles)
+    for name in given:
+        if name not in ROLES:
+            cure = f"The roles are {', '.join(ROLES)}."
+            if near := nearest_name(str(name), ROLES):
+                cure = f"Did you mean {near!r}? {cure}"
+            raise InvalidSetting(f"A worker was given the role {name!r:.100}.", cure=cure)
+    checked = frozenset(role for role in ROLES if role in given)
+    if not checked:
         raise InvalidSetting("A worker was given no role.", cure="Leave roles out: then it does everything.")
-    if len(found) > 1 and "workflows" not in found:
+    if len(checked) > 1 and "workflows" not in checked:
         raise InvalidSetting(
             "A worker was given the roles models and tools, which are on two task queues.",
             cure="Start a worker for each: a worker polls one task queue.",
         )
-    return found
+    return checked

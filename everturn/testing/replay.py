@@ -97,10 +97,10 @@ class Replays:
     replays. A replayer that found a divergence is not used again. `data_converter`: as for `replay_history`."""
 
     def __init__(self, *, data_converter: DataConverter | None = None) -> None:
-        from everturn.storage.composed_converter import own
-        from everturn.storage.data_converter import configured
+        from everturn.storage.composed_converter import own_converter
+        from everturn.storage.data_converter import configured_converter
 
-        self._converter = own(data_converter or configured())
+        self._converter = own_converter(data_converter or configured_converter())
         self._stack = AsyncExitStack()
         self._todo: asyncio.Queue[WorkflowHistory] = asyncio.Queue()
         self._results: AsyncIterator[WorkflowReplayResult] | None = None

@@ -22,7 +22,7 @@ class HideTenants(WorkflowInboundInterceptor):
 
 class _Hiding(WorkflowOutboundInterceptor):
     async def start_child_workflow(self, input: StartChildWorkflowInput) -> Any:  # noqa: A002
-        start = input.args[0] if input.args else None
+        start = next(iter(input.args), None)
         if input.workflow == names.CONVERSATION and isinstance(start, dict):
             input = replace(input, priority=without_name(input.priority, start.get("tenant")))  # noqa: A001
         return await self.next.start_child_workflow(input)

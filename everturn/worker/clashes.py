@@ -26,23 +26,23 @@ def refuse_roles(config: Mapping[str, Any], roles: Collection[Role]) -> None:
         )
 
 
-def refuse(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> None:
+def refuse_clashes(config: Mapping[str, Any], added: Sequence[Callable[..., Any]]) -> None:
     """`config`: the worker's, without the activities that are `added`. Raises InvalidSetting."""
-    if any(isinstance(one, Hosting) for one in config.get("interceptors", ())):
+    if any(isinstance(definition, Hosting) for definition in config.get("interceptors", ())):
         raise InvalidSetting(
             "Two EverturnPlugins host agents on one worker.",
             cure="Give one of them all agents. A worker takes over its client's plugins.",
         )
-    workflows = [WorkflowDefinition.from_class(one) for one in config.get("workflows", ())]
-    called = {one.name for one in workflows if one is not None}
+    workflows = [WorkflowDefinition.from_class(definition) for definition in config.get("workflows", ())]
+    workflow_names = {definition.name for definition in workflows if definition is not None}
     for name in (names.CONVERSATION, names.TENANT_BUDGET):
-        if name in called:
+        if name in workflow_names:
             raise InvalidSetting(
                 f"The worker has a workflow called {name!r}, which is the name of one of everturn's workflows.",
                 cure=f"Give yours another name, @workflow.defn(name='My{name}'); or {ELSEWHERE}",
             )
     activities = config.get("activities", ())
-    if any(not ActivityDefinition.must_from_callable(one).name for one in activities):
+    if any(not ActivityDefinition.must_from_callable(definition).name for definition in activities):
         raise InvalidSetting(
             "The worker has a dynamic activity (dynamic=True), but everturn needs its own: "
             "it hands tools that this worker lacks to one that has them.",

@@ -32,47 +32,47 @@ class ConfigWarning:
 def warnings_of(config: Mapping[str, Any]) -> Iterator[ConfigWarning]:
     """`config`: as the application makes its worker."""
 
-    def given(name: str) -> Any:
+    def given_setting(name: str) -> Any:
         """None if the application leaves it to others."""
         value = config.get(name)
         return None if value == DEFAULTS.get(name) else value
 
-    def warning(name: str, what: str, cure: str) -> ConfigWarning:
+    def make_warning(name: str, what: str, cure: str) -> ConfigWarning:
         return ConfigWarning(f"{name}={config[name]}", what, cure)
 
     leave = "Leave it out: everturn then sets it."
-    cached = given("max_cached_workflows")
+    cached = given_setting("max_cached_workflows")
     if cached is not None and cached < FEW_CACHED:
         what = "a conversation that is evicted from the cache is replayed from its start at each step"
-        yield warning(
+        yield make_warning(
             "max_cached_workflows", what, "It should be larger than the number of workflows that run at the same time."
         )
-    sticky = given("sticky_queue_schedule_to_start_timeout")
+    sticky = given_setting("sticky_queue_schedule_to_start_timeout")
     if sticky is not None and sticky > LONG_STICKY:
         what = f"after a worker is lost, a conversation's next step waits {sticky.total_seconds():g} s for it"
-        yield warning("sticky_queue_schedule_to_start_timeout", what, leave)
-    throttle = given("max_heartbeat_throttle_interval")
+        yield make_warning("sticky_queue_schedule_to_start_timeout", what, leave)
+    throttle = given_setting("max_heartbeat_throttle_interval")
     if throttle is not None and throttle > OPEN_THROTTLE:
         what = "streamed text and cancellations take up to 4 s"
-        yield warning(
+        yield make_warning(
             "max_heartbeat_throttle_interval", what, f"{leave} Your own activities' heartbeats stay as they are."
         )
-    drain = given("graceful_shutdown_timeout")
+    drain = given_setting("graceful_shutdown_timeout")
     if drain is not None and drain < SHORT_DRAIN:
         what = "a model turn that takes longer than this when the worker stops is asked and paid again"
-        yield warning("graceful_shutdown_timeout", what, leave)
-    activities = given("max_concurrent_activities")
+        yield make_warning("graceful_shutdown_timeout", what, leave)
+    activities = given_setting("max_concurrent_activities")
     if activities is not None and activities < FEW_ACTIVITIES:
         what = "this is how many model turns, tool calls and activities of yours run at the same time; the others wait"
-        yield warning("max_concurrent_activities", what, leave)
+        yield make_warning("max_concurrent_activities", what, leave)
     for name in ("max_activities_per_second", "max_task_queue_activities_per_second"):
-        if given(name) is not None:
+        if given_setting(name) is not None:
             what = "model turns and tool calls count, too, so they wait for each other and for your own activities"
-            yield warning(name, what, "A turn uses one, and each of its tool calls one more.")
-    yield from _switches(config)
+            yield make_warning(name, what, "A turn uses one, and each of its tool calls one more.")
+    yield from _switch_warnings(config)
 
 
-def _switches(config: Mapping[str, Any]) -> Iterator[ConfigWarning]:
+def _switch_warnings(config: Mapping[str, Any]) -> Iterator[ConfigWarning]:
     if config.get("disable_eager_activity_execution"):
         yield ConfigWarning(
             "disable_eager_activity_execution=True",
@@ -86,9 +86,9 @@ def _switches(config: Mapping[str, Any]) -> Iterator[ConfigWarning]:
             "Leave it out, or have another worker of the task queue host the agents.",
         )
     failures = config.get("workflow_failure_exception_types", ())
-    if any(issubclass(NondeterminismError, one) for one in failures):
+    if any(issubclass(NondeterminismError, exception_type) for exception_type in failures):
         yield ConfigWarning(
-            f"workflow_failure_exception_types={[one.__name__ for one in failures]}",
+            f"workflow_failure_exception_types={[exception_type.__name__ for exception_type in failures]}",
             "code that a conversation can't be replayed with ends it, instead of waiting for fixed code",
             "Set it in @workflow.defn(failure_exception_types=...) of your own workflows.",
         )

@@ -33,7 +33,7 @@ class Conflict:
     """The same for conflicts that have one cause: the problem, without what is this conversation's own."""
 
 
-async def conflicts(
+async def find_conflicts(
     client: Client, agents: Sequence[Agent], *, query: str = OPEN_QUERY, sample: int | None = None
 ) -> AsyncGenerator[Conflict]:
     """Every conflict of the conversations that run on the client's task queue. Reads the history of each, and replays
@@ -43,25 +43,27 @@ async def conflicts(
     from everturn.testing.replay import Diverged, replay_all
 
     by_name = with_sub_agents(agents)
-    found = matching(client.temporal, query, also=f"{OPEN_QUERY} AND TaskQueue = {quoted(client.task_queue)}")
-    async with aclosing(replay_all(client, sampled(found, sample))) as done:
-        async for one in done:
-            conversation = one.history.workflow_id
-            if isinstance(one.problem, Diverged):
-                yield Conflict(conversation, f"diverges: {one.problem.where}", kind=one.problem.kind)
+    executions = matching(client.temporal, query, also=f"{OPEN_QUERY} AND TaskQueue = {quoted(client.task_queue)}")
+    async with aclosing(replay_all(client, sampled(executions, sample))) as done:
+        async for replayed in done:
+            conversation = replayed.history.workflow_id
+            if isinstance(replayed.problem, Diverged):
+                yield Conflict(conversation, f"diverges: {replayed.problem.where}", kind=replayed.problem.kind)
                 continue
-            if one.problem:
-                yield Conflict(conversation, one.problem.message, kind=one.problem.message)
+            if replayed.problem:
+                yield Conflict(conversation, replayed.problem.message, kind=replayed.problem.message)
                 continue
-            by_history, reader = StateByHistory(), HistoryReader(client.temporal.data_converter)
+            by_history = StateByHistory()
+            reader = HistoryReader(client.temporal.data_converter)
             try:
-                for event in one.history.events:
+                for event in replayed.history.events:
                     by_history.take_step(await reader.read_event(event))
             except EverturnError as error:
                 yield Conflict(conversation, error.message, kind=error.message)
                 continue
-            for conflict in _problems(conversation, by_history, by_name) if one.history.events else ():
-                yield conflict
+            if replayed.history.events:
+                for conflict in _conflicts_of(conversation, by_history, by_name):
+                    yield conflict
 
 
 @dataclass
@@ -75,40 +77,48 @@ class Group:
 
     @property
     def in_words(self) -> str:
+        words = f"{self.example.conversation}: {self.example.problem}"
         others = self.conversations[1:]
+        if not others:
+            return words
         more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
-        like_it = f" ({len(others):,} more like it: {', '.join(others[:SHOWN])}{more})" if others else ""
-        return f"{self.example.conversation}: {self.example.problem}{like_it}"
+        return f"{words} ({len(others):,} more like it: {', '.join(others[:SHOWN])}{more})"
 
 
-def grouped(found: Iterable[Conflict]) -> list[Group]:
+def group_conflicts(conflicts: Iterable[Conflict]) -> list[Group]:
     """One for each kind of conflict; what most conversations have comes first."""
     by_kind: dict[str, Group] = {}
-    for one in found:
-        group = by_kind.setdefault(one.kind or one.problem, Group(one))
-        if one.conversation not in group.conversations:
-            group.conversations.append(one.conversation)
+    for conflict in conflicts:
+        group = by_kind.setdefault(conflict.kind or conflict.problem, Group(conflict))
+        if conflict.conversation not in group.conversations:
+            group.conversations.append(conflict.conversation)
     return sorted(by_kind.values(), key=lambda group: -len(group.conversations))
 
 
-def _problems(conversation: str, by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[Conflict]:
+def _conflicts_of(conversation: str, by_history: StateByHistory, agents: Mapping[str, Agent]) -> list[Conflict]:
     name = by_history.state.agent
     agent = agents.get(name)
     if agent is None:
         problem = f"its agent {name!r} is not hosted; these are: {', '.join(sorted(agents)) or 'none'}"
         return [Conflict(conversation, problem, kind=problem)]
     unsettled = by_history.calls.unsettled
-    problems = [(call, _problem(agent, call, planned, agents)) for call, planned in unsettled]
-    return [Conflict(conversation, f"call {call.call_id!r} {why}", kind=why) for call, why in problems if why]
+    problems = [(call, _call_problem(agent, call, planned, agents)) for call, planned in unsettled]
+    return [
+        Conflict(conversation, f"call {call.call_id!r} {problem}", kind=problem)
+        for call, problem in problems
+        if problem
+    ]
 
 
-def _problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping[str, Agent]) -> str:
+def _call_problem(agent: Agent, call: ToolCall, planned: PlannedCall, agents: Mapping[str, Agent]) -> str:
     """What is wrong with an open call, in the words after its id; empty if nothing is."""
     if not isinstance(planned, RunPlan):
         return ""
     if isinstance(planned, RunHandoff):
         to = planned.successor.agent
-        return "" if to in agents else f"hands it on to {to!r}, which is not hosted"
+        if to in agents:
+            return ""
+        return f"hands it on to {to!r}, which is not hosted"
     tool = agent.tool(call.name)
     if tool is None:
         return f"is for the tool {call.name}, which agent {agent.name!r} no longer has"

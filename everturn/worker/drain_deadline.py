@@ -24,28 +24,28 @@ _DRAINING_SECONDS: Final = 10.0
 
 
 @contextmanager
-def drained(*, within: timedelta) -> Iterator[None]:
+def drain_within(*, within: timedelta) -> Iterator[None]:
     """Once SIGINT or SIGTERM comes, the process has so long to leave the block, and the log says how much of that is
     left. After that and GRACE_SECONDS it ends all the same: a tool that blocks the event loop would keep it from ever
     draining. A second signal ends it at once. To be entered in the main thread, once the other handlers of these
     signals are set."""
-    end = _End(within.total_seconds())
+    process_end = _ProcessEnd(within.total_seconds())
     inner = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        end.asked(signal.Signals(number))
+    def handle_signal(number: int, frame: FrameType | None) -> None:
+        process_end.note_signal(signal.Signals(number))
         if callable(before := inner[signal.Signals(number)]):
             before(number, frame)
 
     for number in inner:
-        signal.signal(number, handle)
+        signal.signal(number, handle_signal)
     try:
         yield
     finally:
-        end.left()
+        process_end.note_left()
 
 
-class _End:
+class _ProcessEnd:
     """Ends the process from a thread of its own: the event loop may be blocked."""
 
     def __init__(self, seconds: float) -> None:
@@ -55,27 +55,28 @@ class _End:
         """The second signal; or None, once the block is left."""
         self._log = logs.get_logger("everturn.worker")
 
-    def asked(self, number: signal.Signals) -> None:
+    def note_signal(self, number: signal.Signals) -> None:
         if self._begun:
             self._news.put(number)
         else:
             self._begun = True
-            threading.Thread(target=self._wait, name="everturn-end", daemon=True).start()
+            threading.Thread(target=self._wait_for_end, name="everturn-end", daemon=True).start()
 
-    def left(self) -> None:
+    def note_left(self) -> None:
         self._news.put(None)
 
-    def _wait(self) -> None:
+    def _wait_for_end(self) -> None:
         ends = time.monotonic() + self._seconds
         try:
-            while (left := ends - time.monotonic()) > 0:
+            while (remaining := ends - time.monotonic()) > 0:
                 effect = "Running calls may finish. A second Ctrl-C or SIGTERM ends them at once."
-                self._log.info("worker.draining", seconds=round(left, 1), effect=effect)
+                self._log.info("worker.draining", seconds=round(remaining, 1), effect=effect)
                 with suppress(Empty):
-                    return self._end_at_once(self._news.get(timeout=min(left, _DRAINING_SECONDS)))
+                    return self._end_at_once(self._news.get(timeout=min(remaining, _DRAINING_SECONDS)))
             self._end_at_once(self._news.get(timeout=GRACE_SECONDS))
         except Empty:
-            seconds, cure = round(self._seconds + GRACE_SECONDS, 1), "A tool blocks the event loop, or never ends."
+            seconds = round(self._seconds + GRACE_SECONDS, 1)
+            cure = "A tool blocks the event loop, or never ends."
             self._log.error("worker.stuck", seconds=seconds, cure=cure)
             end_process(1)
 

@@ -88,8 +88,9 @@ class GenAiMetrics(Interceptor):
             "gen_ai.operation.name": "execute_tool" if tool else "chat",
             "gen_ai.agent.name": request.agent,
             **of_model(model),
-            **({"gen_ai.tool.name": tool} if tool else {}),
         }
+        if tool:
+            attributes["gen_ai.tool.name"] = tool
         tokens = {}
         if isinstance(result, ModelReply):
             tokens = {"input": result.usage.input_tokens, "output": result.usage.output_tokens}
@@ -104,7 +105,8 @@ class _Measured(ActivityInboundInterceptor):
         self._metrics = metrics
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        request, began = input.args[0] if input.args else None, time.monotonic()
+        request = next(iter(input.args), None)
+        began = time.monotonic()
         if not isinstance(request, ModelRequest | ToolRequest) or not is_operation(request):
             return await self.next.execute_activity(input)
         try:

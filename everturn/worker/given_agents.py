@@ -35,17 +35,19 @@ def given_agents(
 ) -> HostedAgents:
     """Those that are given and those of a store, with what the worker adds to each."""
 
-    def complete(agent: Agent) -> Agent:
+    def complete_agent(agent: Agent) -> Agent:
         check_deps([agent], deps)
-        made = _with_reader(agent, artifacts).with_hooks(hooks)
-        return made.with_activity_prefix(prefix) if prefix else made
+        completed = _with_reader(agent, artifacts).with_hooks(hooks)
+        if not prefix:
+            return completed
+        return completed.with_activity_prefix(prefix)
 
     check_deps((), deps)
     if isinstance(agents, AgentStore) or callable(agents):
         store = agents if isinstance(agents, AgentStore) else AgentStore(agents)
-        return HostedAgents({}, store, complete=complete)
-    given = {name: complete(agent).named(agent.full_name) for name, agent in _checked(agents).items()}
-    return HostedAgents(given, None, complete=complete)
+        return HostedAgents({}, store, complete=complete_agent)
+    given = {name: complete_agent(agent).named(agent.full_name) for name, agent in _checked_agents(agents).items()}
+    return HostedAgents(given, None, complete=complete_agent)
 
 
 def checked_prefix(prefix: str) -> str:
@@ -65,14 +67,14 @@ def checked_prefix(prefix: str) -> str:
     return prefix
 
 
-def _checked(agents: Sequence[Agent]) -> dict[str, Agent]:
+def _checked_agents(agents: Sequence[Agent]) -> dict[str, Agent]:
     """By name, with those that are tools of others."""
     if isinstance(agents, Agent | str) or not isinstance(agents, Iterable):
         raise InvalidAgent(f"A worker was given agents={agents!r}, which is not a list.", cure="Write agents=[...].")
     agents = list(agents)
-    for place, one in enumerate(agents):
-        if not isinstance(one, Agent):
+    for index, agent in enumerate(agents):
+        if not isinstance(agent, Agent):
             raise InvalidAgent(
-                f"agents[{place}] of a worker is {one!r}, of type {type(one).__name__}.", cure="Give an Agent."
+                f"agents[{index}] of a worker is {agent!r}, of type {type(agent).__name__}.", cure="Give an Agent."
             )
     return with_sub_agents(agents)

@@ -40,7 +40,8 @@ class _Throttle(ActivityOutboundInterceptor):
     def __init__(self, next: ActivityOutboundInterceptor) -> None:  # noqa: A002
         super().__init__(next)
         timeout = activity.info().heartbeat_timeout
-        self._interval = (min(timeout * SHARE_OF_TIMEOUT, LONGEST) if timeout else WITHOUT_TIMEOUT).total_seconds()
+        interval = min(timeout * SHARE_OF_TIMEOUT, LONGEST) if timeout else WITHOUT_TIMEOUT
+        self._interval = interval.total_seconds()
         self._free_at = 0.0
         self._kept: tuple[Any, ...] | None = None
         """The details of the beat that waits, if one does."""
@@ -57,7 +58,9 @@ class _Throttle(ActivityOutboundInterceptor):
 
     def flush(self) -> None:
         """Sends the beat that waits, if one does."""
-        details, self._kept, self._timer = self._kept, None, None
+        details = self._kept
+        self._kept = None
+        self._timer = None
         if details is not None:
             self._free_at = asyncio.get_running_loop().time() + self._interval
             self.next.heartbeat(*details)

@@ -36,14 +36,13 @@ def lost_after(timeout: timedelta, *, cancelled: Callable[[str], None]) -> type[
                 return self.next.start_activity(input)
             input.heartbeat_timeout = timeout
             handle = self.next.start_activity(input)
-            handle.add_done_callback(partial(_told, workflow.info().run_id, cancelled))
+            handle.add_done_callback(partial(_pass_on_cancellation, workflow.info().run_id, cancelled))
             return handle
 
     return Inbound
 
 
-def _told(run_id: str, cancelled: Callable[[str], None], ended: asyncio.Task[Any]) -> None:
+def _pass_on_cancellation(run_id: str, cancelled: Callable[[str], None], ended: asyncio.Task[Any]) -> None:
     # A conversation that the worker forgets ends what waits for its activities by another error.
-    error = None if ended.cancelled() else ended.exception()
-    if ended.cancelled() or (error is not None and is_cancelled_exception(error)):
+    if ended.cancelled() or ((error := ended.exception()) is not None and is_cancelled_exception(error)):
         cancelled(run_id)

@@ -50,15 +50,15 @@ from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, in_words
 from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.child_tenants import HideTenants
-from everturn.worker.gen_ai_metrics import GenAiMetrics, TemporalMeter
+from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.heartbeat_timeouts import lost_after
 from everturn.worker.known_messages import KnownMessages
 from everturn.worker.limit_watch import LimitMetrics, watch_limits
-from everturn.worker.live_addresses import announcing
+from everturn.worker.live_addresses import announce_lane
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.options import Hosted
-from everturn.worker.role_queues import sending_elsewhere
+from everturn.worker.role_queues import send_to_own_queues
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.workflow_steps import WorkflowSteps
 from everturn.workflows.cancellation import CANCELLING
@@ -93,7 +93,9 @@ class Hosting(Interceptor):
         traces: TraceActivities | None,
     ) -> None:
         """`task_queue`: the one that it polls; `conversations`: the one where conversations are started."""
-        self._task_queue, self._conversations, self._roles = task_queue, conversations, hosted.roles
+        self._task_queue = task_queue
+        self._conversations = conversations
+        self._roles = hosted.roles
         self.began = True
         """False once it is known that it can't: it stops as soon as it runs."""
         self._throttle_is_open = throttle_is_open
@@ -112,27 +114,33 @@ class Hosting(Interceptor):
         self._toolsets = Toolsets(hosted.agents.values())
         self._contexts = Contexts(hosted.make_deps)
         self.known_messages = KnownMessages(hosted.prefixes)
-        self.activities = self._activities(hosted)
+        self.activities = self._make_activities(hosted)
         self._traces = traces
         meter = meter_of(client, task_queue=task_queue)
-        sinks = [*([TemporalMeter(meter)] if meter else []), *([traces.meter] if traces else [])]
         self._metrics_setting = None if meter else hosted.settings.metrics
         """Set although Temporal's runtime shows its metrics to nobody."""
-        self._known_limits, self._restored_at = hosted.rate_limits, hosted.restored_at
+        self._known_limits = hosted.rate_limits
+        self._restored_at = hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
         self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=polling)
-        self._interceptors: Sequence[Interceptor] = (
-            Attempts(),
-            UnexpectedErrors(),
-            LostTries(),
-            *([Metrics(meter, prefixes=hosted.prefixes, tenants=hosted.settings.tenants_in_metrics)] if meter else []),
-            *([traces] if traces else []),
-            *([GenAiMetrics(hosted.agents, sinks)] if sinks else []),
-            self._budgets,  # the last one: what it refuses is counted, too
-        )
+        interceptors: list[Interceptor] = [Attempts(), UnexpectedErrors(), LostTries()]
+        sinks: list[Sink] = []
+        if meter:
+            sinks.append(TemporalMeter(meter))
+            tenants = hosted.settings.tenants_in_metrics
+            interceptors.append(Metrics(meter, prefixes=hosted.prefixes, tenants=tenants))
+        if traces:
+            sinks.append(traces.meter)
+            interceptors.append(traces)
+        if sinks:
+            interceptors.append(GenAiMetrics(hosted.agents, sinks))
+        interceptors.append(self._budgets)  # the last one: what it refuses is counted, too
+        self._interceptors: Sequence[Interceptor] = interceptors
 
-    def _activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
-        agents, heartbeats, times = hosted.agents, self.heartbeats, ToolTimes(local=hosted.local_tools)
+    def _make_activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
+        agents = hosted.agents
+        heartbeats = self.heartbeats
+        times = ToolTimes(local=hosted.local_tools)
         turns = ModelTurns(
             agents,
             prefixes=hosted.prefixes,
@@ -171,14 +179,14 @@ class Hosting(Interceptor):
 
     @property
     def conversation_interceptors(self) -> Sequence[type[WorkflowInboundInterceptor]]:
-        found = [self.known_messages.interceptor]
+        interceptors = [self.known_messages.interceptor]
         if self._profile is not QUICK:
-            found.append(lost_after(self._profile.timeout, cancelled=self.heartbeats.hurry_run))
+            interceptors.append(lost_after(self._profile.timeout, cancelled=self.heartbeats.hurry_run))
         if self._lane and "models" in self._roles:
-            found.append(announcing(self._lane))
+            interceptors.append(announce_lane(self._lane))
         if self._roles != ALL:
-            found.append(sending_elsewhere(self._roles))
-        return found
+            interceptors.append(send_to_own_queues(self._roles))
+        return interceptors
 
     def workflow_interceptor_class(
         self,
@@ -196,8 +204,8 @@ class Hosting(Interceptor):
                 next = ThrottledHeartbeats(next)  # noqa: A001
         if info.workflow_type != names.CONVERSATION:
             return next
-        for one in reversed(self._interceptors):
-            next = one.intercept_activity(next)  # noqa: A001
+        for interceptor in reversed(self._interceptors):
+            next = interceptor.intercept_activity(next)  # noqa: A001
         return next
 
     async def run(self, work: Work, *, stop: Work) -> None:
@@ -243,19 +251,24 @@ class Hosting(Interceptor):
                     f"Call everturn.worker.metrics.expose({self._metrics_setting!r}) before the first client connects."
                 )
                 _log.warning("metrics.off", setting=f"EVERTURN_METRICS={self._metrics_setting}", cure=cure)
-            agents, beats = sorted(self._agents), self._profile.name
             leave_out_model_tracebacks()
             if "models" in self._roles:
                 stack.callback(
                     asyncio.get_running_loop().call_later(PREPARE_SECONDS, model_call.import_protocols).cancel
                 )
             more = {} if self._roles == ALL else {"roles": in_words(self._roles)}
-            _log.info("worker.started", agents=agents, task_queue=self._task_queue, heartbeats=beats, **more)
+            _log.info(
+                "worker.started",
+                agents=sorted(self._agents),
+                task_queue=self._task_queue,
+                heartbeats=self._profile.name,
+                **more,
+            )
             if self._restored_at:
-                at = self._restored_at.isoformat(timespec="seconds")
+                restored_at = self._restored_at.isoformat(timespec="seconds")
                 effect = "once calls for messages of before wait for a person"
                 _log.warning(
-                    "worker.quarantine", restored_at=at, effect=effect, cure="Once they are decided: unset it."
+                    "worker.quarantine", restored_at=restored_at, effect=effect, cure="Once they are decided: unset it."
                 )
             await _with_its_loop(work)
         _log.info("worker.stopped")
@@ -269,8 +282,8 @@ def journal_scope(client: Client, task_queue: str) -> dict[str, str]:
 
 def names_of(activities: Sequence[Callable[..., Any]]) -> frozenset[str]:
     """The names under which they are called; the one that takes all others has none."""
-    defined = (activity._Definition.must_from_callable(one) for one in activities)
-    return frozenset(one.name for one in defined if one.name)
+    defined = (activity._Definition.must_from_callable(definition) for definition in activities)
+    return frozenset(definition.name for definition in defined if definition.name)
 
 
 async def _with_its_loop(work: Work) -> None:
@@ -305,9 +318,9 @@ def leave_out_model_tracebacks() -> None:
 
 
 def _is_no_model_traceback(record: logging.LogRecord) -> bool:
-    about = getattr(record, "temporal_activity", None)
-    of_a_turn = isinstance(about, dict) and about.get("activity_type") == names.CALL_MODEL
-    return not of_a_turn or is_news(record)
+    details = getattr(record, "temporal_activity", None)
+    is_turn = isinstance(details, dict) and details.get("activity_type") == names.CALL_MODEL
+    return not is_turn or is_news(record)
 
 
 def _warn_of_unknown_cost(agent: Agent) -> None:

@@ -42,16 +42,16 @@ class KnownMessages:
             def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
                 replaying = workflow.unsafe.is_replaying()
                 self.replayed |= replaying
-                request = input.args[0] if input.args else None
+                request = next(iter(input.args), None)
                 if isinstance(request, ModelRequest) and not replaying:
                     held: HeldMessages = workflow.instance().held
-                    known.lend(request, held, workflow.info().run_id, replayed=self.replayed)
+                    known.lend_messages(request, held, workflow.info().run_id, replayed=self.replayed)
                     self.replayed = False
                 return self.next.start_activity(input)
 
         return Inbound
 
-    def lend(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
+    def lend_messages(self, request: ModelRequest, held: HeldMessages, run_id: str, *, replayed: bool) -> None:
         """Called before the activity with this request can begin."""
         if self.loop is None:
             return

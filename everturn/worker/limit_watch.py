@@ -42,7 +42,7 @@ class LimitMetrics:
         self._refusals = meter.create_counter("everturn_rate_limit_refusals", "Answers of 429.")
         self._counted = WeakKeyDictionary[Limit, int]()
 
-    def look(self) -> None:
+    def record_limits(self) -> None:
         for limit in rate_limit_queue.met_limits():
             labels = {"provider": limit.provider, "key": limit.key_env}
             self._waiting.set(limit.waiting_calls, labels)
@@ -65,47 +65,51 @@ async def watch_limits(
     """Runs until it is cancelled. While none does, it sends the server no request. `activities`: the queue is of
     activities alone, and has no pollers for conversations."""
     rate_limit_queue.set_known_limits(known)
-    felt, now = rate_limit_queue.felt_event(), asyncio.get_running_loop().time
-    count = _Count(client, task_queue, activities=activities)
+    felt = rate_limit_queue.felt_event()
+    now = asyncio.get_running_loop().time
+    count = _SharedCount(client, task_queue, activities=activities)
     if known:
         felt.set()
         rate_limit_queue.shared_by(FIRST_SHARE)
-        await count.take(least=FIRST_SHARE)
+        await count.take_count(least=FIRST_SHARE)
         await asyncio.sleep(LOOK_SECONDS)
     while True:
         await felt.wait()
         felt.clear()
-        await count.take()
+        await count.take_count()
         while True:
             if metrics:
-                metrics.look()
+                metrics.record_limits()
             settled = not known or now() - count.changed_at >= OFTEN_SECONDS
             if settled and not any(limit.is_active for limit in rate_limit_queue.met_limits()):
                 break
             await asyncio.sleep(LOOK_SECONDS)
             if now() - count.taken_at >= COUNT_SECONDS or now() - count.changed_at < OFTEN_SECONDS:
-                await count.take()
+                await count.take_count()
 
 
-class _Count:
+class _SharedCount:
     """How many workers share the limits, as the server says."""
 
     def __init__(self, client: Client, task_queue: str, *, activities: bool) -> None:
-        self._client, self._task_queue, self._activities = client, task_queue, activities
+        self._client = client
+        self._task_queue = task_queue
+        self._activities = activities
         self._workers = 0
         self.taken_at = self.changed_at = asyncio.get_running_loop().time()
 
-    async def take(self, *, least: int = 1) -> None:
+    async def take_count(self, *, least: int = 1) -> None:
         self.taken_at = asyncio.get_running_loop().time()
         with suppress(Unreachable):  # the last count stays
-            workers = await sharing(self._client, self._task_queue, activities=self._activities)
+            workers = await count_sharing(self._client, self._task_queue, activities=self._activities)
             if workers != self._workers:
-                self._workers, self.changed_at = workers, self.taken_at
+                self._workers = workers
+                self.changed_at = self.taken_at
             rate_limit_queue.shared_by(max(workers, least))
             _log.debug("limit.shared", workers=workers, task_queue=self._task_queue)
 
 
-async def sharing(client: Client, task_queue: str, *, activities: bool = False) -> int:
+async def count_sharing(client: Client, task_queue: str, *, activities: bool = False) -> int:
     """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
     killed again and again would be counted many times, and the others would hold back for it. Those of this machine
     (or container) are known to be gone. Raises Unreachable."""

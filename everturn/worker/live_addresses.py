@@ -16,7 +16,7 @@ from everturn.live.lane import Lane
 from everturn.payloads import ModelRequest
 
 
-def announcing(lane: Lane) -> type[WorkflowInboundInterceptor]:
+def announce_lane(lane: Lane) -> type[WorkflowInboundInterceptor]:
     """For the SDK, which makes one for each conversation that it has in memory."""
 
     class Inbound(WorkflowInboundInterceptor):
@@ -25,7 +25,7 @@ def announcing(lane: Lane) -> type[WorkflowInboundInterceptor]:
 
     class Outbound(WorkflowOutboundInterceptor):
         def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
-            request = input.args[0] if input.args else None
+            request = next(iter(input.args), None)
             if isinstance(request, ModelRequest) and request.stream and not workflow.unsafe.is_replaying():
                 input.args = [request.model_copy(update={"live_at": lane.announced()}), *input.args[1:]]
             return self.next.start_activity(input)

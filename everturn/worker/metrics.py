@@ -85,20 +85,21 @@ class Metrics(Interceptor):
         self._misses = meter.create_counter("everturn_prefix_cache_misses", "Turns that had to read the history.")
         self._bytes = meter.create_gauge("everturn_prefix_cache_bytes", "Memory for prefixes and results.")
         self._prefixes = prefixes
-        self._most_tenants, self._tenants = tenants, set[str]()
+        self._most_tenants = tenants
+        self._tenants = set[str]()
         for counter in (self._hits, self._misses):
             counter.add(0)  # so that a rate can be had from the first one on
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         return _Counting(next, self)
 
-    def count(self, request: Any, result: Any) -> None:
+    def count_activity(self, request: Any, result: Any) -> None:
         """What an activity was asked and what came of it: its result, or the error that it ended with."""
         match request:
             case _ if isinstance(result, ApplicationError) and result.type == names.NOT_HOSTED:
                 pass  # it was handed back, for another worker to count
             case ModelRequest(agent=agent):
-                labels = {"agent": agent, **self._of_tenant(request)}
+                labels = {"agent": agent, **self._tenant_label(request)}
                 self._turns.add(1, {**labels, "outcome": _turn_outcome(result)})
                 if isinstance(result, ModelReply):
                     usage = result.usage
@@ -110,13 +111,13 @@ class Metrics(Interceptor):
                         self._tokens.add(tokens, {**labels, "kind": kind})
             case ToolRequest(agent=agent):
                 tool = request.tool or activity.info().activity_type
-                labels = {"agent": agent, "tool": tool, **self._of_tenant(request)}
+                labels = {"agent": agent, "tool": tool, **self._tenant_label(request)}
                 self._tool_calls.add(1, {**labels, "outcome": _tool_outcome(result)})
         if activity.info().attempt > 1:
             self._retries.add(1, {"activity": activity.info().activity_type})
         self._count_prefixes()
 
-    def _of_tenant(self, request: ModelRequest | ToolRequest) -> dict[str, str]:
+    def _tenant_label(self, request: ModelRequest | ToolRequest) -> dict[str, str]:
         """The label, if there is one: each new one makes as many time series as there are agents and tools."""
         if not self._most_tenants:
             return {}
@@ -140,13 +141,13 @@ class _Counting(ActivityInboundInterceptor):
         self._metrics = metrics
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        request = input.args[0] if input.args else None
+        request = next(iter(input.args), None)
         try:
             result = await self.next.execute_activity(input)
         except BaseException as error:
-            self._metrics.count(request, error)
+            self._metrics.count_activity(request, error)
             raise
-        self._metrics.count(request, result)
+        self._metrics.count_activity(request, result)
         return result
 
 

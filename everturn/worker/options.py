@@ -109,8 +109,8 @@ class Hosted:
     def from_options(cls, agents: Agents, options: WorkerOptions, *, prefix: str = "") -> Self:
         """The options, and for those that are not given what the settings say. Raises InvalidAgent, InvalidSetting."""
         settings = Settings.load()
-        drain_timeout = _duration("drain_timeout", options.get("drain_timeout"), may_be_zero=True)
-        stream_every = _duration("stream_every", options.get("stream_every"))
+        drain_timeout = _checked_duration("drain_timeout", options.get("drain_timeout"), may_be_zero=True)
+        stream_every = _checked_duration("stream_every", options.get("stream_every"))
         artifacts = options.get("artifacts") or settings.artifacts
         if isinstance(artifacts, str | Path):
             artifacts = Artifacts.at(artifacts)
@@ -119,35 +119,39 @@ class Hosted:
         rate_limits = options.get("rate_limits")
         return cls(
             agents=given_agents(agents, hooks=hooks, artifacts=artifacts, deps=deps, prefix=checked_prefix(prefix)),
-            prefixes=PrefixCache(_given(options.get("max_prefix_bytes"), settings.max_prefix_mb * 1024**2)),
+            prefixes=PrefixCache(_option_or_setting(options.get("max_prefix_bytes"), settings.max_prefix_mb * 1024**2)),
             journals=options.get("journals") or default_folder(),
             artifacts=artifacts,
             stream_seconds=stream_every.total_seconds() if stream_every else settings.stream_seconds,
             settings=settings,
-            cached_conversations=_given(options.get("cached_conversations"), settings.cached_conversations),
-            drain_timeout=_given(drain_timeout, timedelta(seconds=settings.drain_seconds)),
-            heartbeats=_profile(options.get("heartbeats") or settings.heartbeats),
+            cached_conversations=_option_or_setting(options.get("cached_conversations"), settings.cached_conversations),
+            drain_timeout=_option_or_setting(drain_timeout, timedelta(seconds=settings.drain_seconds)),
+            heartbeats=_find_profile(options.get("heartbeats") or settings.heartbeats),
             traces=traces_of(options.get("traces"), settings),
             local_tools="auto" if settings.local_tools == "auto" else False,
             make_deps=deps,
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
-            budgets=declared_budgets(_given(options.get("budgets"), settings.tenant_budgets)),
-            restored_at=_moment(options.get("restored_at")) or settings.restored_at,
-            roles=checked_roles(_given(options.get("roles"), settings.roles)),
+            budgets=declared_budgets(_option_or_setting(options.get("budgets"), settings.tenant_budgets)),
+            restored_at=_checked_moment(options.get("restored_at")) or settings.restored_at,
+            roles=checked_roles(_option_or_setting(options.get("roles"), settings.roles)),
         )
 
 
-def _given(option: Option | None, setting: Setting) -> Option | Setting:
-    return setting if option is None else option
+def _option_or_setting(option: Option | None, setting: Setting) -> Option | Setting:
+    if option is None:
+        return setting
+    return option
 
 
-def _profile(name: ProfileName | None) -> HeartbeatProfile | None:
+def _find_profile(name: ProfileName | None) -> HeartbeatProfile | None:
     if name is not None and name not in PROFILES:
         raise InvalidSetting(f"The worker has heartbeats={name!r}.", cure=f"The profiles are {' and '.join(PROFILES)}.")
-    return PROFILES[name] if name else None
+    if not name:
+        return None
+    return PROFILES[name]
 
 
-def _moment(restored_at: datetime | None) -> datetime | None:
+def _checked_moment(restored_at: datetime | None) -> datetime | None:
     if restored_at is not None and (not isinstance(restored_at, datetime) or restored_at.tzinfo is None):
         raise InvalidSetting(
             f"The worker has restored_at={restored_at!r}.", cure="Give a datetime with its time zone, such as UTC."
@@ -155,7 +159,7 @@ def _moment(restored_at: datetime | None) -> datetime | None:
     return restored_at
 
 
-def _duration(option: str, value: timedelta | None, *, may_be_zero: bool = False) -> timedelta | None:
+def _checked_duration(option: str, value: timedelta | None, *, may_be_zero: bool = False) -> timedelta | None:
     if value is not None and (cure := durations.problem_of(value, may_be_zero=may_be_zero)):
         raise InvalidSetting(f"The worker has {option}={value!r}.", cure=cure)
     return value

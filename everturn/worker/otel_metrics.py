@@ -24,8 +24,10 @@ class OtelMeter:
         )
 
     def record(self, operation: Operation) -> None:
-        failed = {"error.type": operation.error} if operation.error else {}
-        self._duration.record(operation.seconds, {**operation.attributes, **failed})
+        attributes = dict(operation.attributes)
+        if operation.error:
+            attributes["error.type"] = operation.error
+        self._duration.record(operation.seconds, attributes)
         for kind, tokens in operation.tokens.items():
             self._tokens.record(tokens, {**operation.attributes, "gen_ai.token.type": kind})
 

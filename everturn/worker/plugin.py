@@ -31,8 +31,8 @@ from everturn.errors import InvalidSetting
 from everturn.limits import Limits
 from everturn.logs import get_logger
 from everturn.settings import Settings
-from everturn.storage.codecs import encrypted
-from everturn.storage.composed_converter import beside, own_client
+from everturn.storage.codecs import with_encryption
+from everturn.storage.composed_converter import own_client, shared_converter
 from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.temporal.worker_roles import polled_by
@@ -88,10 +88,10 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     @known_options("EverturnPlugin", InvalidSetting, also=lambda: WorkerOptions.__annotations__)
     def __init__(self, agents: Agents = (), *, prefix: str = "", **options: Unpack[WorkerOptions]) -> None:
         self.hosted = Hosted.from_options(agents, options, prefix=prefix)
-        self._traces = self._made_traces()
+        self._traces = self._make_traces()
         """For the next worker. Made here, so that a wrong setting raises here."""
 
-    def _made_traces(self) -> TraceActivities | None:
+    def _make_traces(self) -> TraceActivities | None:
         if self.hosted.traces is None:
             return None
         return TraceActivities(self.hosted.traces, self.hosted.agents, self.hosted.prefixes)
@@ -111,9 +111,9 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         encryption = Encryption.of_settings(Settings.load())
         converter = config["data_converter"]
-        if not any(later.name() in BRING_A_CONVERTER for later in _after(self, config["plugins"])):
-            converter = beside(converter)
-        config["data_converter"] = encrypted(converter, encryption)
+        if not any(later.name() in BRING_A_CONVERTER for later in _plugins_after(self, config["plugins"])):
+            converter = shared_converter(converter)
+        config["data_converter"] = with_encryption(converter, encryption)
         return config
 
     async def connect_service_client(
@@ -133,10 +133,11 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if self.hosted.artifacts:  # what is too large for a history is no less secret
             self.hosted.artifacts.encode_with(client.data_converter.payload_codec)
         given = dict(config)
-        for name, value in self._defaults(config).items():
-            if _unset(config, name):
+        for name, value in self._default_settings(config).items():
+            if _is_unset(config, name):
                 cast("dict[str, Any]", config)[name] = value
-        roles, conversations = self.hosted.roles, config["task_queue"]
+        roles = self.hosted.roles
+        conversations = config["task_queue"]
         config["task_queue"] = polled_by(conversations, roles)
         hosting = Hosting(
             self.hosted,
@@ -145,16 +146,16 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             conversations=conversations,
             threads=config.get("max_concurrent_activities") or MOST_THREADS_WITH_A_TUNER,
             throttle_is_open=config["max_heartbeat_throttle_interval"] <= BEAT_THROTTLE,
-            traces=self._traces or self._made_traces(),
+            traces=self._traces or self._make_traces(),
         )
         self._traces = None
         theirs = config.get("activities", ())
         # An activity of theirs may be a tool, too: it is there already.
-        added = [one for one in hosting.activities if one not in theirs]
-        clashes.refuse(given, added)
+        added = [activity for activity in hosting.activities if activity not in theirs]
+        clashes.refuse_clashes(given, added)
         clashes.refuse_roles(given, roles)
         if "workflows" in roles:
-            config["workflows"] = [*config.get("workflows", ()), *self._workflows(config)]
+            config["workflows"] = [*config.get("workflows", ()), *self._registered_workflows(config)]
             # What runs elsewhere is not polled for here; tools with local=True run here all the same.
             config["no_remote_activities"] = config.get("no_remote_activities", False) or roles == {"workflows"}
         config["activities"] = [*theirs, *added]
@@ -168,7 +169,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             _log.warning("worker.setting", setting=warning.setting, costs=warning.what, cure=warning.cure)
         return config
 
-    def _defaults(self, config: WorkerConfig) -> dict[str, Any]:
+    def _default_settings(self, config: WorkerConfig) -> dict[str, Any]:
         """Values for worker settings that the application leaves at temporalio's defaults."""
         # An executor has as many threads as its application gave it: more activities would wait for one in silence.
         counted = config.get("tuner") is not None or config.get("activity_executor") is not None
@@ -188,7 +189,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             ),
         }
 
-    def _workflows(self, config: WorkerConfig) -> list[type]:
+    def _registered_workflows(self, config: WorkerConfig) -> list[type]:
         """The workflows to register. On a worker with versioning but no default behavior, each has to have its own."""
         deployment = config.get("deployment_config")
         if (
@@ -199,39 +200,39 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             return [ConversationWorkflow, TenantBudgetWorkflow]
         behavior = VersioningBehavior[self.hosted.settings.versioning.upper()]
         # A budget never ends, and no version of the code may have to stay for it.
-        return [_versioned(ConversationWorkflow, behavior), _versioned(TenantBudgetWorkflow, _NEWEST)]
+        return [_with_versioning(ConversationWorkflow, behavior), _with_versioning(TenantBudgetWorkflow, _NEWEST)]
 
     async def run_worker(
         self,
         worker: temporalio.worker.Worker,
         next: Callable[[temporalio.worker.Worker], Awaitable[None]],  # noqa: A002 - temporalio's name
     ) -> None:
-        async def work() -> None:
+        async def run_next() -> None:
             await next(worker)
 
         config = worker.config(active_config=True)
-        found = [one for one in config.get("interceptors", ()) if isinstance(one, Hosting)]
+        hostings = [interceptor for interceptor in config.get("interceptors", ()) if isinstance(interceptor, Hosting)]
         runner = config.get("unsandboxed_workflow_runner")
         if isinstance(runner, ConversationRunner):
             runner.release = worker._bridge_worker.request_workflow_eviction
         if self.hosted.agents:
             ours = (ConversationWorkflow, TenantBudgetWorkflow)
             workflows = config.get("workflows", ())
-            if workflows and all(issubclass(one, ours) for one in workflows):
+            if workflows and all(issubclass(workflow, ours) for workflow in workflows):
                 _let_take_its_time(worker)
-                found[0].steps.only_ours = True
-            found[0].heartbeats.take_from(worker)
-            await found[0].run(work, stop=worker.shutdown)
+                hostings[0].steps.only_ours = True
+            hostings[0].heartbeats.take_from(worker)
+            await hostings[0].run(run_next, stop=worker.shutdown)
         else:
-            await work()
+            await run_next()
 
     # ------------------------------------------------------------ replays
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         converter = config.get("data_converter") or DataConverter.default
-        config["data_converter"] = for_replayer(beside(converter))
+        config["data_converter"] = for_replayer(shared_converter(converter))
         workflows = config.get("workflows", ())
-        missing = [one for one in (ConversationWorkflow, TenantBudgetWorkflow) if one not in workflows]
+        missing = [workflow for workflow in (ConversationWorkflow, TenantBudgetWorkflow) if workflow not in workflows]
         config["workflows"] = [*workflows, *missing]
         _run_conversations(cast("dict[str, Any]", config), converter)
         return config
@@ -248,17 +249,19 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return next(replayer, histories)
 
 
-def _versioned(workflow: type, behavior: VersioningBehavior) -> type:
-    made = type(workflow.__name__, (workflow,), {})
+def _with_versioning(workflow: type, behavior: VersioningBehavior) -> type:
+    versioned = type(workflow.__name__, (workflow,), {})
     known = _Definition.must_from_class(workflow)
-    setattr(made, "__temporal_workflow_definition", replace(known, cls=made, versioning_behavior=behavior))
-    return made
+    setattr(versioned, "__temporal_workflow_definition", replace(known, cls=versioned, versioning_behavior=behavior))
+    return versioned
 
 
-def _after(plugin: object, plugins: Sequence[temporalio.client.Plugin]) -> Sequence[temporalio.client.Plugin]:
+def _plugins_after(plugin: object, plugins: Sequence[temporalio.client.Plugin]) -> Sequence[temporalio.client.Plugin]:
     """The plugins that are given after this one."""
-    places = [place for place, one in enumerate(plugins) if one is plugin]
-    return plugins[places[0] + 1 :] if places else ()
+    positions = [place for place, other in enumerate(plugins) if other is plugin]
+    if not positions:
+        return ()
+    return plugins[positions[0] + 1 :]
 
 
 def _let_take_its_time(worker: temporalio.worker.Worker) -> None:
@@ -279,5 +282,5 @@ def _run_conversations(
     config["unsandboxed_workflow_runner"] = ConversationRunner(runner, converter, more=more)
 
 
-def _unset(config: WorkerConfig, name: str) -> bool:
+def _is_unset(config: WorkerConfig, name: str) -> bool:
     return bool(cast("dict[str, Any]", config).get(name) == DEFAULTS[name])

@@ -45,7 +45,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 async def serve(settings: Settings) -> None:
     """Host the agents that the settings name until SIGINT or SIGTERM, and drain. Waits for the server. Raises
     EverturnError."""
-    prepare(settings)
+    prepare_process(settings)
     checked_roles(settings.roles)
     if not settings.agents:
         raise InvalidSetting(
@@ -58,28 +58,31 @@ async def serve(settings: Settings) -> None:
         from everturn.worker.worker import Worker
 
     agents = load_agents(",".join(settings.agents))
-    client = await _reached(Client.connect)
+    client = await _connect_when_up(Client.connect)
     gc.freeze()  # what is imported by now stays: looking through it again and again costs 3 % of a turn's CPU
     roles = checked_roles(settings.roles)
-    queue, restored_at = settings.task_queue, settings.restored_at
-    await Worker(client, agents=agents, task_queue=queue, roles=roles, restored_at=restored_at).run()
+    worker = Worker(
+        client, agents=agents, task_queue=settings.task_queue, roles=roles, restored_at=settings.restored_at
+    )
+    await worker.run()
 
 
-async def _reached(connect: Callable[[], Awaitable[Client]]) -> Client:
+async def _connect_when_up(connect: Callable[[], Awaitable[Client]]) -> Client:
     """A client as soon as the server is there, however long that takes: a worker that starts during an outage is ready
     when it is over. A wrong address looks the same, so the log says again and again what it waits for."""
-    log, told_at = logs.get_logger("everturn.worker"), -_REMIND_SECONDS
+    log = logs.get_logger("everturn.worker")
+    logged_at = -_REMIND_SECONDS
     while True:
         try:
             return await connect()
         except Unreachable as error:
-            if time.monotonic() - told_at >= _REMIND_SECONDS:
-                told_at = time.monotonic()
+            if time.monotonic() - logged_at >= _REMIND_SECONDS:
+                logged_at = time.monotonic()
                 log.warning("server.unreachable", error=error.message, cure=error.cure, why=str(error.__cause__)[:200])
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 
-def prepare(settings: Settings) -> None:
+def prepare_process(settings: Settings) -> None:
     """Logs and metrics, as a process needs them before its first Temporal client. Raises InvalidSetting."""
     logs.configure(format=settings.log, level=settings.log_level)
     if settings.metrics:
@@ -96,8 +99,8 @@ async def check(settings: Settings) -> None:
     from everturn.client.pollers import polling_here
 
     roles = checked_roles(settings.roles)
-    queue, activities = polled_by(settings.task_queue, roles), "workflows" not in roles
-    if not await polling_here((await Client.connect()).temporal, queue, activities=activities):
+    queue = polled_by(settings.task_queue, roles)
+    if not await polling_here((await Client.connect()).temporal, queue, activities="workflows" not in roles):
         raise Unreachable(
             f"No worker on this machine polls the task queue {queue!r}.",
             cure="Start one (`everturn worker`, or `python worker.py`), or read its log.",

@@ -12,10 +12,10 @@ from typing import Any
 from temporalio import workflow
 from temporalio.worker import StartActivityInput, WorkflowInboundInterceptor, WorkflowOutboundInterceptor
 
-from everturn.temporal.worker_roles import Role, of_activity, own_queue
+from everturn.temporal.worker_roles import Role, own_queue, role_of_activity
 
 
-def sending_elsewhere(roles: Collection[Role]) -> type[WorkflowInboundInterceptor]:
+def send_to_own_queues(roles: Collection[Role]) -> type[WorkflowInboundInterceptor]:
     """For the SDK, which makes one for each conversation that it has in memory. `roles`: those that the worker has."""
 
     class Inbound(WorkflowInboundInterceptor):
@@ -24,7 +24,7 @@ def sending_elsewhere(roles: Collection[Role]) -> type[WorkflowInboundIntercepto
 
     class Outbound(WorkflowOutboundInterceptor):
         def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
-            role = of_activity(input.activity)
+            role = role_of_activity(input.activity)
             # A user's own activity may have the queue that its tool names.
             if role not in roles and input.task_queue is None:
                 input.task_queue = own_queue(workflow.info().task_queue, role)

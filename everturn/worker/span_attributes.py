@@ -92,29 +92,29 @@ def of_agent(agent: str, model: str, conversation_id: str) -> Attributes:
 
 
 def of_turn(request: ModelRequest, agent: Agent | None, model: str) -> Attributes:
-    said: Attributes = {
+    attributes: Attributes = {
         **of_agent(request.agent, model, activity.info().workflow_id or ""),
         "gen_ai.operation.name": "chat",
         "everturn.turn": request.turn,
     }
     if request.summarise:
-        said["everturn.summarise"] = True
+        attributes["everturn.summarise"] = True
     if agent is not None:
         if agent.output_schema is not None and not request.summarise:
-            said["gen_ai.output.type"] = "json"
+            attributes["gen_ai.output.type"] = "json"
         settings = agent.settings
         wanted = {"max_tokens": settings.max_output_tokens, "temperature": settings.temperature}
-        said |= {f"gen_ai.request.{name}": value for name, value in wanted.items() if value is not None}
-    return said
+        attributes |= {f"gen_ai.request.{name}": value for name, value in wanted.items() if value is not None}
+    return attributes
 
 
 def of_reply(reply: ModelReply) -> Attributes:
-    said: Attributes = {"gen_ai.response.finish_reasons": (finish_reason(reply),), **of_usage(reply.usage)}
+    attributes: Attributes = {"gen_ai.response.finish_reasons": (finish_reason(reply),), **of_usage(reply.usage)}
     if isinstance(answered := reply.details.get("model"), str):
-        said["gen_ai.response.model"] = answered
+        attributes["gen_ai.response.model"] = answered
     if reply.cost_usd is not None:
-        said["everturn.cost_usd"] = reply.cost_usd
-    return said
+        attributes["everturn.cost_usd"] = reply.cost_usd
+    return attributes
 
 
 def of_usage(usage: Usage) -> Attributes:
@@ -143,30 +143,32 @@ def of_call(request: ToolRequest, tool: str) -> Attributes:
 
 
 def of_answer(answer: AnswerSpan, stop: str) -> Attributes:
-    said: Attributes = {**of_usage(answer.usage), "temporalWorkflowID": activity.info().workflow_id or ""}
+    attributes: Attributes = {**of_usage(answer.usage), "temporalWorkflowID": activity.info().workflow_id or ""}
     if answer.cost_usd is not None:
-        said["everturn.cost_usd"] = answer.cost_usd
+        attributes["everturn.cost_usd"] = answer.cost_usd
     if stop:
-        said["gen_ai.response.finish_reasons"] = (stop,)
+        attributes["gen_ai.response.finish_reasons"] = (stop,)
     if answer.status:
-        said["error.type"] = answer.status
-    return said
+        attributes["error.type"] = answer.status
+    return attributes
 
 
 def of_wait(wait: WaitSpan, agent: str) -> Attributes:
-    said: Attributes = {
+    attributes: Attributes = {
         "gen_ai.agent.name": agent,
         "gen_ai.conversation.id": activity.info().workflow_id or "",
     }
     if wait.tool:
-        said |= {"gen_ai.tool.name": wait.tool, "gen_ai.tool.call.id": wait.call_id}
+        attributes |= {"gen_ai.tool.name": wait.tool, "gen_ai.tool.call.id": wait.call_id}
     if wait.needs == "activity":
-        failed = {"error.type": wait.error} if wait.error else {}
-        return {**said, "gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function", **failed}
-    said |= {"everturn.wait.reason": wait.reason, "everturn.decision.verdict": wait.verdict or "none"}
+        attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
+        if wait.error:
+            attributes["error.type"] = wait.error
+        return attributes
+    attributes |= {"everturn.wait.reason": wait.reason, "everturn.decision.verdict": wait.verdict or "none"}
     if wait.by:
-        said["everturn.decision.by"] = wait.by
-    return said
+        attributes["everturn.decision.by"] = wait.by
+    return attributes
 
 
 def of_model(model: str) -> dict[str, str]:
@@ -181,15 +183,19 @@ def of_model(model: str) -> dict[str, str]:
 
 def input_content(request: ModelRequest, agent: Agent | None) -> Attributes:
     """What is new in this turn: the whole transcript in each span would grow with the square of the turns."""
-    said: Attributes = {"gen_ai.input.messages": _json([_message(message) for message in request.delta])}
+    attributes: Attributes = {
+        "gen_ai.input.messages": _shortened_json([_message_json(message) for message in request.delta])
+    }
     if agent is not None and isinstance(agent.instructions, str) and agent.instructions:
-        said["gen_ai.system_instructions"] = _json([{"type": "text", "content": agent.instructions}])
+        attributes["gen_ai.system_instructions"] = _shortened_json([{"type": "text", "content": agent.instructions}])
     if agent is not None and agent.tools and not request.conclude:
-        said["gen_ai.tool.definitions"] = _json([_definition(spec) for spec in specs_of(agent.tools)])
-    return said
+        attributes["gen_ai.tool.definitions"] = _shortened_json(
+            [_tool_definition(spec) for spec in specs_of(agent.tools)]
+        )
+    return attributes
 
 
-def _definition(spec: ToolSpec) -> dict[str, Any]:
+def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
     """As gen_ai.tool.definitions has it. Tools of MCP servers and of `prepare_tools` are not there: they are listed
     within the turn."""
     return {"type": "function", "name": spec.name, "description": spec.description, "parameters": spec.parameters}
@@ -197,28 +203,28 @@ def _definition(spec: ToolSpec) -> dict[str, Any]:
 
 def answer_content(asked_for: Sequence[Message], reply: ModelReply) -> Attributes:
     """What people said, and the final reply."""
-    messages = [_message(message) for message in asked_for]
-    return {"gen_ai.input.messages": _json(messages), **output_content(reply)}
+    messages = [_message_json(message) for message in asked_for]
+    return {"gen_ai.input.messages": _shortened_json(messages), **output_content(reply)}
 
 
 def output_content(reply: ModelReply) -> Attributes:
-    said = _message(reply.message) | {"finish_reason": finish_reason(reply)}
-    return {"gen_ai.output.messages": _json([said])}
+    message = _message_json(reply.message) | {"finish_reason": finish_reason(reply)}
+    return {"gen_ai.output.messages": _shortened_json([message])}
 
 
 def arguments_content(request: ToolRequest) -> Attributes:
-    return {"gen_ai.tool.call.arguments": _json(request.arguments)}
+    return {"gen_ai.tool.call.arguments": _shortened_json(request.arguments)}
 
 
 def result_content(result: ToolResult) -> Attributes:
-    return {"gen_ai.tool.call.result": _json(_result(result))}
+    return {"gen_ai.tool.call.result": _shortened_json(_result_json(result))}
 
 
-def _message(message: Message) -> dict[str, Any]:
-    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
+def _message_json(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part_json(part) for part in message.parts]}
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part_json(part: Part) -> dict[str, Any]:
     match part:
         case Text(text=text):
             return {"type": "text", "content": text}
@@ -227,14 +233,14 @@ def _part(part: Part) -> dict[str, Any]:
         case ToolCall(call_id=call_id, name=name, arguments=arguments):
             return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
         case ToolResult(call_id=call_id):
-            return {"type": "tool_call_response", "id": call_id, "response": _result(part)}
+            return {"type": "tool_call_response", "id": call_id, "response": _result_json(part)}
         case _:
             return {"type": part.kind}  # pictures and their like stay where they are
 
 
-def _result(result: ToolResult) -> Any:
+def _result_json(result: ToolResult) -> Any:
     return on_lines([part.text if isinstance(part, Text) else f"[{part.kind}]" for part in result.content])
 
 
-def _json(value: Any) -> str:
+def _shortened_json(value: Any) -> str:
     return shortened(json.dumps(value, ensure_ascii=False), max_bytes=MAX_CONTENT_BYTES)

@@ -54,21 +54,21 @@ class Spans:
         self._agents = agents
         self._prefixes = prefixes
         self._content = traces.content
-        self._provider, made = _provider(traces)
+        self._provider, own_provider = _find_provider(traces)
         self._tracer = _sdk_tracer(self._provider)
         self._exports = Exports(self._provider, within=traces.export_within.total_seconds())
-        self._meters = traces.meter_provider or meter_provider(resource=made.resource if made else None)
+        self._meters = traces.meter_provider or meter_provider(resource=own_provider.resource if own_provider else None)
         self.meter = OtelMeter(self._meters)
 
     # ------------------------------------------------------------ activities
 
-    def sampled(self, request: ModelRequest) -> bool:
+    def is_sampled(self, request: ModelRequest) -> bool:
         """Whether the sampler keeps the trace. The answer at hand has no span yet: it is decided as if it began now."""
         trace = request.trace
         if trace is None or trace.answer is None:
             return False
         sampled: bool = self._tracer.sampler.should_sample(
-            _within(trace.caller) if trace.caller else Context(),
+            _parent_context(trace.caller),
             int(trace.trace_id, 16),
             attributes.answer_name(request.agent),
             SpanKind.INTERNAL,
@@ -77,61 +77,63 @@ class Spans:
         return sampled
 
     @contextmanager
-    def unsampled(self, trace: Trace) -> Iterator[None]:
+    def without_sampling(self, trace: Trace) -> Iterator[None]:
         """What runs here is in the trace that the sampler drops, so that its own spans are dropped too."""
         context = trace.answer_context(0, sampled=False)
-        with api.use_span(_elsewhere(context)):
+        with api.use_span(_remote_span(context)):
             yield
 
     @contextmanager
-    def turn(self, request: ModelRequest) -> Iterator[ActivitySpan]:
+    def turn_span(self, request: ModelRequest) -> Iterator[ActivitySpan]:
         assert request.trace is not None
         assert request.trace.answer is not None
         parent = request.trace.answer_context(request.trace.answer.turn, sampled=True)
-        agent, model = self._agents.get(request.agent), self._model(request.agent, request.model)
-        said = attributes.of_turn(request, agent, model)
+        agent = self._agents.get(request.agent)
+        model = self._model_name(request.agent, request.model)
+        values = attributes.of_turn(request, agent, model)
         if self._content:
-            said |= attributes.input_content(request, agent)
-        with self._current(attributes.turn_name(model), SpanKind.CLIENT, parent, said) as span:
+            values |= attributes.input_content(request, agent)
+        with self._current_span(attributes.turn_name(model), SpanKind.CLIENT, parent, values) as span:
             yield span
 
     @contextmanager
-    def call(self, request: ToolRequest) -> Iterator[ActivitySpan]:
+    def call_span(self, request: ToolRequest) -> Iterator[ActivitySpan]:
         assert request.trace is not None
         tool = request.tool or activity.info().activity_type
-        said = attributes.of_call(request, tool)
+        values = attributes.of_call(request, tool)
         if self._content:
-            said |= attributes.arguments_content(request)
-        with self._current(attributes.call_name(tool), SpanKind.INTERNAL, request.trace, said) as span:
+            values |= attributes.arguments_content(request)
+        with self._current_span(attributes.call_name(tool), SpanKind.INTERNAL, request.trace, values) as span:
             yield span
 
     @contextmanager
-    def _current(
-        self, name: str, kind: SpanKind, parent: TraceContext, said: attributes.Attributes
+    def _current_span(
+        self, name: str, kind: SpanKind, parent: TraceContext, values: attributes.Attributes
     ) -> Iterator[ActivitySpan]:
         """A span that what runs here is a part of. It ends when it is told how; if never, it is not exported."""
-        said |= attributes.of_activity()
-        span = self._tracer.start_span(name, _within(parent), kind, said)
+        values |= attributes.of_activity()
+        span = self._tracer.start_span(name, _parent_context(parent), kind, values)
         with api.use_span(span, record_exception=False, set_status_on_exception=False):
             yield ActivitySpan(span, content=self._content)
 
     # ------------------------------------------------------------ what conversations hand over
 
-    def say_handed(self, request: ModelRequest, reply: ModelReply) -> None:
+    def export_handed(self, request: ModelRequest, reply: ModelReply) -> None:
         """What the conversation handed to this turn, and the answer, if the turn ends it."""
         assert request.trace is not None
-        trace, answer = request.trace, request.trace.answer
-        self._say_past(trace, request.agent, request.model)
+        trace = request.trace
+        answer = trace.answer
+        self._export_past(trace, request.agent, request.model)
         if answer and reply.ends_answer and not request.summarise:
             cost = None if answer.cost_usd is None or reply.cost_usd is None else answer.cost_usd + reply.cost_usd
             whole = answer.model_copy(
                 update={"until": time.time(), "usage": answer.usage + reply.usage, "cost_usd": cost}
             )
-            content = attributes.answer_content(self._asked_for(request), reply) if self._content else {}
+            content = attributes.answer_content(self._answered_messages(request), reply) if self._content else {}
             stop = attributes.finish_reason(reply)
-            self._say_answer(trace, whole, request.agent, request.model, stop=stop, content=content)
+            self._export_answer(trace, whole, request.agent, request.model, stop=stop, content=content)
 
-    def _asked_for(self, request: ModelRequest) -> Sequence[Message]:
+    def _answered_messages(self, request: ModelRequest) -> Sequence[Message]:
         """The messages that the answer is for: the last ones of people, before what the answer itself has added."""
         prefix = self._prefixes.find(request.digest, request.position) or ()
         messages = [*prefix, *request.delta]
@@ -143,20 +145,20 @@ class Spans:
             begin -= 1
         return messages[begin:end]
 
-    def say_the_rest(self, rest: ExportSpans) -> None:
-        self._say_past(rest.trace, rest.agent, rest.model)
+    def export_rest(self, rest: ExportSpans) -> None:
+        self._export_past(rest.trace, rest.agent, rest.model)
 
-    def _say_past(self, trace: Trace, agent: str, model: str | None) -> None:
+    def _export_past(self, trace: Trace, agent: str, model: str | None) -> None:
         for wait in trace.waits:
-            self._say_wait(trace, wait, agent)
+            self._export_wait(trace, wait, agent)
         for answer in trace.over:
-            self._say_answer(trace, answer, agent, model)
+            self._export_answer(trace, answer, agent, model)
 
-    def _say_wait(self, trace: Trace, wait: WaitSpan, agent: str) -> None:
+    def _export_wait(self, trace: Trace, wait: WaitSpan, agent: str) -> None:
         parent = trace.answer_context(wait.answer, sampled=True) if wait.answer else trace.caller
         span = self._with_id(trace, trace.wait_span_id(wait)).start_span(
             attributes.wait_name(wait),
-            _within(parent) if parent else Context(),
+            _parent_context(parent),
             attributes=attributes.of_wait(wait, agent),
             start_time=_nanoseconds(wait.since),
         )
@@ -164,7 +166,7 @@ class Spans:
             span.set_status(Status(StatusCode.ERROR, wait.error))
         span.end(_nanoseconds(max(wait.since, wait.until)))
 
-    def _say_answer(
+    def _export_answer(
         self,
         trace: Trace,
         answer: AnswerSpan,
@@ -177,7 +179,7 @@ class Spans:
         place = trace.answer_context(answer.turn, sampled=True)
         span = self._with_id(trace, place.span_id).start_span(
             attributes.answer_name(agent),
-            _within(trace.caller) if trace.caller else Context(),
+            _parent_context(trace.caller),
             attributes=self._of_agent(agent, model) | attributes.of_answer(answer, stop) | (content or {}),
             links=[Link(_span_context(link)) for link in answer.links],
             start_time=_nanoseconds(answer.since),
@@ -193,17 +195,17 @@ class Spans:
         return tracer
 
     def _of_agent(self, agent: str, model: str | None) -> attributes.Attributes:
-        return attributes.of_agent(agent, self._model(agent, model), activity.info().workflow_id or "")
+        return attributes.of_agent(agent, self._model_name(agent, model), activity.info().workflow_id or "")
 
-    def _model(self, agent: str, model: str | None) -> str:
+    def _model_name(self, agent: str, model: str | None) -> str:
         hosted = self._agents.get(agent)
         return model or (hosted.model.name if hosted else "")
 
     # ------------------------------------------------------------ export
 
-    async def exported(self) -> None:
+    async def wait_for_export(self) -> None:
         """Waits until what was said so far is exported; not for long."""
-        await self._exports.wait()
+        await self._exports.wait_for_export()
 
     async def close(self) -> None:
         """Exports what is left. Nothing is shut down: the program, or its next worker, may go on with it."""
@@ -217,26 +219,26 @@ class ActivitySpan:
         self._span = span
         self._content = content
 
-    def replied(self, reply: ModelReply) -> None:
+    def end_with_reply(self, reply: ModelReply) -> None:
         self._span.set_attributes(attributes.of_reply(reply))
         if self._content:
             self._span.set_attributes(attributes.output_content(reply))
         self._span.end()
 
-    def returned(self, result: Any) -> None:
+    def end_with_result(self, result: Any) -> None:
         if isinstance(result, ToolResult):
             if kind := error_type(result):
-                self._error(kind)
+                self._set_error(kind)
             if self._content:
                 self._span.set_attributes(attributes.result_content(result))
         self._span.end()
 
-    def failed(self, error: BaseException) -> None:
+    def end_with_error(self, error: BaseException) -> None:
         """Its type and not its words, which may quote anything."""
-        self._error(error_type(error))
+        self._set_error(error_type(error))
         self._span.end()
 
-    def _error(self, kind: str) -> None:
+    def _set_error(self, kind: str) -> None:
         self._span.set_attribute("error.type", kind)
         self._span.set_status(Status(StatusCode.ERROR, kind))
 
@@ -254,11 +256,11 @@ class Exports:
         """An export that has not begun, and so takes along what is said now."""
         self._impatient_until = 0.0
 
-    async def wait(self) -> None:
+    async def wait_for_export(self) -> None:
         if not self._within or self._flush is None or time.monotonic() < self._impatient_until:
             return
         if self._next is None:
-            self._next = self._latest = asyncio.create_task(self._export(after=self._latest))
+            self._next = self._latest = asyncio.create_task(self._run_export(after=self._latest))
         try:
             done, _ = await asyncio.wait([self._next], timeout=self._within)
         except asyncio.CancelledError:
@@ -268,7 +270,7 @@ class Exports:
             cure = "Does OTEL_EXPORTER_OTLP_ENDPOINT answer? After OTEL_EXPORTER_OTLP_TIMEOUT, spans are lost."
             _log.warning("traces.late", seconds=self._within, cure=cure)
 
-    async def _export(self, *, after: asyncio.Task[None] | None) -> None:
+    async def _run_export(self, *, after: asyncio.Task[None] | None) -> None:
         if after is not None:
             await asyncio.wait([after])
         self._next = None
@@ -280,15 +282,17 @@ class Exports:
 
     async def close(self, beside: Callable[[], object] | None) -> None:
         """Runs a last export, and `beside`, and then stops the thread."""
-        loop, last = asyncio.get_running_loop(), filter(None, (self._flush, beside))
-        if exports := [loop.run_in_executor(self._thread, one) for one in last]:
+        loop = asyncio.get_running_loop()
+        last = filter(None, (self._flush, beside))
+        if exports := [loop.run_in_executor(self._thread, function) for function in last]:
             await asyncio.wait(exports, timeout=LAST_EXPORT_SECONDS)
         self._thread.shutdown(wait=False)
 
 
 class _Given(IdGenerator):
     def __init__(self, trace_id: int, span_id: int) -> None:
-        self._trace_id, self._span_id = trace_id, span_id
+        self._trace_id = trace_id
+        self._span_id = span_id
 
     def generate_trace_id(self) -> int:
         return self._trace_id
@@ -297,20 +301,20 @@ class _Given(IdGenerator):
         return self._span_id
 
 
-def _provider(traces: Traces) -> tuple[Any, TracerProvider | None]:
+def _find_provider(traces: Traces) -> tuple[Any, TracerProvider | None]:
     """The provider that spans go to; and the same one again if it was made here, else None."""
     if traces.provider is not None:
         return traces.provider, None
     current = api.get_tracer_provider()
     if not isinstance(current, api.ProxyTracerProvider):
         return current, None
-    made = TracerProvider(resource=_resource())
-    made.add_span_processor(BatchSpanProcessor(_exporter()))
-    api.set_tracer_provider(made)  # so that the spans of tools go there, too
-    return made, made
+    provider = TracerProvider(resource=_make_resource())
+    provider.add_span_processor(BatchSpanProcessor(_make_exporter()))
+    api.set_tracer_provider(provider)  # so that the spans of tools go there, too
+    return provider, provider
 
 
-def _exporter() -> Any:
+def _make_exporter() -> Any:
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     if protocol not in (None, "", "http/protobuf"):
         raise InvalidSetting(
@@ -322,7 +326,7 @@ def _exporter() -> Any:
     return OTLPSpanExporter()
 
 
-def _resource() -> Resource:
+def _make_resource() -> Resource:
     named = "OTEL_SERVICE_NAME" in os.environ or SERVICE_NAME in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return Resource.create({} if named else {SERVICE_NAME: "everturn"})
 
@@ -345,16 +349,18 @@ def _sdk_tracer_in(tracer: Any, *, depth: int = MOST_WRAPPERS) -> Tracer | None:
     if depth == 0 or not isinstance(tracer, api.Tracer):
         return None
     for value in getattr(tracer, "__dict__", {}).values():
-        if found := _sdk_tracer_in(value, depth=depth - 1):
-            return found
+        if tracer_inside := _sdk_tracer_in(value, depth=depth - 1):
+            return tracer_inside
     return None
 
 
-def _within(context: TraceContext) -> Context:
-    return api.set_span_in_context(_elsewhere(context), Context())
+def _parent_context(context: TraceContext | None) -> Context:
+    if context is None:
+        return Context()
+    return api.set_span_in_context(_remote_span(context), Context())
 
 
-def _elsewhere(context: TraceContext) -> api.Span:
+def _remote_span(context: TraceContext) -> api.Span:
     return api.NonRecordingSpan(_span_context(context))
 
 
@@ -364,13 +370,12 @@ def _span_context(context: TraceContext) -> SpanContext:
         int(context.span_id, 16),
         is_remote=True,
         trace_flags=TraceFlags(int(context.sampled)),
-        trace_state=_state(context.tracestate),
+        trace_state=_trace_state(context.tracestate),
     )
 
 
-def _state(written: str) -> TraceState:
-    headers: Sequence[str] = [written] if written else []
-    return TraceState.from_header(list(headers))
+def _trace_state(written: str) -> TraceState:
+    return TraceState.from_header([written] if written else [])
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -27,5 +27,6 @@ def tasks_at_once(config: Mapping[str, Any]) -> int | None:
 def payloads_at_once(config: WorkerConfig) -> int:
     """How many payloads of one workflow task are stored or fetched together, if there is an external storage. Without
     one there is nothing to wait for, and more than one would make an asyncio task of each payload, in each task."""
-    stored = config["client"].data_converter.external_storage is not None
-    return config["max_workflow_task_external_storage_concurrency"] if stored else 1
+    if config["client"].data_converter.external_storage is None:
+        return 1
+    return config["max_workflow_task_external_storage_concurrency"]

@@ -55,51 +55,53 @@ class _Traced(ActivityInboundInterceptor):
         self._spans = spans
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        request = input.args[0] if input.args else None
+        request = next(iter(input.args), None)
         match request:
             case ModelRequest() if is_operation(request):
-                return await self._turn(input, request)
+                return await self._run_turn(input, request)
             case ToolRequest(trace=parent) if parent and is_operation(request):
-                return await self._call(input, request)
+                return await self._run_call(input, request)
             case ExportSpans():
-                self._spans.say_the_rest(request)
-                await self._spans.exported()
+                self._spans.export_rest(request)
+                await self._spans.wait_for_export()
         return await self.next.execute_activity(input)
 
-    async def _turn(self, input: ExecuteActivityInput, request: ModelRequest) -> Any:  # noqa: A002
+    async def _run_turn(self, input: ExecuteActivityInput, request: ModelRequest) -> Any:  # noqa: A002
         if request.trace is None:
             # The last turn's worker does not trace; from the next turn on, it is handed what it has to know.
-            return _told(await self.next.execute_activity(input), "sampled")
-        if not self._spans.sampled(request):
-            with self._spans.unsampled(request.trace):
-                return _told(await self.next.execute_activity(input), "dropped")
-        with self._spans.turn(request) as span:
+            return _with_trace_note(await self.next.execute_activity(input), "sampled")
+        if not self._spans.is_sampled(request):
+            with self._spans.without_sampling(request.trace):
+                return _with_trace_note(await self.next.execute_activity(input), "dropped")
+        with self._spans.turn_span(request) as span:
             try:
                 reply = await self.next.execute_activity(input)
             except BaseException as error:
                 if began_to_run(error):
-                    span.failed(error)
-                    await self._spans.exported()
+                    span.end_with_error(error)
+                    await self._spans.wait_for_export()
                 raise
             if isinstance(reply, ModelReply):
-                span.replied(reply)
-                self._spans.say_handed(request, reply)
-        await self._spans.exported()
-        return _told(reply, "sampled")
+                span.end_with_reply(reply)
+                self._spans.export_handed(request, reply)
+        await self._spans.wait_for_export()
+        return _with_trace_note(reply, "sampled")
 
-    async def _call(self, input: ExecuteActivityInput, request: ToolRequest) -> Any:  # noqa: A002
-        with self._spans.call(request) as span:
+    async def _run_call(self, input: ExecuteActivityInput, request: ToolRequest) -> Any:  # noqa: A002
+        with self._spans.call_span(request) as span:
             try:
                 result = await self.next.execute_activity(input)
             except BaseException as error:
                 if began_to_run(error):
-                    span.failed(error)
-                    await self._spans.exported()
+                    span.end_with_error(error)
+                    await self._spans.wait_for_export()
                 raise
-            span.returned(result)
-        await self._spans.exported()
+            span.end_with_result(result)
+        await self._spans.wait_for_export()
         return result
 
 
-def _told(reply: Any, traced: str) -> Any:
-    return reply.model_copy(update={"traced": traced}) if isinstance(reply, ModelReply) else reply
+def _with_trace_note(reply: Any, traced: str) -> Any:
+    if not isinstance(reply, ModelReply):
+        return reply
+    return reply.model_copy(update={"traced": traced})

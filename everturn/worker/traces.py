@@ -40,8 +40,8 @@ class Traces:
     export_within: timedelta = timedelta(seconds=1)
 
     def __post_init__(self) -> None:
-        if why := durations.problem_of(self.export_within, may_be_zero=True):
-            raise InvalidSetting(f"Traces was given export_within={self.export_within!r}.", cure=why)
+        if cure := durations.problem_of(self.export_within, may_be_zero=True):
+            raise InvalidSetting(f"Traces was given export_within={self.export_within!r}.", cure=cure)
 
 
 def traces_of(given: Traces | bool | None, settings: Settings) -> Traces | None:

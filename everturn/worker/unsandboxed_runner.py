@@ -21,7 +21,7 @@ from temporalio.worker import WorkflowInboundInterceptor, WorkflowInstance, Work
 from temporalio.workflow import _Definition
 
 from everturn import names
-from everturn.storage.composed_converter import own
+from everturn.storage.composed_converter import own_converter
 from everturn.workflows.call_headers import CallHeaders
 from everturn.workflows.eager_dispatch import EagerDispatch
 from everturn.workflows.visibility import CurrentDetails
@@ -35,7 +35,7 @@ class ConversationRunner(WorkflowRunner):
     ) -> None:
         """`more`: interceptors, besides those of all conversations."""
         self._theirs = theirs
-        self._converter = own(converter)
+        self._converter = own_converter(converter)
         self._interceptors: list[type[WorkflowInboundInterceptor]] = [EagerDispatch, CallHeaders, CurrentDetails, *more]
         self.release: Callable[[str], None] | None = None
         """Has the worker forget what it holds of a run, by its id, once that has answered. None: it is a replay."""
@@ -46,12 +46,12 @@ class ConversationRunner(WorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET):
             return self._theirs.create_instance(det)
-        instance = self._theirs.create_instance(self._as_ours(det))
+        instance = self._theirs.create_instance(self._our_details(det))
         if self.release is None:
             return instance
         return cast("WorkflowInstance", _ByWorkflowTasks(instance, self.release))
 
-    def _as_ours(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
+    def _our_details(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
         more = self._interceptors if details.defn.name == names.CONVERSATION else ()
         return replace(
             details,
@@ -74,15 +74,17 @@ class _ByWorkflowTasks:
         self._instance = instance
         self._release = release
         self._events = 0
-        self._at = 0
+        self._clock = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._instance, name)
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        events, at = act.history_length, act.timestamp.ToNanoseconds()
+        events = act.history_length
+        clock = act.timestamp.ToNanoseconds()
         steps = any(not job.HasField("query_workflow") for job in act.jobs)  # else, they are what it has done itself
-        if steps and events > self._events > 0 and at == self._at:  # each workflow task sets the clock on
+        if steps and events > self._events > 0 and clock == self._clock:  # each workflow task sets the clock on
             self._release(act.run_id)
-        self._events, self._at = events, at
+        self._events = events
+        self._clock = clock
         return self._instance.activate(act)

@@ -19,7 +19,7 @@ from everturn.sizes import shortened
 from everturn.temporal.namespace import require_namespace
 from everturn.validation.spelling import known_options
 from everturn.worker.deployment import Deployment, of_settings, versioning_options
-from everturn.worker.drain_deadline import drained
+from everturn.worker.drain_deadline import drain_within
 from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
 from everturn.worker.options import WorkerOptions
@@ -73,7 +73,8 @@ class Worker:
     ) -> None:
         self._loop = client.loop if isinstance(client, SyncClient) else None
         """Of a sync client: `with` runs the worker there."""
-        client = client.client if isinstance(client, SyncClient) else client
+        if isinstance(client, SyncClient):
+            client = client.client
         if not isinstance(client, Client):
             raise InvalidSetting(
                 f"Worker was given {client!r}, which is not an everturn.Client.",
@@ -135,7 +136,8 @@ class Worker:
                 cure="A client has one worker for each task queue. Stop the other one (`await worker.stop()`), or "
                 "give this one a client of its own.",
             ) from None
-        self._worker, self._running = worker, asyncio.create_task(worker.run(), name="everturn worker")
+        self._worker = worker
+        self._running = asyncio.create_task(worker.run(), name="everturn worker")
         try:
             while not (worker.is_running or self._running.done()):  # noqa: ASYNC110 - temporalio has no event for it
                 await asyncio.sleep(LOOK_SECONDS)
@@ -143,14 +145,17 @@ class Worker:
             self._running.cancel()
             raise
         config = worker.config(active_config=True)
-        began = all(one.began for one in config.get("interceptors", ()) if isinstance(one, Hosting))
+        began = all(
+            interceptor.began for interceptor in config.get("interceptors", ()) if isinstance(interceptor, Hosting)
+        )
         if self._running.done() or not began:
             await self.stop()
 
     async def stop(self) -> None:
         """Drains the worker: what runs may finish, or is handed over, and nothing new starts. Raises Unreachable if
         the worker had ended by itself because Temporal no longer accepted it."""
-        worker, running = self._worker, self._running
+        worker = self._worker
+        running = self._running
         if worker is None or running is None:
             return
         stopping = asyncio.create_task(worker.shutdown())
@@ -192,7 +197,7 @@ class Worker:
         await self.start()
         self._inside = asyncio.current_task()
         if self._running:
-            self._running.add_done_callback(self._ended)
+            self._running.add_done_callback(self._cancel_block)
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -205,7 +210,7 @@ class Worker:
             if error is None or isinstance(error, asyncio.CancelledError):
                 raise lost from lost.__cause__
 
-    def _ended(self, running: asyncio.Task[None]) -> None:
+    def _cancel_block(self, running: asyncio.Task[None]) -> None:
         """It ended by itself: so does the block."""
         if self._inside is not None and not running.cancelled() and running.exception():
             self._inside.cancel()
@@ -218,7 +223,7 @@ class Worker:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         try:
-            with drained(within=self._plugin.hosted.drain_timeout):
+            with drain_within(within=self._plugin.hosted.drain_timeout):
                 async with self:
                     await stop.wait()
         finally:

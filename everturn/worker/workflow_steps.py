@@ -31,13 +31,13 @@ class WorkflowSteps(ThreadPoolExecutor):
         """The worker has no workflows but everturn's."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        activation = arguments[0] if arguments else None
+        activation = next(iter(arguments), None)
         if not (self.only_ours and isinstance(activation, WorkflowActivation) and _is_short(activation)):
             return super().submit(function, *arguments, **named)
         done: Future[Any] = Future()
         # Not at once: the caller is in a task, and Python 3.14 refuses to begin another one inside of it. And with a
         # context of its own, as in a thread: what a workflow sets there is nobody else's.
-        asyncio.get_running_loop().call_soon(_step, done, function, activation, context=Context())
+        asyncio.get_running_loop().call_soon(_run_step, done, function, activation, context=Context())
         return done
 
 
@@ -46,7 +46,7 @@ def _is_short(activation: WorkflowActivation) -> bool:
     return not asks and activation.ByteSize() <= SHORT_BYTES
 
 
-def _step(done: Future[Any], function: Callable[..., Any], activation: WorkflowActivation) -> None:
+def _run_step(done: Future[Any], function: Callable[..., Any], activation: WorkflowActivation) -> None:
     loop = asyncio.get_running_loop()
     if not done.set_running_or_notify_cancel():
         return

@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
 from everturn.client import interpreter_exit
-from everturn.storage.composed_converter import own
+from everturn.storage.composed_converter import own_converter
 from everturn.storage.data_converter import data_converter
 from everturn.storage.unreadable import for_replayer
 from everturn.workflows.conversation import ConversationWorkflow
@@ -52,7 +52,7 @@ async def answers(file: Path) -> list[dict[str, Any]]:
     replayer = Replayer(
         workflows=[ConversationWorkflow],
         unsandboxed_workflow_runner=runner,
-        data_converter=for_replayer(own(data_converter)),
+        data_converter=for_replayer(own_converter(data_converter)),
     )
     await replayer.replay_workflow(WorkflowHistory.from_json(begun, content))
     return runner.answers

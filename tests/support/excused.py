@@ -15,9 +15,9 @@ NOT_CALLED = {
     "everturn.logs:_no_rich": "only by configure",
     "everturn.logs:_plain_logger": "only by workflow_log",
     "everturn.records:ToolCall.parse": "makes up ids, when a vendor's reply is read: by activities and formats",
-    "everturn.storage.data_converter:configured": "by clients, before there is a worker",
-    "everturn.storage.data_converter:named": "only by configured",
-    "everturn.storage.data_converter:stored": "by clients, before there is a worker",
+    "everturn.storage.data_converter:configured_converter": "by clients, before there is a worker",
+    "everturn.storage.data_converter:named_converter": "only by configured_converter",
+    "everturn.storage.data_converter:with_storage": "by clients, before there is a worker",
 }
 """Functions that workflow code has beside it and never calls (and none is called in any replay)."""
 

@@ -23,7 +23,7 @@ screen, folder = Screen(), pathlib.Path()
 async def printed_meanwhile():
     while not (folder / "print").exists():
         await asyncio.sleep(0.02)
-    screen.line("printed meanwhile")
+    screen.print_line("printed meanwhile")
 
 async def taken_back(question):
     while not (folder / "cancel").exists():
@@ -31,12 +31,12 @@ async def taken_back(question):
     question.cancel()
 
 async def main():
-    question = asyncio.ensure_future(screen.ask("edit: ", prefill="grün 日本", earlier=["first", "second"]))
+    question = asyncio.ensure_future(screen.ask_line("edit: ", prefill="grün 日本", earlier=["first", "second"]))
     beside = [asyncio.create_task(printed_meanwhile()), asyncio.create_task(taken_back(question))]
     try:
-        screen.line(f"got {await question!r}")
+        screen.print_line(f"got {await question!r}")
     except EOFError:
-        screen.line("got the end of the input")
+        screen.print_line("got the end of the input")
     except asyncio.CancelledError:
         print("the question is gone" if question.cancelled() and not asyncio.current_task().cancelling() else "stopped")
 
@@ -52,7 +52,7 @@ from everturn.cli.terminal import Screen
 
 screen = Screen()
 block = Text("    bash (call_1)", style="bold").append('\\n      "command": "ls ' + "日本 a" * 40 + '; rm -rf  /"')
-print("got", asyncio.run(screen.ask("    approve bash? ", above=block)))
+print("got", asyncio.run(screen.ask_line("    approve bash? ", above=block)))
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from everturn.agent import Agent
-from everturn.cli.doctor import _handoffs
+from everturn.cli.doctor import _handoff_findings
 from everturn.errors import EverturnError, InvalidAgent, InvalidModel, InvalidTool
 from everturn.limits import Limits, Patience
 from everturn.models import Model, ModelSettings
@@ -227,7 +227,7 @@ def test_an_output_type_has_its_schema_and_its_reader(output: Any, sent: Any) ->
 def test_the_doctor_names_agents_that_a_conversation_may_be_handed_to_and_are_not_here() -> None:
     billing = Agent("billing", model="scripted:demo", handoff_to=["sales"])
     triage = Agent("triage", model="scripted:demo", handoff_to=[billing])
-    [finding] = _handoffs([triage])
+    [finding] = _handoff_findings([triage])
     assert (finding.part, finding.state) == ("handoffs of billing", "note")
     assert "'sales' is not among the agents here" in finding.detail
-    assert _handoffs([triage, Agent("sales", model="scripted:demo")]) == []
+    assert _handoff_findings([triage, Agent("sales", model="scripted:demo")]) == []

@@ -12,8 +12,8 @@ import typer
 from temporalio.converter import StorageDriverClaim
 
 from everturn import compressed_messages, devserver
-from everturn.cli.approve import _json_or_text, _object
-from everturn.cli.argument_editor import NotEdited, arguments_of
+from everturn.cli.approve import _json_or_text, _parse_object
+from everturn.cli.argument_editor import NotEdited, parse_arguments
 from everturn.compressed_messages import pack, unpack
 from everturn.models import Model
 from everturn.providers import failures
@@ -151,7 +151,7 @@ def test_the_temporal_server_that_we_start_gets_no_keys(monkeypatch: pytest.Monk
 def test_json_that_is_too_deep_is_none() -> None:
     deep = "[" * LONG
     with pytest.raises(typer.BadParameter, match="not JSON"):
-        _object(deep, "--arguments")
+        _parse_object(deep, "--arguments")
     with pytest.raises(NotEdited, match="not JSON"):
-        arguments_of(deep)
+        parse_arguments(deep)
     assert _json_or_text(deep) == deep

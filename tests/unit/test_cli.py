@@ -18,7 +18,7 @@ from rich.text import Text
 from everturn import events
 from everturn.cli import run_command
 from everturn.cli.labels import labels_of
-from everturn.cli.render import EventLines, columns, folded, transcript_lines
+from everturn.cli.render import EventLines, one_line, table_lines, transcript_lines
 from everturn.records import Decision, Message, ToolCall, ToolResult
 from everturn.records import Text as TextPart
 
@@ -271,14 +271,14 @@ def result(text: str, **fields: Any) -> ToolResult:
 )
 def test_an_event_is_a_line(event: events.Event, line: str) -> None:
     lines = EventLines(width=160)
-    lines.of(events.ToolCalled(turn=1, call=CALL))
-    (shown,) = lines.of(event)
+    lines.lines_for(events.ToolCalled(turn=1, call=CALL))
+    (shown,) = lines.lines_for(event)
     assert line in shown.plain
 
 
 def test_nothing_that_a_model_or_tool_wrote_reaches_the_terminal_as_a_command() -> None:
     nasty = "\x1b[2J\x1b]0;owned\x07 [bold]x[/bold]\r\x9b31m"
-    (shown,) = EventLines(width=160).of(events.ToolFinished(turn=1, result=result(nasty)))
+    (shown,) = EventLines(width=160).lines_for(events.ToolFinished(turn=1, result=result(nasty)))
     assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in shown.plain)
     assert "[bold]x[/bold]" in shown.plain
 
@@ -306,10 +306,10 @@ def test_a_transcript_reads_from_top_to_bottom() -> None:
 
 
 def test_folding_and_columns_keep_to_one_line() -> None:
-    assert folded("a\n  b\tc", 10) == "a b c"
-    assert folded("abcdefgh", 4) == "abc…"
+    assert one_line("a\n  b\tc", 10) == "a b c"
+    assert one_line("abcdefgh", 4) == "abc…"
     long = "x" * 200
-    shown = columns(("ID", "N"), [(long, Text("1")), ("b\x1b", "2")])
+    shown = table_lines(("ID", "N"), [(long, Text("1")), ("b\x1b", "2")])
     assert [line.plain for line in shown] == [
         f"ID{' ' * 200}N",
         f"{long}  1",

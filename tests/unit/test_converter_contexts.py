@@ -16,8 +16,8 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from everturn.storage.composed_converter import beside
-from everturn.storage.data_converter import data_converter, stored
+from everturn.storage.composed_converter import shared_converter
+from everturn.storage.data_converter import data_converter, with_storage
 from everturn.storage.unreadable import for_replayer
 
 CONTEXT = WorkflowSerializationContext(namespace="default", workflow_id="order-81")
@@ -60,10 +60,10 @@ def test_where_nobody_wants_to_know_there_is_one_converter(converter: DataConver
 
 
 def test_an_applications_own_payload_converter_is_told() -> None:
-    guarded = for_replayer(beside(DataConverter.default))
+    guarded = for_replayer(shared_converter(DataConverter.default))
     assert guarded.with_context(CONTEXT) is not guarded
 
 
 def test_external_storage_takes_no_context(tmp_path: object) -> None:
-    guarded = for_replayer(stored(data_converter, str(tmp_path)))
+    guarded = for_replayer(with_storage(data_converter, str(tmp_path)))
     assert guarded.with_context(CONTEXT) is guarded

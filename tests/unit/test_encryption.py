@@ -24,8 +24,8 @@ from everturn.records import ToolResult
 from everturn.settings import Settings
 from everturn.sizes import CODEC_BYTES, MAX_KEY_ID_CHARS, MAX_PAYLOAD_BYTES, SUMMARY_BYTES, TEMPORAL_PAYLOAD_BYTES
 from everturn.storage.artifacts import Artifacts, name_of
-from everturn.storage.codecs import Codecs, encrypted, encryption_of
-from everturn.storage.data_converter import configured, data_converter
+from everturn.storage.codecs import Codecs, encryption_of, with_encryption
+from everturn.storage.data_converter import configured_converter, data_converter
 from everturn.storage.encryption import key_id_of, read_keys
 from tests.support.bounds import Bounds
 
@@ -178,22 +178,22 @@ def test_keys_given_in_code_are_checked(keys: dict[str, bytes], said: str) -> No
 
 def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Encryption.of_settings(Settings.load()) is None
-    assert configured() is data_converter
+    assert configured_converter() is data_converter
     monkeypatch.setenv("EVERTURN_ENCRYPTION_KEYS", written(new=NEW, old=OLD))
-    made = configured()
+    made = configured_converter()
     assert isinstance(made.payload_codec, Encryption)
     assert made.payload_codec.key_ids == ("new", "old")
     assert made.failure_converter_class is DefaultFailureConverterWithEncodedAttributes
     assert SECRET not in repr(Settings.load())
     monkeypatch.setenv("EVERTURN_ENCRYPTION_COMMAND", "true")
     with pytest.raises(InvalidSetting, match="both set"):
-        configured()
+        configured_converter()
 
 
 def test_a_command_gives_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(written(new=NEW).replace(",", "\n"))
     monkeypatch.setenv("EVERTURN_ENCRYPTION_COMMAND", f"cat {shlex.quote(str(tmp_path / 'keys'))}")
-    found = encryption_of(configured())
+    found = encryption_of(configured_converter())
     assert found
     assert found.key_ids == ("new",)
 
@@ -210,7 +210,7 @@ def test_a_command_gives_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_a_command_that_gives_none_is_refused(monkeypatch: pytest.MonkeyPatch, command: str, said: str) -> None:
     monkeypatch.setenv("EVERTURN_ENCRYPTION_COMMAND", command)
     with pytest.raises(InvalidSetting, match=said) as refused:
-        configured()
+        configured_converter()
     assert "hush" not in str(refused.value)
 
 
@@ -254,20 +254,20 @@ class Upside(PayloadCodec):
 
 
 async def test_it_goes_around_a_codec_of_the_users_own() -> None:
-    made = encrypted(DataConverter(payload_codec=Upside()), Encryption({"k": NEW}))
+    made = with_encryption(DataConverter(payload_codec=Upside()), Encryption({"k": NEW}))
     assert isinstance(made.payload_codec, Codecs)
     (payload,) = await made.encode(["secret"])
     assert key_id_of(payload) == "k"
     assert (await decoded(Encryption({"k": NEW}), payload)).data == b'"terces"'
     assert await made.decode([payload]) == ["secret"]
     assert encryption_of(made)
-    assert encrypted(made, Encryption({"other": OLD})) is made
+    assert with_encryption(made, Encryption({"other": OLD})) is made
 
 
 def test_a_failure_converter_of_the_users_own_stays() -> None:
     class Own(DefaultFailureConverter): ...
 
-    made = encrypted(DataConverter(failure_converter_class=Own), Encryption({"k": NEW}))
+    made = with_encryption(DataConverter(failure_converter_class=Own), Encryption({"k": NEW}))
     assert made.failure_converter_class is Own
 
 

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from everturn import Agent, ToolCall, tool
 from everturn.activities.planning import plan_calls
 from everturn.calls.decisions import Answer, Approve
-from everturn.cli.argument_editor import NotEdited, arguments_of
+from everturn.cli.argument_editor import NotEdited, parse_arguments
 from everturn.errors import Refused
 from everturn.payloads import Start
 from everturn.plans import RefuseCall
@@ -319,4 +319,4 @@ def test_a_python_program_is_told_before_it_is_sent() -> None:
 
 def test_nor_is_one_edited_in() -> None:
     with pytest.raises(NotEdited, match="1e999"):
-        arguments_of('{"cents": 1e999}')
+        parse_arguments('{"cents": 1e999}')

@@ -11,7 +11,7 @@ import pytest
 
 from everturn.cli.chat_files import ChatFiles
 from everturn.cli.connect import AgentChoice
-from everturn.cli.export import _replace
+from everturn.cli.export import _replace_file
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.exporting import Exported, write_sqlite
@@ -70,11 +70,11 @@ def test_a_pipe_in_a_files_place_stops_nobody(tmp_path: Path) -> None:
 
 def test_whatever_else_is_written_is_its_owners_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    ChatFiles("chat").remember(AgentChoice("scripted:demo", [], "Be brief.", None))
+    ChatFiles("chat").save_options(AgentChoice("scripted:demo", [], "Be brief.", None))
     result = ToolResult(call_id="c1", name="look", content=(Text(text="found"),))
     Artifacts.at(tmp_path / "artifacts" / "deep").keep("order-81", result)
     open_storage(tmp_path / "storage" / "deep")
-    _replace(tmp_path / "exported" / "order-81.md", "what was said")
+    _replace_file(tmp_path / "exported" / "order-81.md", "what was said")
     write_sqlite(tmp_path / "conversations.db", [Exported("order-81")])
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
     assert open_to_others(tmp_path) == []
@@ -84,7 +84,7 @@ def test_an_export_takes_the_place_of_a_link_and_leaves_what_it_points_to(tmp_pa
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (tmp_path / "order-81.md").symlink_to(precious)
-    _replace(tmp_path / "order-81.md", "what was said")
+    _replace_file(tmp_path / "order-81.md", "what was said")
     assert (precious.read_text(), (tmp_path / "order-81.md").read_text()) == ("mine", "what was said")
 
 
@@ -99,6 +99,6 @@ def test_nobody_can_guess_the_name_of_a_file_that_is_being_written(tmp_path: Pat
 def test_an_export_can_go_to_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    _replace(tmp_path / "pipe", "what was said")
+    _replace_file(tmp_path / "pipe", "what was said")
     assert os.read(reader, 100) == b"what was said"
     os.close(reader)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from everturn import events
 from everturn.cli import terminal
-from everturn.cli.argument_editor import NotEdited, arguments_of
+from everturn.cli.argument_editor import NotEdited, parse_arguments
 from everturn.cli.narration import Narration
 from everturn.cli.render import first_line
 from everturn.cli.reply_text import ReplyText
@@ -41,8 +41,8 @@ def test_a_reply_is_spoken_in_whole_words_and_lines_that_fit(
     monkeypatch.setattr(Screen, "width", 30)
     spoken = ReplyText(screen)
     for start in range(0, len(SAID) - 4, size):
-        spoken.add(SAID[: len(SAID) - 4][start : start + size])
-    spoken.finish(SAID)
+        spoken.add_piece(SAID[: len(SAID) - 4][start : start + size])
+    spoken.finish_reply(SAID)
     assert [line.rstrip() for line in shown(screen).splitlines()] == [
         "● It is a lamp, and it was",
         "  broken on arrival.",
@@ -57,8 +57,8 @@ def test_markdown_is_shown_as_what_it_means_once_it_is_whole(screen: Screen, mon
     said = "It is **a lamp**, and it was broken on arrival.\n\n- so it goes"
     spoken = ReplyText(screen)
     for start in range(0, len(said) - 2, 7):
-        spoken.add(said[: len(said) - 2][start : start + 7])
-    spoken.finish(said)
+        spoken.add_piece(said[: len(said) - 2][start : start + 7])
+    spoken.finish_reply(said)
     written, back, again = shown(screen).partition("\r\x1b[3A\x1b[J")  # four rows, and it stands in the last
     assert len(written.splitlines()) == 4, written
     assert back, "what was written is taken back"
@@ -72,9 +72,9 @@ def test_markdown_is_shown_as_what_it_means_once_it_is_whole(screen: Screen, mon
 
 def test_markdown_stays_as_it_was_written_if_something_came_between(screen: Screen) -> None:
     spoken = ReplyText(screen)
-    spoken.add("One **two** ")
-    screen.line("  ! call_model, try 2")
-    spoken.finish("One **two** three")
+    spoken.add_piece("One **two** ")
+    screen.print_line("  ! call_model, try 2")
+    spoken.finish_reply("One **two** three")
     assert [line.rstrip() for line in shown(screen).splitlines()] == [
         "● One **two**",
         "  ! call_model, try 2",
@@ -84,12 +84,12 @@ def test_markdown_stays_as_it_was_written_if_something_came_between(screen: Scre
 
 def test_what_comes_between_begins_a_line_and_a_turn_that_starts_over_says_so(screen: Screen) -> None:
     spoken = ReplyText(screen)
-    spoken.add("One two ")
-    screen.line("  ! call_model, try 2")
-    spoken.add("three ")
-    spoken.void()
-    spoken.add("Four \x1b[2Jfive")
-    spoken.finish("Four \x1b[2Jfive")
+    spoken.add_piece("One two ")
+    screen.print_line("  ! call_model, try 2")
+    spoken.add_piece("three ")
+    spoken.discard_text()
+    spoken.add_piece("Four \x1b[2Jfive")
+    spoken.finish_reply("Four \x1b[2Jfive")
     assert [line.rstrip() for line in shown(screen).splitlines()] == [
         "● One two",
         "  ! call_model, try 2",
@@ -101,8 +101,8 @@ def test_what_comes_between_begins_a_line_and_a_turn_that_starts_over_says_so(sc
 
 def test_a_reply_that_is_not_what_was_spoken_is_shown_whole(screen: Screen) -> None:
     spoken = ReplyText(screen)
-    spoken.add("Some ")
-    spoken.finish("Another")
+    spoken.add_piece("Some ")
+    spoken.finish_reply("Another")
     assert shown(screen).splitlines()[-1] == "● Another"
 
 
@@ -117,7 +117,7 @@ def test_a_result_is_folded_to_its_first_line(text: str, line: str) -> None:
 @pytest.mark.parametrize(("written", "why"), [("", "empty file"), ("{", "not JSON"), ("[1]", "JSON object")])
 def test_an_edit_that_is_none_says_why(written: str, why: str) -> None:
     with pytest.raises(NotEdited, match=why):
-        arguments_of(written)
+        parse_arguments(written)
 
 
 def test_the_spinner_counts_a_turn_whatever_is_thought_in_it_and_tools_whatever_they_tell(
@@ -129,8 +129,8 @@ def test_the_spinner_counts_a_turn_whatever_is_thought_in_it_and_tools_whatever_
 
     def after(seconds: float, event: events.Event) -> str:
         now[0] += seconds
-        narration.take(event)
-        narration.show(event)
+        narration.track_event(event)
+        narration.show_event(event)
         return str(screen._doing.__rich__())
 
     asked = ToolCall(call_id="a", name="fetch", arguments={})
@@ -146,4 +146,4 @@ def test_the_spinner_counts_a_turn_whatever_is_thought_in_it_and_tools_whatever_
         assert after(5, told) == "fetch half of it · 5 s"
         assert after(1, events.TurnStarted(turn=2)).endswith("· 6 s")
     finally:
-        screen.idle()
+        screen.stop_spinner()

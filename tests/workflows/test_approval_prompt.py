@@ -31,7 +31,7 @@ class Person(Screen):
         self.says: asyncio.Queue[str] = asyncio.Queue()
         self.asked = 0
 
-    async def ask(self, *_: Any, **__: Any) -> str:
+    async def ask_line(self, *_: Any, **__: Any) -> str:
         self.asked += 1
         return await self.says.get()
 
@@ -43,7 +43,7 @@ async def attending(
     """The task of a prompt that asks what waits already, until the end of the block."""
     prompt = ApprovalPrompt(conversation, screen=screen, approve_all=approve_all, prefix="")
     prompt.nudge()
-    task = asyncio.create_task(prompt.attend())
+    task = asyncio.create_task(prompt.ask_until_cancelled())
     try:
         yield task
     finally:

@@ -23,8 +23,8 @@ from temporalio.api.common.v1 import Payload, Payloads
 from everturn import Client, Encryption
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.storage.codecs import encrypted
-from everturn.storage.data_converter import data_converter, stored
+from everturn.storage.codecs import with_encryption
+from everturn.storage.data_converter import data_converter, with_storage
 from everturn.testing import ScriptedModel
 from everturn.web.codec_server import MAX_CODEC_BODY_BYTES, CodecServer
 from tests.support.agents import agent_on, hosting
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unclosed:ResourceWarning")
 
 
 def server_of(**options: object) -> CodecServer:
-    return CodecServer(encrypted(data_converter, Encryption({"key-1": KEY})), **options)  # type: ignore[arg-type]
+    return CodecServer(with_encryption(data_converter, Encryption({"key-1": KEY})), **options)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def test_one_payload_that_no_key_opens_does_not_hide_the_others() -> None:
 
 
 async def test_a_payload_in_external_storage_is_fetched_unless_its_reference_is_asked_for(tmp_path: Path) -> None:
-    converter = stored(encrypted(data_converter, Encryption({"key-1": KEY})), tmp_path)
+    converter = with_storage(with_encryption(data_converter, Encryption({"key-1": KEY})), tmp_path)
     [reference] = await converter.encode(["x" * 300_000])
     assert reference.external_payloads
     async with asking(CodecServer(converter)) as client:

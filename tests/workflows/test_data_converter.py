@@ -11,7 +11,7 @@ import pytest
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import InvalidFile, InvalidSetting
-from everturn.storage.data_converter import Payloads, configured, data_converter
+from everturn.storage.data_converter import Payloads, configured_converter, data_converter
 from everturn.testing import ScriptedModel, record_history, replay_history
 from tests.support.agents import agent_on, hosting
 from tests.support.shell import Shell
@@ -109,15 +109,15 @@ def test_a_converter_that_is_none_is_refused(
 ) -> None:
     monkeypatch.setenv("EVERTURN_DATA_CONVERTER", spec)
     with pytest.raises(error, match=said):
-        configured()
+        configured_converter()
 
 
 def test_a_codec_and_a_plain_converter_go_around_everturns_own(
     in_its_folder: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert configured() is data_converter
+    assert configured_converter() is data_converter
     for spec in ("hiding.py:Codec", "hiding:converter"):
         monkeypatch.setenv("EVERTURN_DATA_CONVERTER", spec)
-        made = configured()
+        made = configured_converter()
         assert made.payload_converter_class is Payloads
         assert made.payload_codec is not None

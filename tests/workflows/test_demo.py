@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.demo.checks import Played, check
+from everturn.cli.demo.checks import Played, check_demo
 from everturn.cli.demo.kill import Kill
 from everturn.cli.demo.stage import INVOICES, SCRIPTED, Stage
 from everturn.devserver import DevServer
@@ -119,7 +119,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def failed(stage: Stage, it: Played) -> list[int]:
-    return [index for index, one in enumerate(check(stage, it)) if not one.happened]
+    return [index for index, one in enumerate(check_demo(stage, it)) if not one.happened]
 
 
 def test_what_went_as_it_should_passes(stage: Stage) -> None:

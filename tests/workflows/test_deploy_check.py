@@ -14,7 +14,7 @@ from everturn import Agent, Client, tool
 from everturn.client.matching import matching
 from everturn.testing import ScriptedModel, call
 from everturn.testing.replay import Diverged, replay_all
-from everturn.worker.deploy_check import conflicts, grouped
+from everturn.worker.deploy_check import find_conflicts, group_conflicts
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.scripts import ONE
@@ -55,7 +55,7 @@ async def test_a_deploy_that_does_not_fit_a_running_conversation_is_found(
         await waiting(conversation)
 
         async def found() -> list[tuple[str, str]]:
-            return [(one.conversation, one.problem) async for one in conflicts(client, [deploy])]
+            return [(one.conversation, one.problem) async for one in find_conflicts(client, [deploy])]
 
         if problem is None:
             assert await found() == []
@@ -74,7 +74,7 @@ async def test_calls_that_are_over_conflict_with_nothing(client: Client, scripte
         await waiting(conversation, calls=2)
 
         async def found(name: str) -> list[str]:
-            return [one.problem async for one in conflicts(client, [Agent(name, model="scripted:new")])]
+            return [one.problem async for one in find_conflicts(client, [Agent(name, model="scripted:new")])]
 
         await conversation.deny("a")
         (problem,) = await eventually(lambda: found("clerk"))
@@ -95,7 +95,7 @@ async def test_code_that_would_not_replay_what_runs_is_found(
         await waiting(conversation)
 
         async def found() -> list[tuple[str, str]]:
-            return [(one.conversation, one.problem) async for one in conflicts(client, [agent])]
+            return [(one.conversation, one.problem) async for one in find_conflicts(client, [agent])]
 
         async def with_a_timer_first(self: ConversationWorkflow) -> bool:
             await workflow.sleep(1)
@@ -124,7 +124,9 @@ async def test_conversations_with_the_same_conflict_are_one_finding(
         ids = {one.id for one in begun}
 
         async def all_found() -> bool:
-            groups = grouped([one async for one in conflicts(client, [Agent("clerk", model="scripted:new")])])
+            groups = group_conflicts(
+                [one async for one in find_conflicts(client, [Agent("clerk", model="scripted:new")])]
+            )
             return [{*group.conversations} for group in groups] == [ids]
 
         await eventually(all_found)

@@ -30,7 +30,7 @@ from everturn.errors import InvalidAgent, Stalled
 from everturn.events import HandedOff, Replied, TurnStarted
 from everturn.exporting import read_conversation, to_markdown
 from everturn.testing import ScriptedModel, call
-from everturn.worker.deploy_check import conflicts
+from everturn.worker.deploy_check import find_conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of
@@ -551,8 +551,8 @@ async def test_exports_the_terminal_and_the_deploy_check_say_who_speaks(client: 
         await reaches(conversation, "idle")
         exported = await read_conversation(client, conversation.id)
         lines = [line.plain for line in transcript_lines(exported.messages, width=100)]
-        found = [conflict.problem async for conflict in conflicts(client, [triage])]
-        assert [conflict async for conflict in conflicts(client, [triage, billing])] == []
+        found = [conflict.problem async for conflict in find_conflicts(client, [triage])]
+        assert [conflict async for conflict in find_conflicts(client, [triage, billing])] == []
         await conversation.close()
         await conversation.outcome()
     assert [turn.agent for turn in exported.turns] == ["triage", "billing"]

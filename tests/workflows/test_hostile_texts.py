@@ -179,7 +179,7 @@ async def test_completion_offers_no_id_that_a_shell_would_act_on(
 ) -> None:
     harmless = await client.start("clerk", "Hi", id=f"{name}-harmless")
     patient = as_code(completion_seconds=60)
-    offering = f"{patient}\nprint(everturn.cli.completion.ids({name!r}))"
+    offering = f"{patient}\nprint(everturn.cli.completion.offer_ids({name!r}))"
 
     def offered() -> str:
         return told(run("-c", offering, env=shell.environment, timeout=100, check=True))

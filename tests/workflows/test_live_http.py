@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from everturn import Client, Encryption
-from everturn.cli.doctor import _live
+from everturn.cli.doctor import _live_findings
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.heartbeat_details import LiveAt
@@ -276,13 +276,13 @@ async def test_a_worker_whose_port_is_taken_says_so_and_does_not_begin(
 
 
 async def test_doctor_says_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    [found] = [one async for one in _live(Settings.load())]
+    [found] = [one async for one in _live_findings(Settings.load())]
     assert (found.part, found.state) == ("live text", "ok")
     assert "EVERTURN_LIVE_ADDRESS" in found.detail
     monkeypatch.setenv("EVERTURN_LIVE_LISTEN", "0.0.0.0:7879")
-    [found] = [one async for one in _live(Settings.load())]
+    [found] = [one async for one in _live_findings(Settings.load())]
     assert found.state == "wrong"
     monkeypatch.setenv("EVERTURN_LIVE_ADDRESS", "http://10.0.0.5:7879")
-    [found] = [one async for one in _live(Settings.load())]
+    [found] = [one async for one in _live_findings(Settings.load())]
     assert found.state == "ok"
     assert "http://10.0.0.5:7879" in found.detail

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from everturn import Client, Encryption
-from everturn.cli.doctor import _live
+from everturn.cli.doctor import _live_findings
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.live.lanes import lane_of
@@ -106,9 +106,9 @@ def test_an_address_that_is_none_is_refused_without_its_password(monkeypatch: py
 
 
 async def test_doctor_says_whether_redis_answers(redis: RedisServer) -> None:
-    [found] = [one async for one in _live(Settings.load())]
+    [found] = [one async for one in _live_findings(Settings.load())]
     assert (found.part, found.state) == ("live text", "ok")
     redis.kill()
-    [found] = [one async for one in _live(Settings.load())]
+    [found] = [one async for one in _live_findings(Settings.load())]
     assert found.state == "wrong"
     assert PASSWORD not in found.detail + found.cure

@@ -13,7 +13,7 @@ from everturn import Client, Conversation, tool
 from everturn.devserver import DevServer, find_binary
 from everturn.errors import Refused, Unreachable
 from everturn.testing import ScriptedModel, call
-from everturn.worker.deploy_check import conflicts
+from everturn.worker.deploy_check import find_conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import eventually, reaches, waiting
 
@@ -83,7 +83,7 @@ async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Clien
         await client.resume_all("WorkflowId IS NOT NULL")
         with pytest.raises((Refused, Unreachable), match="paused"):
             await two.approve()
-        assert [one async for one in conflicts(client, [agent])] == []
+        assert [one async for one in find_conflicts(client, [agent])] == []
         (decided,) = await client.approve_all()
         assert (decided.conversation_id, decided.refused) == ("one", "")
         await operator(client, "unpause", "-w", "two")

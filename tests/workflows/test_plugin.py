@@ -28,8 +28,8 @@ from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.events import ToolFinished, ToolStarted
 from everturn.records import Outcome
-from everturn.storage.composed_converter import beside
-from everturn.storage.data_converter import data_converter, stored
+from everturn.storage.composed_converter import shared_converter
+from everturn.storage.data_converter import data_converter, with_storage
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on
 from tests.support.applications import CONVERTERS, Seen
@@ -220,7 +220,7 @@ async def test_an_application_with_many_pollers_gets_as_many_workflow_tasks(clie
 
 
 async def test_with_external_storage_payloads_are_stored_together(client: Client, clerk: Agent, tmp_path: Path) -> None:
-    theirs: dict[str, Any] = {**client.temporal.config(), "data_converter": stored(data_converter, tmp_path)}
+    theirs: dict[str, Any] = {**client.temporal.config(), "data_converter": with_storage(data_converter, tmp_path)}
     config = config_of(Client(temporalio.client.Client(**theirs)), EverturnPlugin(agents=[clerk]))
     assert config["max_workflow_task_external_storage_concurrency"] == 3
 
@@ -407,15 +407,15 @@ async def test_a_tuner_and_a_number_are_too_much(client: Client, clerk: Agent) -
 
 def test_the_converter_of_a_shared_worker_goes_to_other_processes() -> None:
     for converter in CONVERTERS.values():
-        made = beside(converter).payload_converter_class
+        made = shared_converter(converter).payload_converter_class
         assert pickle.loads(pickle.dumps(made)) is made
-        assert beside(beside(converter)).payload_converter_class is made
+        assert shared_converter(shared_converter(converter)).payload_converter_class is made
 
 
 def test_values_of_the_application_are_written_as_before() -> None:
     for converter in CONVERTERS.values():
         order = Order("81", 1)
-        shared = beside(converter).payload_converter
+        shared = shared_converter(converter).payload_converter
         assert shared.to_payloads([order, 3]) == converter.payload_converter.to_payloads([order, 3])
         assert shared.from_payloads(shared.to_payloads([order]), [Order]) == [order]
 

@@ -22,7 +22,7 @@ from everturn.events import TurnLimited
 from everturn.guardrails import Judge
 from everturn.providers import rate_limit_queue
 from everturn.testing import ScriptedModel, fail
-from everturn.worker.limit_watch import sharing
+from everturn.worker.limit_watch import count_sharing
 from everturn.worker.plugin import EverturnPlugin
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -127,11 +127,11 @@ async def test_a_worker_that_was_killed_shares_no_limit(client: Client) -> None:
         with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as doomed:
             try:
                 await eventually(lambda: polls(2))
-                assert await sharing(client.temporal, client.task_queue) == 2
+                assert await count_sharing(client.temporal, client.task_queue) == 2
             finally:
                 doomed.kill()
         assert await polls(2), "the server still shows it"
-        assert await sharing(client.temporal, client.task_queue) == 1
+        assert await count_sharing(client.temporal, client.task_queue) == 1
 
 
 async def test_a_worker_that_stops_hands_over_what_waits_at_once(client: Client, scripted: Scripted) -> None:

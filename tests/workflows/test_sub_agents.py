@@ -14,7 +14,7 @@ from everturn import Agent, Client, Conversation, Limits, Worker, tool
 from everturn.errors import InvalidAgent, InvalidTool
 from everturn.payloads import AskedAgent, Status
 from everturn.testing import ScriptedModel, call, fail
-from everturn.worker.deploy_check import conflicts
+from everturn.worker.deploy_check import find_conflicts
 from everturn.workflows import web_ui
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
@@ -318,8 +318,8 @@ async def test_the_deploy_gate_knows_the_agents_below(client: Client, scripted: 
             return len([one async for one in client.temporal.list_workflows(query)]) == 2
 
         await eventually(listed)
-        assert [found async for found in conflicts(client, [editor])] == []
-        problems = [found.problem async for found in conflicts(client, [agent_on(scripted(["x"]), name="editor")])]
+        assert [found async for found in find_conflicts(client, [editor])] == []
+        problems = [found.problem async for found in find_conflicts(client, [agent_on(scripted(["x"]), name="editor")])]
         await conversation.close()
         await conversation.outcome()
     assert problems == ["its agent 'researcher' is not hosted; these are: editor"]

@@ -30,7 +30,7 @@ from everturn.events import Stalled, Switched
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, slow
-from everturn.worker.deploy_check import conflicts
+from everturn.worker.deploy_check import find_conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import leave_out
@@ -278,7 +278,7 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         await conversation.resume()
         await conversation.send("Bye")
         assert await conversation.reply() == "Bye."
-        assert [one async for one in conflicts(ours, [agent])] == [], "a deploy has nothing to fear of it"
+        assert [one async for one in find_conflicts(ours, [agent])] == [], "a deploy has nothing to fear of it"
         await conversation.close()
         await conversation.outcome()
         theirs = ours.conversation(conversation.id)

@@ -18,7 +18,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import TurnCompleted
 from everturn.payloads import ModelReply
 from everturn.testing import ScriptedModel, call
-from everturn.worker.deploy_check import conflicts
+from everturn.worker.deploy_check import find_conflicts
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
@@ -65,7 +65,7 @@ async def test_a_conversation_stays_with_the_version_of_its_first_turn(
         for _ in range(4):
             assert await said(old, "And now?") == "I am 6."
         assert (await old.status()).agent == "clerk@6"
-        assert [one.problem async for one in conflicts(client, [six, seven])] == []
+        assert [one.problem async for one in find_conflicts(client, [six, seven])] == []
     async with hosting(client, seven, cached_conversations=0):
         assert await said(new, "And now?") == "I am 7."
         await old.send("And now?")

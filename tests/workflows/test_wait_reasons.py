@@ -218,7 +218,7 @@ async def test_yes_does_not_run_again_what_may_have_run(
         await next_asked(conversation, first)
         prompt = ApprovalPrompt(conversation, screen=Screen(), approve_all=True, prefix="")
         prompt.nudge()
-        attending = asyncio.create_task(prompt.attend())
+        attending = asyncio.create_task(prompt.ask_until_cancelled())
         await eventually(lambda: "It waits for you." in capsys.readouterr().err)
         attending.cancel()
         await asyncio.wait({attending})

@@ -19,7 +19,7 @@ from everturn.records import Decision
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
 from everturn.web.earlier_messages import EarlierMessages, latest_run
-from everturn.worker.deploy_check import conflicts
+from everturn.worker.deploy_check import find_conflicts
 from everturn.workflows import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -308,7 +308,7 @@ async def test_a_deploy_is_checked_against_calls_that_were_planned_in_an_earlier
     agent, without = agent_on(scripted(ONE), tools=[refund]), agent_on(scripted(ONE))
 
     async def found(deploy: Any) -> list[str]:
-        return [one.problem async for one in conflicts(client, [deploy])]
+        return [one.problem async for one in find_conflicts(client, [deploy])]
 
     async with hosting(client, agent):
         conversation = await client.start(agent, "Refund 81")

@@ -327,7 +327,7 @@ async def test_whoever_follows_in_the_terminal_is_asked_about_what_waits_below(
     """As in `everturn chat` and `everturn run`."""
 
     class Ada(Screen):
-        async def ask(self, *_: Any, **__: Any) -> str:
+        async def ask_line(self, *_: Any, **__: Any) -> str:
             return "y"
 
     screen = Ada()

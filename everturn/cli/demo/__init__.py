@@ -9,7 +9,7 @@ import typer
 
 def demo() -> None:
     """See it all work in half a minute: tools on real files, an approval, a worker killed in the middle."""
-    from everturn.cli.demo.show import play
+    from everturn.cli.demo.show import play_demo
 
-    if not asyncio.run(play()):
+    if not asyncio.run(play_demo()):
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
-from everturn.cli.render import marked
+from everturn.cli.render import marked_text
 
 if TYPE_CHECKING:
     from everturn.cli.demo.stage import Stage
@@ -27,7 +27,7 @@ GLANCE_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Kill:
-    at: datetime
+    killed_at: datetime
     status: int
     """The killed process's exit status: -9 is SIGKILL."""
     lines_before: int
@@ -36,39 +36,44 @@ class Kill:
 
 async def kill_in_the_middle(stage: Stage, conversation_id: str, screen: Screen) -> Kill:
     """Waits for the worst moment, kills the worker, starts another, and sees it take over."""
-    while len(stage.rows(JOURNAL)) < LINES_BEFORE:
+    while len(stage.read_rows(JOURNAL)) < LINES_BEFORE:
         stage.check_worker()
         await asyncio.sleep(GLANCE_SECONDS)
     pid = stage.workers[-1].pid
-    at, started = datetime.now(UTC), time.monotonic()
+    killed_at = datetime.now(UTC)
+    started = time.monotonic()
     status = stage.kill_worker()
-    lines = len(stage.rows(JOURNAL))
+    lines = len(stage.read_rows(JOURNAL))
     new_pid = stage.start_worker()
-    screen.line()
-    screen.line(marked("trouble", f"SIGKILL: worker {pid} is gone, in the middle of a tool.", indent=2))
-    screen.line(f"    {lines} lines are in {JOURNAL}; the last one was never reported. Worker {new_pid} starts.")
-    screen.line(
+    screen.print_line()
+    screen.print_line(marked_text("trouble", f"SIGKILL: worker {pid} is gone, in the middle of a tool.", indent=2))
+    screen.print_line(f"    {lines} lines are in {JOURNAL}; the last one was never reported. Worker {new_pid} starts.")
+    screen.print_line(
         "    The next worker finds in a journal what it had in hand, and Temporal runs that again.", style="dim"
     )
-    lost = len(await _running(stage, conversation_id))
-    while not _taken_over(await _running(stage, conversation_id), lost=lost):
+    lost = len(await _running_tools(stage, conversation_id))
+    while not _taken_over(await _running_tools(stage, conversation_id), lost=lost):
         stage.check_worker()
         await asyncio.sleep(GLANCE_SECONDS)
     seconds = time.monotonic() - started
-    screen.line(marked("done", f"Worker {new_pid} has taken over, {seconds:.1f} s after the kill.", indent=2))
-    screen.line()
-    return Kill(at, status, lines, new_pid)
+    screen.print_line(
+        marked_text("done", f"Worker {new_pid} has taken over, {seconds:.1f} s after the kill.", indent=2)
+    )
+    screen.print_line()
+    return Kill(killed_at, status, lines, new_pid)
 
 
-async def _running(stage: Stage, conversation_id: str) -> list[PendingActivityInfo]:
+async def _running_tools(stage: Stage, conversation_id: str) -> list[PendingActivityInfo]:
     described = await stage.client.temporal.get_workflow_handle(conversation_id).describe()
-    return [one for one in described.raw_description.pending_activities if one.activity_type.name == TOOL]
+    return [
+        activity for activity in described.raw_description.pending_activities if activity.activity_type.name == TOOL
+    ]
 
 
 def _taken_over(running: list[PendingActivityInfo], *, lost: int) -> bool:
     # The first call that runs again finds its line in the journal, and is done before anybody sees it run.
     started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
-    return len(running) < lost or any(one.attempt > 1 and one.state == started for one in running)
+    return len(running) < lost or any(activity.attempt > 1 and activity.state == started for activity in running)
 
 
 async def second_tries(stage: Stage, conversation_id: str) -> list[datetime]:

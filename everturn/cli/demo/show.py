@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from everturn.cli.demo.checks import Check, Played, check
+from everturn.cli.demo.checks import Check, Played, check_demo
 from everturn.cli.demo.kill import Kill, kill_in_the_middle, second_tries
-from everturn.cli.demo.stage import Stage, stage
-from everturn.cli.render import marked, transcript_lines
+from everturn.cli.demo.stage import Stage, set_up_stage
+from everturn.cli.render import marked_text, transcript_lines
 from everturn.cli.terminal import Screen
 from everturn.errors import EverturnError, Stalled
 
@@ -26,41 +26,45 @@ TASK = (
 LIMIT_SECONDS = 300
 
 
-async def play() -> bool:
+async def play_demo() -> bool:
     """Plays the demo, checks it, and prints the results. False if a check failed."""
     from everturn.cli.connect import quiet_logs
 
     screen = Screen(to_stdout=True)
     quiet_logs(None)
     started = time.monotonic()
-    screen.line("everturn demo: a bookkeeper works on real files, and its worker is killed in the middle", style="bold")
-    screen.busy("starting Temporal, a model and a worker")
+    screen.print_line(
+        "everturn demo: a bookkeeper works on real files, and its worker is killed in the middle", style="bold"
+    )
+    screen.show_busy("starting Temporal, a model and a worker")
     try:
-        async with stage() as set_up:
+        async with set_up_stage() as set_up:
             checks = await _play_on(set_up, screen, started)
             await _let_look(screen)
     finally:
-        screen.idle()
-    return all(one.happened for one in checks)
+        screen.stop_spinner()
+    return all(check.happened for check in checks)
 
 
 async def _play_on(set_up: Stage, screen: Screen, started: float) -> list[Check]:
     pid = set_up.start_worker()
     conversation = await set_up.client.start(AGENT, TASK, id=f"october-books-{pid}", model=set_up.model)
-    _introduce(set_up, screen, pid)
+    _print_setup(set_up, screen, pid)
     kill = asyncio.create_task(kill_in_the_middle(set_up, conversation.id, screen))
     async with asyncio.timeout(None if screen.can_ask else LIMIT_SECONDS):
-        await _follow(set_up, conversation, screen, kill)
+        await _follow_conversation(set_up, conversation, screen, kill)
     messages = await conversation.transcript()
     tries = await second_tries(set_up, conversation.id)
     described = await set_up.client.temporal.get_workflow_handle(conversation.id).describe()
     chain_id = described.raw_description.workflow_execution_info.first_run_id
-    checks = check(set_up, Played(conversation.id, chain_id, messages, _result(kill), tries))
-    _conclude(set_up, conversation, screen, messages, checks, seconds=time.monotonic() - started)
+    checks = check_demo(set_up, Played(conversation.id, chain_id, messages, _kill_result(kill), tries))
+    _print_results(set_up, conversation, screen, messages, checks, seconds=time.monotonic() - started)
     return checks
 
 
-async def _follow(set_up: Stage, conversation: Conversation, screen: Screen, kill: asyncio.Task[Kill]) -> None:
+async def _follow_conversation(
+    set_up: Stage, conversation: Conversation, screen: Screen, kill: asyncio.Task[Kill]
+) -> None:
     """Follows the conversation to its end. Raises the worker's errors meanwhile."""
     from everturn.cli.follow import Follower
 
@@ -90,7 +94,7 @@ async def _until_done(follower: Any, screen: Screen) -> None:
     while True:
         stop = await follower.next_stop()
         if isinstance(stop, events.Replied):
-            screen.line(marked("assistant", stop.message.text))
+            screen.print_line(marked_text("assistant", stop.message.text))
         elif isinstance(stop, events.Stalled):
             raise Stalled(stop.cause, cure=stop.cure)
         elif isinstance(stop, events.Done):
@@ -99,7 +103,7 @@ async def _until_done(follower: Any, screen: Screen) -> None:
             return
 
 
-def _result(kill: asyncio.Task[Kill]) -> Kill | None:
+def _kill_result(kill: asyncio.Task[Kill]) -> Kill | None:
     with suppress(asyncio.CancelledError):
         return kill.result()
     return None
@@ -108,11 +112,11 @@ def _result(kill: asyncio.Task[Kill]) -> Kill | None:
 # ---------------------------------------------------------------- what people see
 
 
-def _introduce(set_up: Stage, screen: Screen, pid: int) -> None:
-    screen.idle()
-    model = (
-        f"{set_up.model}  (no key needed; MODEL=provider:name takes a real one)" if set_up.scripted else set_up.model
-    )
+def _print_setup(set_up: Stage, screen: Screen, pid: int) -> None:
+    screen.stop_spinner()
+    model = set_up.model
+    if set_up.is_scripted:
+        model += "  (no key needed; MODEL=provider:name takes a real one)"
     facts = [
         ("Temporal", set_up.client.temporal.service_client.config.target_host),
         ("Web UI", set_up.ui_url or "where your Temporal has it"),
@@ -121,11 +125,11 @@ def _introduce(set_up: Stage, screen: Screen, pid: int) -> None:
         ("Files", str(set_up.books)),
     ]
     for name, value in facts:
-        screen.line(f"  {name:<9} {value}")
-    screen.line()
+        screen.print_line(f"  {name:<9} {value}")
+    screen.print_line()
 
 
-def _conclude(
+def _print_results(
     set_up: Stage,
     conversation: Conversation,
     screen: Screen,
@@ -134,27 +138,27 @@ def _conclude(
     *,
     seconds: float,
 ) -> None:
-    _heading(screen, "The transcript, as Temporal's history has it")
-    screen.lines(transcript_lines(messages, width=screen.width))
-    _heading(screen, "What really happened")
-    for one in checks:
-        screen.line(marked("done" if one.happened else "failed", one.text))
-    screen.line()
-    if all(one.happened for one in checks):
-        screen.line(f"Everything happened, in {seconds:.0f} s.", style="bold green")
+    _print_heading(screen, "The transcript, as Temporal's history has it")
+    screen.print_lines(transcript_lines(messages, width=screen.width))
+    _print_heading(screen, "What really happened")
+    for check in checks:
+        screen.print_line(marked_text("done" if check.happened else "failed", check.text))
+    screen.print_line()
+    if all(check.happened for check in checks):
+        screen.print_line(f"Everything happened, in {seconds:.0f} s.", style="bold green")
     else:
-        screen.line(f"Something did not happen. The worker's last words: {set_up.last_words()}", style="bold red")
+        screen.print_line(f"Something did not happen. The worker's last words: {set_up.last_words()}", style="bold red")
     if set_up.ui_url:
         namespace = set_up.client.temporal.namespace
-        screen.line(f"Web UI: {set_up.ui_url}/namespaces/{namespace}/workflows/{conversation.id}")
+        screen.print_line(f"Web UI: {set_up.ui_url}/namespaces/{namespace}/workflows/{conversation.id}")
 
 
-def _heading(screen: Screen, text: str) -> None:
-    screen.line()
-    screen.line(f"── {text} " + "─" * max(min(screen.width, 100) - len(text) - 4, 3), style="dim")
+def _print_heading(screen: Screen, text: str) -> None:
+    screen.print_line()
+    screen.print_line(f"── {text} " + "─" * max(min(screen.width, 100) - len(text) - 4, 3), style="dim")
 
 
 async def _let_look(screen: Screen) -> None:
     if screen.can_ask:
         with suppress(EOFError):
-            await screen.ask("Have a look. Enter ends the demo, and its server with it. ")
+            await screen.ask_line("Have a look. Enter ends the demo, and its server with it. ")

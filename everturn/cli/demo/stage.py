@@ -43,17 +43,19 @@ class Stage:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
-    def scripted(self) -> bool:
+    def is_scripted(self) -> bool:
         return self.model == SCRIPTED
 
     @property
     def books(self) -> Path:
         return self.folder / INVOICES
 
-    def rows(self, name: str) -> list[list[str]]:
+    def read_rows(self, name: str) -> list[list[str]]:
         """The complete lines of a file that the tools write, as they are on the disk: the tools' effects."""
         path = self.books / name
-        written = path.read_text() if path.exists() else ""
+        if not path.exists():
+            return []
+        written = path.read_text()
         return list(csv.reader(line for line in written.splitlines(keepends=True) if line.endswith("\n")))
 
     def start_worker(self) -> int:
@@ -86,7 +88,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def set_up_stage() -> AsyncIterator[Stage]:
     """Sets everything up in a temporary folder, and removes everything at the end."""
     examples = examples_folder()
     if examples is None:
@@ -95,22 +97,24 @@ async def stage() -> AsyncIterator[Stage]:
     if model.startswith("scripted:"):
         model = SCRIPTED  # the demo's own script, and not one that a tutorial may have left in the environment
     else:
-        _check(model)
+        _check_model(model)
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(_folder())
+        folder = stack.enter_context(_temporary_folder())
         shutil.copytree(examples / INVOICES, folder / INVOICES)
         environment = _worker_environment(folder, examples, model=model)
         guard = stack.enter_context(_ended_with_us())
         if model == SCRIPTED:
             environment["SCRIPTED_BASE_URL"] = _start_model(examples / MODEL, guard)
-        client, ui_url = await _connect(stack, folder, environment)
+        client, ui_url = await _connect_client(stack, folder, environment)
         log = stack.enter_context((folder / "worker.log").open("ab"))
         set_up = Stage(folder, client, ui_url, model, environment, guard, log)
         stack.callback(_stop_workers, set_up)
         yield set_up
 
 
-async def _connect(stack: AsyncExitStack, folder: Path, environment: dict[str, str]) -> tuple[Client, str | None]:
+async def _connect_client(
+    stack: AsyncExitStack, folder: Path, environment: dict[str, str]
+) -> tuple[Client, str | None]:
     from everturn.client.client import Client
     from everturn.devserver import connect_or_start
 
@@ -123,7 +127,7 @@ async def _connect(stack: AsyncExitStack, folder: Path, environment: dict[str, s
     return await Client.connect(task_queue=queue, **endpoint.options), endpoint.ui_url
 
 
-def _check(model: str) -> None:
+def _check_model(model: str) -> None:
     from everturn.providers.catalog import resolve_endpoint
 
     resolve_endpoint(Model(model))
@@ -140,7 +144,7 @@ def _worker_environment(folder: Path, examples: Path, *, model: str) -> dict[str
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="everturn-demo-"))
     try:
         yield folder
