@@ -7,9 +7,11 @@ worker, no query and no second store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from datetime import UTC, datetime
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.failure.v1 import Failure
@@ -23,20 +25,29 @@ from everturn import names
 from everturn.calls import pending_calls
 from everturn.calls.causes import read_cause
 from everturn.calls.subagent_results import result_of
+from everturn.calls.unreadable_inputs import (
+    DEPLOY_ITS_CODE,
+    SEND_AGAIN,
+    STALLED_BY_SIGNALS,
+    UNREADABLE_START,
+    signals_problem,
+    start_problem,
+)
 from everturn.carryover import Packed
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
-from everturn.history.bookmark import Bookmark
 from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder, check_kind
 from everturn.history.long_poll import has_long_poll
-from everturn.history.patch_reader import PATCH, PatchReader
 from everturn.history.steps import (
     CancelRequested,
     CommandSent,
     DecisionChecked,
+    Expired,
+    InputUnreadable,
     MessageSent,
     PrefixExtended,
+    ReminderFired,
     RunClosed,
     RunStarted,
     Step,
@@ -50,12 +61,18 @@ from everturn.history.steps import (
     TurnScheduled,
     WorkflowTaskCompleted,
 )
-from everturn.history.timer_reader import TimerReader
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Decision, Outcome, ToolResult
 from everturn.storage.composed_converter import own_converter
 from everturn.storage.unreadable import strict
 from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
+
+PATCH: Final = "core_patch"
+"""The name that the SDK gives the marker of `workflow.patched`."""
+
+_TIMER_KINDS = (names.REMINDER, names.EXPIRY, names.NOT_BEGUN)
+
+_TRANSIENT = (event_types.WORKFLOW_TASK_SCHEDULED, event_types.WORKFLOW_TASK_STARTED)
 
 
 class HistoryReader:
@@ -380,6 +397,96 @@ class HistoryReader:
                 return RunClosed(event.event_id, time, None, "it reached its workflow timeout")
             case _:
                 return None
+
+
+class PatchReader:
+    """What the conversation could not read. It writes that down by two of Temporal's patches, which have no words."""
+
+    def __init__(self) -> None:
+        self.start_problem = ""
+        """Why the run's start can't be read here."""
+        self._signals: list[str] = []
+        """The names of the signals so far that the conversation takes, which has numbered them."""
+
+    def note_signal(self, name: str) -> None:
+        if name == names.MESSAGE or name in COMMANDS:
+            self._signals.append(name)
+
+    def read_marker(self, marker: HistoryEvent, time: datetime) -> InputUnreadable | None:
+        """Of a marker with the name PATCH."""
+        data = marker.marker_recorded_event_attributes.details["patch-data"].payloads
+        patch = str(json.loads(data[0].data).get("id")) if data else ""
+        if patch == UNREADABLE_START:
+            return InputUnreadable(
+                marker.event_id, time, start_problem(self.start_problem), DEPLOY_ITS_CODE, start=True
+            )
+        if patch.startswith(STALLED_BY_SIGNALS):
+            numbers = map(int, patch.removeprefix(STALLED_BY_SIGNALS).split(","))
+            problem = signals_problem([self._signals[number - 1] for number in numbers], "")
+            return InputUnreadable(marker.event_id, time, problem, SEND_AGAIN)
+        return None
+
+
+@dataclass(frozen=True)
+class _Timer:
+    kind: str
+    call_id: str
+    length: timedelta
+
+
+class TimerReader:
+    """Reads the timers of calls: a reminder, an expiry, and a Nexus operation that nobody begins.
+
+    Temporal keeps nothing of a timer but its length and its summary, which is also what people read."""
+
+    def __init__(self, converter: DataConverter, activities: ActivityReader) -> None:
+        self._converter = converter
+        self._activities = activities
+        self._expected: dict[str, tuple[str, str]] = {}
+        """What a timer of these calls is about, by its whole summary: that of another timer, which a user's interceptor
+        started, may begin with the same words."""
+        self._running: dict[int, _Timer] = {}
+
+    def expect_calls(self, call_ids: Iterable[str]) -> None:
+        """The calls of a reply: each may get timers."""
+        self._expected |= {f"{kind}{call_id}": (kind, call_id) for call_id in call_ids for kind in _TIMER_KINDS}
+
+    async def note_started(self, event: HistoryEvent) -> None:
+        if not event.user_metadata.HasField("summary"):
+            return
+        (summary,) = await self._converter.decode([event.user_metadata.summary])
+        if about := self._expected.get(str(summary)):
+            length = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+            self._running[event.event_id] = _Timer(*about, length)
+
+    def read_fired(self, event: HistoryEvent, time: datetime) -> Step | None:
+        timer = self._running.pop(event.timer_fired_event_attributes.started_event_id, None)
+        match timer:
+            case _Timer(kind=names.REMINDER):
+                return ReminderFired(event.event_id, time, timer.call_id)
+            case _Timer(kind=names.EXPIRY):
+                return Expired(event.event_id, time, timer.call_id)
+            case _Timer():
+                return self._activities.not_begun(event.event_id, time, timer.call_id, timer.length)
+            case None:
+                return None
+
+
+class Bookmark:
+    """How far a run's history was read, so that a later read can go on from there."""
+
+    last = 0
+    """The event that was read last."""
+    token: bytes | None = None
+    """The token of the page that holds the next event; None for the first page."""
+
+    def go_past(self, event: HistoryEvent, pages: Any) -> None:
+        # A long poll shows workflow tasks that are not in the history yet: their ids are used again.
+        if event.event_type not in _TRANSIENT:
+            self.last = event.event_id
+        # An interceptor of the application's may have put its own iterator in place of the pages.
+        if (token := getattr(pages, "next_page_token", None)) and pages.current_page_index >= len(pages.current_page):
+            self.token = token
 
 
 class Reading:

@@ -7,6 +7,9 @@ first what people sent, then what its activities returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from types import NoneType
+from typing import Any, Final
 
 from everturn import agent_in_charge, names
 from everturn.calls import pending_calls
@@ -16,16 +19,19 @@ from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.calls_by_history import CallsByHistory
 from everturn.history.decisions_by_history import DecisionsByHistory, Ruled
-from everturn.history.same_task import SameTask
 from everturn.history.transcript import Transcript, unwritten_result, user_messages
-from everturn.history.waiting_signals import WaitingSignals
 from everturn.payloads import Control, ModelReply, ModelRequest, Start
 from everturn.plans import RefuseCall, RunHandoff, UseResult
-from everturn.records import Decision, Outcome, ToolCall, ToolResult
+from everturn.records import Decision, Outcome, Record, ToolCall, ToolResult
 from everturn.sizes import size_of
 from everturn.state import State
 
 _NO_START = Start.model_construct(agent="")
+
+_CHANGEABLE: Final = (steps.Expired, steps.ToolRunFailed, steps.TurnFailed, steps.DecisionChecked)
+"""What an update before it may make void, or change."""
+
+_NEVER_CHANGE: Final = (Record, str, int, float, frozenset, NoneType)
 
 
 class StateByHistory:
@@ -468,3 +474,92 @@ class StateByHistory:
             state.late = []
         state.unseen = self.transcript.messages[state.position - self.transcript.base :]
         state.end()
+
+
+class WaitingSignals:
+    """What came by signal since the conversation's last workflow task: it has not taken it in yet."""
+
+    def __init__(self) -> None:
+        self.sent: list[steps.Sent] = []
+        self._closes = False
+        """One of them closes the conversation."""
+        self.resumes: list[steps.CommandSent] = []
+        """Those of the last workflow task that found nothing to resume: they may be for what it stalls over."""
+
+    def add(self, step: steps.Sent) -> None:
+        self.sent.append(step)
+        self._closes |= isinstance(step, steps.CommandSent) and step.name == names.CLOSE
+
+    def take_all(self) -> list[steps.Sent]:
+        """They come in now."""
+        sent = self.sent
+        self.sent = []
+        self.resumes = []
+        self._closes = False
+        return sent
+
+    @property
+    def has_message(self) -> bool:
+        """Whether one of them is a message."""
+        return any(isinstance(step, steps.MessageSent) for step in self.sent)
+
+    def is_refused(self, message: steps.MessageSent, state: State) -> bool:
+        """Whether the conversation passes over this message, which is the last of them."""
+        size = size_of(message.said)
+        if state.closing or not self._closes:
+            return state.message_problem(message.said, size) is not None
+        more = [step.said.as_message() for step in self.sent[:-1] if isinstance(step, steps.MessageSent)]
+        return message.said.problem(size, after=[*state.inbox, *state.late, *more]) is not None
+
+
+class SameTask:
+    """What a workflow task brought together with updates that the conversation took in it, and the state before that.
+
+    Temporal gives a conversation its updates before what its activities and timers brought, and writes both the other
+    way round: an accepted update is written after the end of the workflow task. So what was brought is taken back for
+    it, and follows it. `parts`: the objects that hold it, and that stay the same ones. `apart`: what they refer to and
+    need no copy of."""
+
+    def __init__(
+        self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], parts: Sequence[object], *apart: object
+    ) -> None:
+        self.brought = brought
+        self.early = early
+        self.ruled: Sequence[Ruled] = ()
+        """The decisions by the policy that were taken in with it."""
+        self._parts = parts
+        same = {id(entry): entry for entry in (*parts, *apart)}
+        self._before: list[dict[str, Any]] = [
+            {name: _copy_value(value, same) for name, value in vars(part).items()} for part in parts
+        ]
+
+    @staticmethod
+    def is_needed(brought: Sequence[steps.Step]) -> bool:
+        """Whether an update may change what follows from it. That is rare; a copy costs more than reading a step."""
+        return any(isinstance(step, _CHANGEABLE) or _goes_on(step) for step in brought)
+
+    def take_back(self) -> None:
+        for part, before in zip(self._parts, self._before, strict=True):
+            vars(part).clear()
+            vars(part).update(before)
+
+
+def _copy_value(value: Any, same: dict[int, Any]) -> Any:
+    """As deep as anything changes: records never do."""
+    if isinstance(value, _NEVER_CHANGE) or id(value) in same:
+        return value
+    match value:
+        case list():
+            return [_copy_value(entry, same) for entry in value]
+        case dict():
+            return {key: _copy_value(entry, same) for key, entry in value.items()}
+        case _:
+            return deepcopy(value, same)
+
+
+def _goes_on(step: steps.Step) -> bool:
+    """A reply that puts another agent in charge, or that does not fit and is to be corrected: not if its turn was
+    cancelled before it came."""
+    if not isinstance(step, steps.TurnCompleted):
+        return False
+    return step.reply.output_problem is not None or any(isinstance(plan, RunHandoff) for plan in step.reply.plan)
