@@ -72,9 +72,9 @@ IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
 
 READ_OFF: dict[str, Callable[[State], Any]] = {
     "name": lambda state: state.name,
-    "idle": lambda state: state.idle,
+    "idle": lambda state: state.is_idle,
     "in events": lambda state: state.in_events,
-    "answered": lambda state: state.answered and not state.ended,  # an outcome does not say what of it was
+    "answered": lambda state: state.is_answered and not state.ended,  # an outcome does not say what of it was
     "what is unanswered": lambda state: _shape([*state.unseen, *state.inbox]),
 }
 
