@@ -57,7 +57,7 @@ def _nobody_says_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Encryption, "_encrypted", lambda _, payload: payload)
+    monkeypatch.setattr(Encryption, "_encrypt_payload", lambda _, payload: payload)
 
 
 def _lists_say_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ class Workers:
 @pytest.fixture
 async def workers(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workers]:
     found = Workers()
-    monkeypatch.setattr(limit_watch, "sharing", found.sharing)
+    monkeypatch.setattr(limit_watch, "count_sharing", found.sharing)
     bounds(limit_look_seconds=0.05)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     watch = asyncio.create_task(watch_limits(cast("Any", None), "q", {"openai": RateLimit(rpm=RPM)}, None))
