@@ -1,0 +1,93 @@
+"""The code speaks everyone's words: what the syntax tree of `everturn/` can count of that may only fall.
+
+The words are in the glossary of docs/architecture.md. If you come below a bound by enough, lower it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.support.source import MODULES
+
+RIDDLES = frozenset(
+    ["one", "said", "told", "why", "found", "made", "asked", "taken", "shown", "left", "whose", "at", "of", "by"]
+)
+"""What a value with such a name is has to be decoded from its type."""
+
+VAGUE = frozenset(("item", "value", "data", "info", "x"))
+
+BOUNDS = {"riddles": 2.0, "vague": 11.8, "pairs": 1.5, "conditional expressions": 12.0}
+"""Per 1,000 lines."""
+
+MOST_FUNCTIONS_OF_ONE_WORD = 0.35
+
+
+def names_bound(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+
+
+def count(tree: ast.AST) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        for name in names_bound(node):
+            counts["riddles"] += name in RIDDLES
+            counts["vague"] += name in VAGUE
+        match node:
+            case ast.Assign(targets=targets, value=ast.Tuple()):
+                counts["pairs"] += any(isinstance(target, ast.Tuple) for target in targets)
+            case ast.IfExp():
+                counts["conditional expressions"] += 1
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if not name.startswith("__"):
+                counts["functions"] += 1
+                counts["functions of one word"] += "_" not in name.strip("_")
+            case _:
+                pass
+    return counts
+
+
+@cache
+def counted() -> Counter[str]:
+    total: Counter[str] = Counter()
+    for path in MODULES.values():
+        source = path.read_text()
+        total += count(ast.parse(source))
+        total["lines"] += len(source.splitlines())
+    return total
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_there_are_no_more_of_it_than_there_were(kind: str) -> None:
+    rate = counted()[kind] / counted()["lines"] * 1000
+    assert rate <= BOUNDS[kind], f"{rate:.2f} {kind} per 1,000 lines: {BOUNDS[kind]} are allowed"
+
+
+def test_functions_say_what_they_do_to_what() -> None:
+    share = counted()["functions of one word"] / counted()["functions"]
+    assert share <= MOST_FUNCTIONS_OF_ONE_WORD, f"{share:.1%} of the functions have one word"
+
+
+def test_each_kind_is_counted() -> None:
+    counts = count(
+        ast.parse(
+            "def take(one, *, value):\n    found, other = 1, 2\n    for said in []: pass\n    return 1 if one else 2\n"
+            "async def read_all(): a, b = two()\n"
+            "class A:\n    def __init__(self): pass\n"
+        )
+    )
+    assert counts == Counter(
+        {
+            "riddles": 3,
+            "vague": 1,
+            "pairs": 1,
+            "conditional expressions": 1,
+            "functions": 2,
+            "functions of one word": 1,
+        }
+    )
