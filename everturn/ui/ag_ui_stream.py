@@ -117,6 +117,8 @@ class AgUiRun:
             case narrator.Finished(result=result):
                 if held := self._held.get(result.call_id):  # it was denied
                     yield from self._show_late(held)
+                if result.call_id not in self._shown_call_ids:
+                    return  # it was denied while the client asked something else
                 about = {"messageId": result_id(result), "toolCallId": result.call_id, "role": "tool"}
                 yield {"type": "TOOL_CALL_RESULT", **about, "content": content_of(result, self._version)}
             case narrator.Progressed(call_id=call_id, progress=progress):
