@@ -33,7 +33,7 @@ STARTED = 2
 """temporal.api.enums.v1.PendingActivityState"""
 
 POLL_SECONDS = 0.02
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 
 
 @dataclass(frozen=True)

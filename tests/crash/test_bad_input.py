@@ -31,7 +31,7 @@ from tests.support.waiting import waiting
 
 Scripted = Callable[..., ScriptedModel]
 
-CASE_SECONDS = 60.0
+CASE_SECONDS = 180.0
 
 
 async def failed_tasks(client: Client, conversation_id: str) -> list[str]:

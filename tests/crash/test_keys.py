@@ -139,7 +139,7 @@ def everturn(environment: dict[str, str], *arguments: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return done.stdout + done.stderr

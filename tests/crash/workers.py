@@ -72,7 +72,7 @@ class WorkerProcess:
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=180)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def ended(program: str, server: DevServer, *, times: int = TIMES, **environment:
         for _ in range(times)
     ]
     try:
-        said = [run.communicate(timeout=60)[1] for run in runs]
+        said = [run.communicate(timeout=180)[1] for run in runs]
     finally:
         for run in runs:
             run.kill()

@@ -182,7 +182,7 @@ def everturn(*arguments: str, address: str = "127.0.0.1:1") -> subprocess.Comple
         [sys.executable, "-m", "everturn", "replay", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env={"TEMPORAL_ADDRESS": address, "PATH": ""},
     )

@@ -11,7 +11,7 @@ from everturn import Client
 from everturn.activities.kept_responses import RESPONSE
 from tests.support.provider_server import Answer, Asked, Json, ProviderServer, Status, message_item, response
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 180.0
 
 FINAL = {"completed", "incomplete", "failed", "cancelled"}
 

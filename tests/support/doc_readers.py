@@ -96,7 +96,7 @@ async def approve_from_slack(page: Page) -> None:
     async with serving(Starlette(routes=routes)) as page["API"], clerk_at_work("slack-clerk") as (client, clerk):
         conversation = await client.start(clerk, "Order 81 arrived broken.")
         await _one_that_nobody_answers_for()
-        async with serving(page["app"]) as address, httpx.AsyncClient(base_url=address, timeout=60) as slack:
+        async with serving(page["app"]) as address, httpx.AsyncClient(base_url=address, timeout=180) as slack:
             message = await _of(conversation, posted)
             approve, deny = message["blocks"][1]["elements"]
 
@@ -174,7 +174,7 @@ async def approve_from_a_web_app(page: Page) -> None:
     async with (
         clerk_at_work("web-clerk") as (client, clerk),
         serving(page["app"]) as address,
-        httpx.AsyncClient(base_url=address, timeout=60) as browser,
+        httpx.AsyncClient(base_url=address, timeout=180) as browser,
     ):
         conversation = await client.start(clerk, "Order 81 arrived broken.")
         mine: list[dict[str, Any]] = []
@@ -204,7 +204,7 @@ async def stream_to_a_web_page(page: Page) -> None:
     async with (
         Worker(client, agents=[helper]),
         serving(page["app"]) as address,
-        httpx.AsyncClient(base_url=address, timeout=60) as browser,
+        httpx.AsyncClient(base_url=address, timeout=180) as browser,
     ):
         assert "EventSource" in (await browser.get("/")).text
         assert (await browser.get("/chats/streamed/events")).text == "retry: 1000\n\n"
@@ -227,7 +227,7 @@ async def use_fastapi(page: Page) -> None:
     as_ann = {"X-User": "ann"}
     async with (
         serving(page["app"]) as address,
-        httpx.AsyncClient(base_url=address, timeout=60, headers=as_ann) as browser,
+        httpx.AsyncClient(base_url=address, timeout=180, headers=as_ann) as browser,
     ):
         chat = f"/chats/api-{time.time_ns()}"
         assert (await browser.get(chat)).status_code == 404
@@ -267,7 +267,7 @@ async def front_ends(page: Page) -> None:
     async with (
         clerk_at_work("clerk"),
         serving(page["app"]) as address,
-        httpx.AsyncClient(base_url=address, timeout=60, headers={"x-user": "ann"}) as browser,
+        httpx.AsyncClient(base_url=address, timeout=180, headers={"x-user": "ann"}) as browser,
     ):
         told = (await browser.post("/api/chat/", json=body)).text
     told = re.sub(r"call_0_0\.[0-9a-f]{16}", "call_0_0.5e1b7a9f42c30d86", told)

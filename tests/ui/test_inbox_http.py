@@ -40,13 +40,13 @@ REFUND = [call("refund", {"order_id": "81", "cents": 5}, id="a"), "It is done."]
 
 @pytest.fixture
 async def web(client: Client) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
+    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=180) as web:
         yield web
 
 
 @pytest.fixture
 async def guarded(client: Client) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(client, token=TOKEN) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
+    async with served(client, token=TOKEN) as address, httpx.AsyncClient(base_url=address, timeout=180) as web:
         yield web
 
 
@@ -267,7 +267,7 @@ async def test_a_proxys_header_says_who_decides_whatever_the_page_says(client: C
     async with hosting(client, agent), served(client, by_header="X-User") as address:
         conversation = await client.start(agent, "Refund both")
         await waiting(conversation, calls=2)
-        async with httpx.AsyncClient(base_url=address, timeout=60) as web:
+        async with httpx.AsyncClient(base_url=address, timeout=180) as web:
             body = {"conversation": conversation.id, "call_id": "a", "by": "somebody else"}
             assert (await web.post("/api/deny", json=body)).status_code == 403
             denied = await web.post("/api/deny", json=body, headers={"x-user": "ada@example.org"})
@@ -381,19 +381,19 @@ async def test_the_command_serves_keeps_the_token_to_itself_and_stops_with_pages
         said = ""
         while not (found := re.search(r"(http://127\.0\.0\.1:\d+/)\?token=\$EVERTURN_WEB_TOKEN", said)):
             said += await asyncio.to_thread(web.stderr.readline)
-        async with httpx.AsyncClient(base_url=found[1], timeout=60) as browser:
+        async with httpx.AsyncClient(base_url=found[1], timeout=180) as browser:
             assert (await browser.get("/", params={"token": TOKEN})).status_code == 200
             async with browser.stream("GET", "/api/stream") as stream:
                 assert (await anext(stream.aiter_lines())).startswith("retry:")
                 web.send_signal(signal.SIGTERM)
-                out, err = await asyncio.to_thread(web.communicate, timeout=60)
+                out, err = await asyncio.to_thread(web.communicate, timeout=180)
     assert web.returncode in (0, -signal.SIGTERM)
     assert TOKEN not in said + out + err
 
 
 def test_the_command_refuses_to_open_to_others_without_a_token(server: DevServer) -> None:
     with everturn_web(server, "--host", "0.0.0.0") as web:
-        _, err = web.communicate(timeout=60)
+        _, err = web.communicate(timeout=180)
     assert web.returncode == 1
     assert err.startswith("everturn: Other machines can reach this inbox at '0.0.0.0'")
     assert len(err.splitlines()) == 1
@@ -403,7 +403,7 @@ def test_without_the_extra_it_says_what_to_install(server: DevServer) -> None:
     blocked = (
         "import sys; sys.modules['uvicorn'] = None; import everturn.cli; sys.exit(everturn.cli.run_command(['web']))"
     )
-    ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=180, check=False)
     assert ran.returncode == 1
     assert ran.stderr == f"everturn: The inbox needs uvicorn, which is not installed. {install('web')}\n"
 

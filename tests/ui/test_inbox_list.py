@@ -212,7 +212,7 @@ async def test_many_calls_are_shown_and_then_decided_on_as_they_were_shown(
 async def test_many_decisions_that_make_no_sense_are_refused(
     client: Client, body: dict[str, Any], status: int, why: str
 ) -> None:
-    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
+    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=180) as web:
         answer = await web.post("/api/decide_many", json=body)
         assert (answer.status_code, why in answer.text) == (status, True), answer.text
         for bad in ("state=nonsense", "after=yesterday", "limit=-1", "limit=99999", f"q={'x' * 201}"):
@@ -224,7 +224,7 @@ async def test_what_is_decided_on_is_bound_to_what_was_shown(client: Client, scr
     async with (
         hosting(client, agent),
         served(client) as address,
-        httpx.AsyncClient(base_url=address, timeout=60) as web,
+        httpx.AsyncClient(base_url=address, timeout=180) as web,
     ):
         conversation = await client.start(agent, "Refund 81")
         await waiting(conversation)

@@ -138,7 +138,7 @@ def test_an_address_without_a_port_is_named(
 def test_a_disk_that_is_full_is_one_line_and_exit_1() -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "everturn", "models"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=180, check=False)
     assert (done.returncode, done.stderr) == (1, "everturn: The output can't be written: No space left on device.\n")
 
 
@@ -221,7 +221,7 @@ def everturn(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str
         [sys.executable, "-m", "everturn", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         **options,
     )

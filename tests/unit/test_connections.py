@@ -190,5 +190,5 @@ async def test_half_requests_lock_nobody_out_of_a_command_that_may_open_few_file
         for _ in range(200):
             half = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
             half.sendall(HALF_A_HEAD)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as honest:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=180) as honest:
             assert (await honest.get("/nowhere")).status_code < 500

@@ -153,7 +153,7 @@ async def _answers(conversation: Conversation) -> bool:
 
 
 async def _approve_in_the_inbox(client: Client, conversation: Conversation, call_id: str) -> None:
-    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
+    async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=180) as web:
         said = await web.get("/api/status", params={"conversation": conversation.id})
         assert SECRET in said.text or call_id in said.text, said.text
         given = {"conversation": conversation.id, "call_id": call_id}

@@ -87,7 +87,7 @@ def test_a_watch_that_is_left_says_how_to_go_on(shell: Shell, model: Callable[[A
             assert watch.stdout.readline() == "▸ Refund order 81\n"
             until(lambda: "waits" in watch.stdout.readline())
             watch.send_signal(signal.SIGINT)
-            _, err = watch.communicate(timeout=60)
+            _, err = watch.communicate(timeout=180)
         process.kill()
     assert watch.returncode == 130
     assert f"To continue: everturn watch {name} --since " in err
@@ -123,7 +123,7 @@ def test_the_status_holds_whatever_threads_do_at_the_end(shell: Shell) -> None:
     assert os.name == "posix"
     running = [shell.start("show", "nobody") for _ in range(4)]
     for one in running:
-        one.communicate(timeout=60)
+        one.communicate(timeout=180)
     assert {one.returncode for one in running} == {1}
 
 

@@ -88,7 +88,7 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
         0,
         "approved: call_0_0, with other arguments; they are checked before it runs: everturn watch " + f"{name}\n",
     )
-    out, err = waiting_run.communicate(timeout=60)
+    out, err = waiting_run.communicate(timeout=180)
     assert (waiting_run.returncode, out) == (0, "It is done.\n")
     assert f"everturn approve {name} call_0_0" in err
     assert "refunded 4 of 81" in err
@@ -104,7 +104,7 @@ def test_without_a_terminal_it_says_how_to_approve_and_waits(
 def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
     until(lambda: name in [one["id"] for one in shell.json("list", "--status", "awaiting_approval")["conversations"]])
     assert shell.json("deny", name, "--reason", "not today") == {"call_ids": ["call_0_0"]}
-    waiting_run.communicate(timeout=60)
+    waiting_run.communicate(timeout=180)
     assert waiting_run.returncode == 0
     (result,) = [part for message in shell.json("show", name)["messages"] for part in message["parts"][:1]][2:3]
     assert "not today" in result["content"][0]["text"]
@@ -112,7 +112,7 @@ def test_denied_and_answered_from_outside(shell: Shell, waiting_run: subprocess.
 
 def test_ctrl_c_says_how_to_go_on(shell: Shell, waiting_run: subprocess.Popen[str], name: str) -> None:
     waiting_run.send_signal(signal.SIGINT)
-    _, err = waiting_run.communicate(timeout=60)
+    _, err = waiting_run.communicate(timeout=180)
     assert waiting_run.returncode == 130
     assert f"everturn chat --id {name} -m scripted:x --tool tools.py" in err
     assert "Traceback" not in err
@@ -231,7 +231,7 @@ def test_a_chat_outlives_its_server(alone: Shell, model: Callable[[Any], None], 
         chat.stdin.flush()
         assert chat.stdout.readline() == "One.\n"
         chat.send_signal(signal.SIGINT)
-        _, err = chat.communicate(timeout=60)
+        _, err = chat.communicate(timeout=180)
     assert chat.returncode == 130
     assert f"everturn chat --id {name}" in err
     back = alone.run("chat", "--id", name, says="and?\n/quit\n")

@@ -118,7 +118,7 @@ async def test_a_client_serves_its_tools_until_the_reply(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
     """Two calls at once, one that waited before, and one that a worker runs."""
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=180)
     names: list[str] = []
 
     @tool(runs_on="client")

@@ -205,7 +205,7 @@ async def test_temporals_command_line_reads_and_writes_through_it(
         assert "It is a secret." in _decoded(await _temporal(server, found[1], *show))
         assert "It is a secret." not in _decoded(await _temporal(server, "", *show))
         codec.send_signal(signal.SIGTERM)
-        out, err = await asyncio.to_thread(codec.communicate, timeout=60)
+        out, err = await asyncio.to_thread(codec.communicate, timeout=180)
     assert TOKEN not in said + out + err
 
 
@@ -242,7 +242,7 @@ def test_the_command_refuses_to_open_to_others_without_a_token_and_to_start_with
         environment = {**os.environ} | ({"EVERTURN_ENCRYPTION_KEYS": keys} if keys else {})
         ran = subprocess.run(
             [sys.executable, "-m", "everturn", "codec", "--port", "0", *arguments],
-            env=environment, capture_output=True, text=True, timeout=60, check=False,
+            env=environment, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
         assert ran.returncode == 1
         assert said in ran.stderr

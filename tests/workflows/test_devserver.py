@@ -38,7 +38,7 @@ def listens(port: int) -> bool:
 
 
 def fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=60) as page:
+    with urllib.request.urlopen(url, timeout=180) as page:
         body: bytes = page.read()
         return body
 

@@ -233,7 +233,9 @@ def inbox(token: str) -> Callable[[World], Any]:
 
 
 def http_client(app: Any, **options: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60, **options)
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=180, **options
+    )
 
 
 def visitor(*, decides: bool) -> Callable[[Request, str], Visitor | None]:

@@ -218,7 +218,7 @@ async def test_the_inbox_and_a_reset_work_with_it(filed: DevServer, scripted: Sc
     async with hosting(client, agent):
         conversation = await client.start(agent, said.message, keep_open=timedelta(minutes=5))
         [call_id] = await waiting(conversation)
-        async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=60) as web:
+        async with served(client) as address, httpx.AsyncClient(base_url=address, timeout=180) as web:
             about = {"conversation": conversation.id}
             shown = await web.get("/api/status", params=about)
             assert said.argument in shown.text

@@ -162,7 +162,7 @@ def at_a_terminal(shell: Shell, *commands: tuple[str, ...]) -> str:
             if not piece:
                 break
             sent += piece
-        process.wait(timeout=60)
+        process.wait(timeout=180)
     os.close(ours)
     return sent.decode()
 

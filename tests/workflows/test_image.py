@@ -144,7 +144,7 @@ async def test_the_image_is_built_and_its_worker_hosts_an_agent(
         outcome = await asyncio.wait_for(client.run("contained", "How is the weather?"), 200)
         assert (outcome.status, outcome.text) == ("completed", "Sunny.")
         check = [*image.command, "--check"]
-        healthy = await asyncio.to_thread(subprocess.run, check, cwd=image.workdir, env=environment, timeout=60)
+        healthy = await asyncio.to_thread(subprocess.run, check, cwd=image.workdir, env=environment, timeout=180)
         assert healthy.returncode == 0
         worker.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(worker.wait, 60) == 0

@@ -64,7 +64,7 @@ async def test_a_users_own_activities_and_workflows_are_left_alone(
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -104,7 +104,7 @@ async def worked(server: DevServer, client: Client, folder: Path) -> AsyncIterat
 
 
 async def test_a_worker_shows_what_it_does(server: DevServer, client: Client, tmp_path: Path) -> None:
-    async with worked(server, client, tmp_path) as address, httpx.AsyncClient(timeout=60) as http:
+    async with worked(server, client, tmp_path) as address, httpx.AsyncClient(timeout=180) as http:
         metrics = (await http.get(f"http://{address}/metrics")).text
     found = read(metrics)
     assert found.pop("everturn_prefix_cache_bytes") > 0
@@ -158,7 +158,7 @@ async def test_prometheus_has_something_to_show_in_each_panel_of_the_dashboard(
         command = [PROMETHEUS, f"--config.file={config}", f"--web.listen-address={at}", "--log.level=warn"]
         with subprocess.Popen([*command, f"--storage.tsdb.path={tmp_path / 'data'}"]) as prometheus:
             try:
-                async with httpx.AsyncClient(base_url=f"http://{at}", timeout=60) as http:
+                async with httpx.AsyncClient(base_url=f"http://{at}", timeout=180) as http:
 
                     async def shown(query: str) -> bool:
                         try:

@@ -201,7 +201,7 @@ async def test_who_sends_while_a_turn_runs_is_linked_to_the_answer_that_takes_it
 
     def reply(messages: list[dict[str, Any]]) -> Any:
         asked.release()
-        assert answer.acquire(timeout=60)
+        assert answer.acquire(timeout=180)
         return call("add", {"a": 1, "b": 2}) if messages[-1]["content"] == "First." else f"So much: {len(messages)}"
 
     tracer = provider.get_tracer("test")
@@ -210,11 +210,11 @@ async def test_who_sends_while_a_turn_runs_is_linked_to_the_answer_that_takes_it
     async with hosting(client, agent, traces=traces, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "First.", keep_open=timedelta(minutes=1))
         for name in ("before the second turn", "after the last request"):
-            assert await asyncio.to_thread(asked.acquire, timeout=60)
+            assert await asyncio.to_thread(asked.acquire, timeout=180)
             with tracer.start_as_current_span(name):
                 await conversation.send("And?")
             answer.release()
-        assert await asyncio.to_thread(asked.acquire, timeout=60)
+        assert await asyncio.to_thread(asked.acquire, timeout=180)
         answer.release()
         await reaches(conversation, "idle")
         await conversation.close()
@@ -677,7 +677,7 @@ def test_without_opentelemetry_one_line_says_what_to_install(server: DevServer, 
         env={**os.environ, "PYTHONPATH": str(tmp_path), "EVERTURN_TRACES": "on", "TEMPORAL_ADDRESS": server.address},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert run.returncode == 1
@@ -690,7 +690,7 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
         "import sys, everturn.worker.worker, everturn.client.client, everturn.workflows, everturn.cli; "
         "print(*sorted(name for name in sys.modules if name.startswith('opentelemetry')))"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True)
     assert run.stdout.strip() == ""
 
 

@@ -312,7 +312,7 @@ async def test_it_is_stopped_and_what_goes_wrong_is_an_error(client: Client, scr
             hosting(client, agent_on(model)),
             serving(ui.ag_ui(client, agent="clerk", authorize=by_header)) as address,
             anns_page(address, thread) as shown,
-            httpx.AsyncClient(headers={"x-user": "ann"}, timeout=60) as http,
+            httpx.AsyncClient(headers={"x-user": "ann"}, timeout=180) as http,
         ):
             shown.do("send", message={"id": "m1", "content": "Count"})
             await shown.shows(begins, what="it writes")

@@ -245,7 +245,7 @@ async def test_who_stops_it_stops_it_for_all_and_who_leaves_stops_nothing(
             hosting(client, agent_on(model)),
             serving(ui.ai_sdk(client, agent="clerk", authorize=by_header)) as address,
             anns_page(address, chat) as shown,
-            httpx.AsyncClient(headers={"x-user": "ann"}, timeout=60) as http,
+            httpx.AsyncClient(headers={"x-user": "ann"}, timeout=180) as http,
         ):
             shown.do("send", message={"text": "Count"})
             await shown.shows(begins, what="it writes")

@@ -45,7 +45,7 @@ async def http(client: Client) -> AsyncIterator[httpx.AsyncClient]:
     )
     async with (
         serving(app) as address,
-        httpx.AsyncClient(base_url=address, headers={"x-user": "ann"}, timeout=60) as http,
+        httpx.AsyncClient(base_url=address, headers={"x-user": "ann"}, timeout=180) as http,
     ):
         yield http
 
@@ -389,7 +389,7 @@ async def test_a_page_opens_no_workflow_that_is_no_conversation(client: Client, 
     try:
         async with (
             serving(ui.ai_sdk(client, agent="clerk", authorize=authorize)) as address,
-            httpx.AsyncClient(base_url=address, timeout=60) as http,
+            httpx.AsyncClient(base_url=address, timeout=180) as http,
         ):
             answer = await http.post("/", json={"id": "c", "messages": [user("Hi")]})
         assert (answer.status_code, "type 'Order'" in answer.text) == (404, True), answer.text

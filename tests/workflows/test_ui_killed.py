@@ -56,7 +56,7 @@ async def killed(running: asyncio.subprocess.Process) -> None:
 
 async def _answers(address: str) -> bool:
     try:
-        async with httpx.AsyncClient(timeout=60) as http:
+        async with httpx.AsyncClient(timeout=180) as http:
             return (await http.get(f"{address}/api/chat/x")).status_code == 403
     except httpx.HTTPError:
         return False

@@ -664,7 +664,7 @@ async def test_sigterm_ends_a_worker_whose_event_loop_is_blocked(
             assert worker.stdout
             assert (await asyncio.to_thread(worker.stdout.readline)).strip() == "blocked"
             worker.send_signal(signal.SIGTERM)
-            _, logged = await asyncio.to_thread(worker.communicate, timeout=60)
+            _, logged = await asyncio.to_thread(worker.communicate, timeout=180)
         finally:
             worker.kill()
     assert worker.returncode == 1

@@ -35,7 +35,7 @@ async def environment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
 
 def run(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, WORKER, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, WORKER, *arguments], env=environment, capture_output=True, text=True, timeout=180, check=False
     )
 
 
@@ -47,7 +47,7 @@ def test_it_works_until_sigterm_and_says_whether_it_is_well(environment: dict[st
         until(lambda: worker.poll() is not None or not run("--check", environment=environment).returncode)
         assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
-        _, logged = worker.communicate(timeout=60)
+        _, logged = worker.communicate(timeout=180)
 
     assert worker.returncode == 0, logged
     assert '"event": "worker.stopped"' in logged
@@ -63,7 +63,7 @@ async def main():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
 process.run(main())
 """
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=180, check=False).returncode == 0
 
 
 async def test_one_that_starts_while_the_server_is_away_waits_for_it(
