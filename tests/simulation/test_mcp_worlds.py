@@ -14,7 +14,7 @@ from tests.simulation.world import run, seeds_of
 SOME = 40
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_worlds_with_mcp_servers_hold() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(MCP), 9)]
     assert [one.broken for one in worlds if one.broken] == []
@@ -28,7 +28,7 @@ def _another_key_for_each_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToolContext, "idempotency_key", key)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     _another_key_for_each_try(monkeypatch)
     assert any(run(seed).broken for seed in islice(seeds_of(["MCP tasks", "MCP servers"]), SOME))

@@ -26,7 +26,7 @@ def test_the_seeds_that_are_known_are_of_bugs_that_there_are() -> None:
 
 
 @pytest.mark.long  # what it tests is the simulation itself
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SOME)
 def test_it_is_found_again(name: str) -> None:
     patch = next(one for one in all_patches() if one.name == name)

@@ -12,14 +12,14 @@ from tests.simulation.situations.rare_moments import AIMED_REVIVED
 from tests.simulation.world import run, seeds_of
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("situation", AIMED_REVIVED)
 def test_they_hold(situation: str) -> None:
     for seed in islice(seeds_of([situation]), 4):
         assert run(seed).broken == [], seed
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_conversation_that_a_second_close_opens_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     close: Any = State.close
 

@@ -203,7 +203,7 @@ SCRIPTS: dict[Script, Replies] = {
 }
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 async def test_it_comes_to_the_same(
     script: Script, client: Client, bounds: Bounds, monkeypatch: pytest.MonkeyPatch

@@ -82,7 +82,7 @@ def _killed_once_asked(host: Terminal) -> Callable[[str], bool]:
     return killed
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.long
 def test_the_tutorial_goes_as_it_says(terminals: list[Terminal], tmp_path: Path, ports: tuple[int, ...]) -> None:
     model, host, user = terminals

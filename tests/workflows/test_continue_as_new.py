@@ -285,7 +285,7 @@ async def test_a_revived_conversation_knows_what_was_said_long_before(
     ]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_what_earlier_runs_hold_is_kept_before_their_histories_are_deleted(
     client: Client, scripted: Scripted, bounds: Bounds, forgetful: None
 ) -> None:

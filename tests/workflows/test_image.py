@@ -120,7 +120,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return image
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(600)
 @pytest.mark.long
 async def test_the_image_is_built_and_its_worker_hosts_an_agent(
     image: Image, server: DevServer, scripted: Callable[..., ScriptedModel]

@@ -33,7 +33,7 @@ def test_the_wheel_holds_one_package_and_none_of_the_links(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"everturn"}
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(600)
 async def test_a_users_own_activities_and_workflows_are_left_alone(
     wheel: Path, tmp_path: Path, server: DevServer, scripted: Callable[..., ScriptedModel]
 ) -> None:

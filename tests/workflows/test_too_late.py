@@ -209,7 +209,7 @@ async def work(seconds: float) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the_models_were_asked(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:
@@ -245,7 +245,7 @@ async def test_whatever_moment_turns_are_cancelled_in_the_transcript_is_what_the
     assert sum(cut) > 12, "that is what this is about"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_whatever_moment_workflows_are_cancelled_in_no_result_is_lost(
     client: Client, scripted: Scripted, cached_conversations: int
 ) -> None:

@@ -295,7 +295,7 @@ async def test_a_tool_that_blocks_the_loop_for_too_long_is_lost_and_not_kept_ali
     assert result.text == f"done by try {attempts[-1]}" != "done by try 1"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_a_tool_that_blocks_the_loop_costs_nothing_else_on_its_worker(
     client: Client, scripted: Scripted, bounds: Bounds
 ) -> None:
