@@ -37,12 +37,12 @@ def explain(error: ValueError) -> str:
     """A pydantic error in one line: `limits.max_turns: Input should be greater than or equal to 1; …`."""
     if not isinstance(error, ValidationError):
         return str(error)
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    places = (".".join(map(str, detail["loc"]))[:MAX_PLACE_CHARS] or "it" for detail in details[:5])
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    places = (".".join(map(str, fault["loc"]))[:MAX_PLACE_CHARS] or "it" for fault in faults[:5])
     lines = [
-        f"{place}: {detail['msg'].removeprefix('Value error, ')}"
-        for place, detail in zip(places, details[:5], strict=True)
+        f"{place}: {fault['msg'].removeprefix('Value error, ')}"
+        for place, fault in zip(places, faults[:5], strict=True)
     ]
-    if len(details) > 5:
+    if len(faults) > 5:
         lines.append("…")
     return "; ".join(lines)
