@@ -383,7 +383,7 @@ class World:
         """For what everturn asks outside of Temporal: models, and MCP servers."""
         with (
             patch.object(model_turns, "ask", self.model),
-            patch.object(background, "cancel", self.model.cancel),
+            patch.object(background, "cancel_response", self.model.cancel),
             patch.object(transports, "open_streams", self.mcp.streams),
         ):
             yield
