@@ -19,7 +19,7 @@ from benchmarks import report
 from benchmarks.rig import RESULTS, ROOT, spawn, stop
 from everturn import Client
 from everturn.client.conversation import Conversation
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.devserver import DevServer, find_binary
 
 FLEETS = (1, 4, 8)
@@ -89,7 +89,7 @@ async def measure(
             log = RESULTS / f"limited-{number}.log"
             stack.callback(stop, spawn(*command, log=log, SCRIPTED_BASE_URL=base_url))
         client = await Client.connect(server.address, task_queue="limited")
-        while len({one.identity for one in await polling(client.temporal, client.task_queue)}) < workers:  # noqa: ASYNC110
+        while len({one.identity for one in await find_pollers(client.temporal, client.task_queue)}) < workers:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         held = await asyncio.gather(*(client.start("limited", "Go") for _ in range(conversations)))
         stalled = sum(await asyncio.gather(*map(_stalls, held)))

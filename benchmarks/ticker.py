@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         first = all(message["role"] != "assistant" for message in body["messages"])
         lookup = call(work.TOOL["function"]["name"], {"number": 0})
-        called = wire.events(lookup, model="demo", turn=0, prompt_bytes=0, usage=True)
+        called = wire.reply_events(lookup, model="demo", turn=0, prompt_bytes=0, usage=True)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")

@@ -37,7 +37,7 @@ INNER = {
     "Agent.with_hooks",
     "Agent.with_tools",
     "Client.indexed",
-    "Client.unreachable",
+    "Client.unreachable_error",
     "Condition.holds",
     "Conversation.by_history",
     "Conversation.standing",

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from everturn.agent import Agent
 from everturn.errors import InvalidTool
 from everturn.records import Message, Part, Text
-from everturn.tenants.metadata import written
+from everturn.tenants.metadata import as_text
 from everturn.tools.client_tool import client_tool
 
 READER: Final = "ag-ui"
@@ -49,7 +49,7 @@ def with_front_end(
     value."""
     message_parts = list(parts)
     if on_screen:
-        lines = "\n".join(f"- {what}: {written(value)}" for what, value in on_screen)
+        lines = "\n".join(f"- {what}: {as_text(value)}" for what, value in on_screen)
         message_parts.append(
             Text(text=f"\n\nWhat the user's screen shows beside this message:\n{lines}", extra={_SHOWN: True})
         )

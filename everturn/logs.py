@@ -88,10 +88,10 @@ def configure(*, format: LogFormat = "console", level: LogLevel = "info") -> Non
     with _no_rich():
         import structlog
 
-    from everturn.text.log_lines import formatter
+    from everturn.text.log_lines import make_formatter
 
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(format))
+    handler.setFormatter(make_formatter(format))
     handler.addFilter(is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]

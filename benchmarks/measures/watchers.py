@@ -31,7 +31,7 @@ from everturn.heartbeat_details import LiveAt, Streamed
 from everturn.history.reader import Reading
 from everturn.history.steps import TurnScheduled
 from everturn.http.sse import EventDecoder
-from everturn.live.lane import Lane, TurnKey, decoded
+from everturn.live.lane import Lane, TurnKey, decode_text
 from everturn.live.text_server import path_of
 
 WATCHERS = 1000
@@ -73,7 +73,7 @@ async def _connected(lane: Lane, key: TurnKey, at: LiveAt | None) -> AsyncIterat
         if not looks:
             continue
         for event in decoder.feed(data):
-            if event.name != "end" and (streamed := await decoded(converter, b64decode(event.data))):
+            if event.name != "end" and (streamed := await decode_text(converter, b64decode(event.data))):
                 yield streamed
     writer.close()
 

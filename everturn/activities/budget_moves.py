@@ -56,7 +56,7 @@ async def go_on_here(client: Client, budget_id: str, task_queue: str) -> bool:
         return False
     await client.start_workflow(
         names.TENANT_BUDGET,
-        kept.ledger.carried().model_dump(mode="json"),
+        kept.ledger.as_start().model_dump(mode="json"),
         id=budget_id,
         task_queue=task_queue,
         task_timeout=TASK_TIMEOUT,

@@ -58,7 +58,7 @@ class LiveText:
 
     def begin(self) -> LiveAt | None:
         """Where the text can be had; None if that is still where the request says. `end` has to follow."""
-        return self._lane.begin(self._key, self._attempt, self._announced)
+        return self._lane.begin_try(self._key, self._attempt, self._announced)
 
     @property
     def is_followed(self) -> bool:
@@ -90,15 +90,15 @@ class LiveText:
             self._new = []
             try:
                 if pieces:
-                    await self._lane.write(self._key, self._as_streamed(pieces))
+                    await self._lane.write_text(self._key, self._as_streamed(pieces))
                     self._at += chars_of(pieces)
                 else:
                     ended = True
-                    await self._lane.end(self._key, self._attempt)
+                    await self._lane.end_try(self._key, self._attempt)
             except LaneDown as error:
                 if self._ended:  # the reply is on its way through the history
                     with suppress(LaneDown):
-                        await self._lane.end(self._key, self._attempt)
+                        await self._lane.end_try(self._key, self._attempt)
                     return
                 _log.warning(
                     "live.unreachable", error=str(error), effect="until it works again, text comes with heartbeats"

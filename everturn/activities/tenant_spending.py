@@ -109,7 +109,7 @@ class TenantSpending:
         if self._none_until > time.monotonic():
             return None
         spent = reply.usage.total_tokens, reply.cost_usd
-        untold = (note.untold or Untold(since=turn, run=_run_mark())).plus(*spent)
+        untold = (note.untold or Untold(since=turn, run=_run_mark())).plus_turn(*spent)
         note = note.model_copy(update={"untold": untold})
         spending = Spending(
             conversation=conversation,
@@ -118,7 +118,7 @@ class TenantSpending:
             cost_usd=None if untold.unpriced else untold.cost_usd,
             done=done,
         )
-        let = self._let.plus(*spent).model_copy(update={"turns": 0})
+        let = self._let.plus_turn(*spent).model_copy(update={"turns": 0})
         room = None
         if self._holds_lease(note) and not self._over:
             room = self._room

@@ -59,7 +59,7 @@ async def _find_hosted_agent(name: str) -> AgentChoice:
                 return AgentChoice(None, (), "", started.start.agent)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
-                raise client.unreachable(error) from error
+                raise client.unreachable_error(error) from error
     raise NotFound(f"There is no conversation {name!r} to come back to.", cure=cure)
 
 

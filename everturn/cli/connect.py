@@ -133,9 +133,9 @@ async def require_namespace(client: Client) -> None:
 
 async def require_worker(client: Client) -> None:
     """Raises Unreachable if no worker would pick up a conversation: it would wait in silence."""
-    from everturn.client.pollers import polling
+    from everturn.client.pollers import find_pollers
 
-    if not await polling(client.temporal, client.task_queue):
+    if not await find_pollers(client.temporal, client.task_queue):
         address = client.temporal.service_client.config.target_host
         raise Unreachable(
             f"No worker polls the task queue {client.task_queue!r} at {address}.",

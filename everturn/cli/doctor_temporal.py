@@ -117,9 +117,9 @@ async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
 
 
 async def workers_finding(client: Client) -> Finding:
-    from everturn.client.pollers import RECENT_SECONDS, hosted_agents, polling, sorted_out
+    from everturn.client.pollers import RECENT_SECONDS, find_pollers, hosted_agents, sorted_out
 
-    pollers = await polling(client.temporal, client.task_queue)
+    pollers = await find_pollers(client.temporal, client.task_queue)
     workers, gone = sorted_out(poller.identity for poller in pollers)
     # If a worker is killed, the server still lists it for a while.
     when = f"in the last {RECENT_SECONDS / 60:.0f} minutes"

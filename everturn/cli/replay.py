@@ -103,14 +103,14 @@ async def _replay_row(name: str, replayed: Awaitable[int]) -> dict[str, Any]:
 async def _replay_found(query: str, sample: int | None) -> dict[str, Any]:
     from everturn import logs
     from everturn.cli.connect import remote_client
-    from everturn.client.matching import matching, sampled
+    from everturn.client.matching import draw_sample, find_matching
     from everturn.testing.replay import Diverged, replay_all
 
     logs.forward_core_logs()
     replayed = events = 0
     findings: dict[str, dict[str, Any]] = {}
     async with remote_client() as client:
-        executions = sampled(matching(client.temporal, query), sample)
+        executions = draw_sample(find_matching(client.temporal, query), sample)
         async with aclosing(replay_all(client, executions)) as done:
             async for result in done:
                 replayed += 1

@@ -114,11 +114,11 @@ async def _rerun_conversations(
     ids: list[str], query: str | None, sample: int | None, candidate: Agent, options: dict[str, object]
 ) -> Reruns:
     from everturn.cli.connect import remote_client
-    from everturn.client.matching import matching, sampled
+    from everturn.client.matching import draw_sample, find_matching
     from everturn.evals import rerun as rerun_all
 
     async with remote_client() as client:
         if query is not None:
-            executions = sampled(matching(client.temporal, query), sample)
+            executions = draw_sample(find_matching(client.temporal, query), sample)
             ids = list(dict.fromkeys([execution.id async for execution in executions]))
         return await rerun_all(client, ids, agent=candidate, **options)  # type: ignore[arg-type]

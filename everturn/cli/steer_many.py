@@ -40,14 +40,15 @@ def steer_many(query: str, command: Command, verb: str, *, yes: bool, as_json: b
 async def _list_and_steer(query: str, command: Command, verb: str, *, yes: bool, as_json: bool) -> list[Steered] | None:
     """None if the person said no, or if the query finds no conversation."""
     from everturn.cli.connect import remote_client
-    from everturn.client.listing import listed
-    from everturn.client.matching import matching
+    from everturn.client.listing import read_listed
+    from everturn.client.matching import find_matching
     from everturn.temporal.any_status import OPEN_QUERY
 
     async with remote_client() as client:
         if not yes:
             conversations = [
-                listed(conversation) async for conversation in matching(client.temporal, query, also=OPEN_QUERY)
+                read_listed(conversation)
+                async for conversation in find_matching(client.temporal, query, also=OPEN_QUERY)
             ]
             if not conversations:
                 print_text("No running conversation matches.")

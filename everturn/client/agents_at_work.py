@@ -42,11 +42,11 @@ class AgentAtWork:
     """Why it can't be asked."""
 
     @property
-    def asked(self) -> AskedAgent:
+    def asked_agent(self) -> AskedAgent:
         return self.path[-1]
 
     @property
-    def waiting(self) -> tuple[WaitingCall, ...]:
+    def waiting_calls(self) -> tuple[WaitingCall, ...]:
         waiting = self.status.waiting if self.status else ()
         return tuple(call.model_copy(update={"path": self.path}) for call in waiting)
 
@@ -56,25 +56,25 @@ async def agents_at_work(
 ) -> list[AgentAtWork]:
     """These sub-agents and those below them, level by level. `conversation` opens one by its id. Those that are about
     to start or have just ended are left out."""
-    found: list[AgentAtWork] = []
-    level: list[Path] = [(asked,) for asked in agents]
+    everyone: list[AgentAtWork] = []
+    level: list[Path] = [(asked_agent,) for asked_agent in agents]
     while level:
-        looked = await in_order(level, lambda path: _look(conversation, path), most=ASKED_AT_ONCE)
+        looked = await in_order(level, lambda path: _look_at_agent(conversation, path), most=ASKED_AT_ONCE)
         there = [agent for agent in looked if agent is not None]
-        found += there
-        level = [(*agent.path, asked) for agent in there if agent.status for asked in agent.status.agents]
-    return found
+        everyone += there
+        level = [(*agent.path, asked_agent) for agent in there if agent.status for asked_agent in agent.status.agents]
+    return everyone
 
 
 def with_agents(status: Status, agents: Iterable[AgentAtWork]) -> Status:
     """The status with the waiting calls of these sub-agents. If it has no cause, also with why one of them does not go
     on."""
     agents = list(agents)
-    waiting = (*status.waiting, *chain.from_iterable(agent.waiting for agent in agents))
+    waiting = (*status.waiting, *chain.from_iterable(agent.waiting_calls for agent in agents))
     more: dict[str, object] = {"waiting": waiting}
     held_up = next((agent for agent in agents if _is_held_up(agent)), None)
     if held_up and not status.cause:
-        more |= {"cause": _cause(held_up), "cure": _cure(held_up)}
+        more |= {"cause": _held_up_cause(held_up), "cure": _held_up_cure(held_up)}
     return status.model_copy(update=more)
 
 
@@ -84,7 +84,7 @@ def may_have_agents(described: WorkflowExecutionDescription) -> bool:
     return any(child.workflow_type_name == names.CONVERSATION for child in pending)
 
 
-def called(waiting: Iterable[WaitingCall], call_id: str) -> list[WaitingCall]:
+def find_calls(waiting: Iterable[WaitingCall], call_id: str) -> list[WaitingCall]:
     """The waiting calls with this id or address."""
     return [call for call in waiting if call_id in (call.call_id, call.address)]
 
@@ -92,49 +92,62 @@ def called(waiting: Iterable[WaitingCall], call_id: str) -> list[WaitingCall]:
 def shortest_name(call: WaitingCall, waiting: Iterable[WaitingCall]) -> str:
     """What names the call to the conversation at whose door it is shown: its id, or its address if another one of the
     `waiting` calls has the same id."""
-    return call.call_id if len(called(waiting, call.call_id)) < 2 else call.address
+    if len(find_calls(waiting, call.call_id)) > 1:
+        return call.address
+    return call.call_id
 
 
 def in_words(call: WaitingCall) -> str:
     """Whose call it is: `helper › auditor`. Empty for the conversation's own agent."""
-    return " › ".join(asked.agent for asked in call.path)
+    return " › ".join(asked_agent.agent for asked_agent in call.path)
 
 
-def ambiguous(call_id: str, calls: Sequence[WaitingCall]) -> Refused:
+def ambiguous_id_error(call_id: str, calls: Sequence[WaitingCall]) -> Refused:
     """The error if several waiting calls have the id that somebody gave."""
     named = [f"{call.address!r}: {call.tool} of {in_words(call) or 'this agent'}" for call in calls[:MOST_CALLS_NAMED]]
-    more = f"; and {len(calls) - MOST_CALLS_NAMED} more" if len(calls) > MOST_CALLS_NAMED else ""
+    more = ""
+    if len(calls) > MOST_CALLS_NAMED:
+        more = f"; and {len(calls) - MOST_CALLS_NAMED} more"
     return Refused(
         f"{len(calls)} calls with the id {call_id!r} wait: {'; '.join(named)}{more}.",
         cure="Name one of them by its address, which begins with a slash.",
     )
 
 
-async def _look(conversation: Callable[[str], AskedConversation], path: Path) -> AgentAtWork | None:
+async def _look_at_agent(conversation: Callable[[str], AskedConversation], path: Path) -> AgentAtWork | None:
     try:
         status = await conversation(path[-1].conversation_id).status(children=False)
     except NotFound:  # it is about to start
         return None
     except (EverturnError, RPCError) as error:
         return AgentAtWork(path, None, problem=getattr(error, "message", str(error)))
-    return None if status.state == "done" else AgentAtWork(path, status)
+    if status.state == "done":
+        return None
+    return AgentAtWork(path, status)
 
 
 def _is_held_up(agent: AgentAtWork) -> bool:
     return agent.status is None or agent.status.state in ("stalled", "paused") or bool(agent.status.cause)
 
 
-def _cause(agent: AgentAtWork) -> str:
-    asked = agent.asked
+def _held_up_cause(agent: AgentAtWork) -> str:
+    asked_agent = agent.asked_agent
     if agent.status is None:
-        return f"The agent {asked.agent!r} can't be asked what it waits for: {agent.problem}"
-    why = f": {agent.status.cause}" if agent.status.cause else "."
-    return f"The agent {asked.agent!r}, in conversation {asked.conversation_id!r}, is {agent.status.state}{why}"
+        return f"The agent {asked_agent.agent!r} can't be asked what it waits for: {agent.problem}"
+    state = f"The agent {asked_agent.agent!r}, in conversation {asked_agent.conversation_id!r}, is {agent.status.state}"
+    if agent.status.cause:
+        return f"{state}: {agent.status.cause}"
+    return f"{state}."
 
 
-def _cure(agent: AgentAtWork) -> str:
-    asked, status = agent.asked, agent.status
+def _held_up_cure(agent: AgentAtWork) -> str:
+    conversation_id = agent.asked_agent.conversation_id
+    status = agent.status
     if status is None:
-        return f"`everturn show {asked.conversation_id}` shows its state."
-    held = f"`everturn resume {asked.conversation_id}`." if status.state in ("stalled", "paused") else ""
-    return f"{status.cure or ''} {f'Then: {held}' if status.cure and held else held}".strip()
+        return f"`everturn show {conversation_id}` shows its state."
+    if status.state not in ("stalled", "paused"):
+        return (status.cure or "").strip()
+    resume = f"`everturn resume {conversation_id}`."
+    if status.cure:
+        return f"{status.cure} Then: {resume}".strip()
+    return resume

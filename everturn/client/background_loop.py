@@ -37,7 +37,7 @@ class BackgroundLoop:
         self._pid = os.getpid()
         self._users = 0
         # A daemon: Python waits for other threads before it calls what `atexit` has, which ends this one.
-        self._thread = threading.Thread(target=self._work, name="everturn-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="everturn-sync", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -57,7 +57,7 @@ class BackgroundLoop:
                 return
             if BackgroundLoop._current is self:
                 BackgroundLoop._current = None
-        self._end()
+        self._end_loop()
 
     @property
     def is_usable(self) -> bool:
@@ -68,10 +68,10 @@ class BackgroundLoop:
         """Waits for the coroutine. If this thread is interrupted meanwhile, the coroutine is cancelled."""
         if threading.current_thread() is self._thread or not self.is_usable:
             coroutine.close()
-            raise self._unusable()
+            raise self._unusable_error()
         result: Future[R] = Future()
         tasks: list[asyncio.Task[R]] = []
-        self._loop.call_soon_threadsafe(_begin, coroutine, copy_context(), result, tasks)
+        self._loop.call_soon_threadsafe(_begin_task, coroutine, copy_context(), result, tasks)
         try:
             while not wait([result], timeout=_LOOK_SECONDS).done:
                 pass
@@ -85,7 +85,7 @@ class BackgroundLoop:
     def iterate(self, items: AsyncIterator[R]) -> Iterator[R]:
         """The items, each waited for when it is asked for."""
         try:
-            while (item := self.run(_next(items))) is not _END:
+            while (item := self.run(_next_item(items))) is not _END:
                 yield item
         finally:
             close = getattr(items, "aclose", None)
@@ -95,7 +95,7 @@ class BackgroundLoop:
                 else:
                     self.run(close())
 
-    def _unusable(self) -> InvalidSetting:
+    def _unusable_error(self) -> InvalidSetting:
         if threading.current_thread() is self._thread:
             return InvalidSetting(
                 "A method of a sync client was called in its own event loop, which would wait for itself.",
@@ -108,7 +108,7 @@ class BackgroundLoop:
             )
         return InvalidSetting("This sync client is closed.", cure="Client.connect_sync() makes another.")
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -121,7 +121,7 @@ class BackgroundLoop:
         finally:
             self._loop.close()
 
-    def _end(self) -> None:
+    def _end_loop(self) -> None:
         if self.is_usable and threading.current_thread() is not self._thread:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_LONGEST_CLEANUP_SECONDS)
@@ -130,7 +130,7 @@ class BackgroundLoop:
     def end_with_the_interpreter(cls) -> None:
         """Ends the loop whose users were not closed."""
         if cls._current is not None:
-            cls._current._end()
+            cls._current._end_loop()
 
 
 atexit.register(BackgroundLoop.end_with_the_interpreter)
@@ -143,16 +143,16 @@ class Waiting:
         self.loop = loop
 
 
-def _begin(
+def _begin_task(
     coroutine: Coroutine[Any, Any, R], context: Context, result: Future[R], tasks: list[asyncio.Task[R]]
 ) -> None:
     """`context`: that of the caller, with the span that it is in."""
     task = asyncio.get_running_loop().create_task(coroutine, context=context)
     tasks.append(task)
-    task.add_done_callback(lambda task: _settle(task, result))
+    task.add_done_callback(lambda task: _settle_result(task, result))
 
 
-def _settle(task: asyncio.Task[R], result: Future[R]) -> None:
+def _settle_result(task: asyncio.Task[R], result: Future[R]) -> None:
     if task.cancelled():
         result.cancel()
     elif error := task.exception():
@@ -161,5 +161,5 @@ def _settle(task: asyncio.Task[R], result: Future[R]) -> None:
         result.set_result(task.result())
 
 
-async def _next(items: AsyncIterator[Any]) -> Any:
+async def _next_item(items: AsyncIterator[Any]) -> Any:
     return await anext(items, _END)

@@ -22,7 +22,7 @@ from everturn.carryover import StoredInRun
 from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
 from everturn.client.outside_workflows import Outside, named_in, still_there
-from everturn.client.runs import describe, events_of, latest_run, runs_of
+from everturn.client.runs import describe_run, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
@@ -72,53 +72,57 @@ class Belongings:
 
 async def find_belongings(client: Client, conversation_id: str, *, keep_forks: bool = False) -> Belongings:
     """Reads the index and all histories. Raises RPCError, and Refused if the id is not a conversation's."""
-    found, outside = Belongings(conversation_id), list[Outside]()
+    belongings = Belongings(conversation_id)
+    outside: list[Outside] = []
     todo = [Belonging(conversation_id)]
     forks = ForkLines(client)
     while todo:
-        one = todo.pop(0)
-        if one.id in found.conversations:
+        belonging = todo.pop(0)
+        if belonging.id in belongings.conversations:
             continue
-        one.runs = await runs_of(client, one.id)
-        if not one.runs and one.was != "named":
+        belonging.runs = await runs_of(client, belonging.id)
+        if not belonging.runs and belonging.was != "named":
             continue
-        found.conversations[one.id] = one
-        asked, asked_by = await _read(client, one, outside)
-        if one.was == "named":
-            found.asked_by = asked_by
+        belongings.conversations[belonging.id] = belonging
+        children, asked_by = await _read_histories(client, belonging, outside)
+        if belonging.was == "named":
+            belongings.asked_by = asked_by
         # If retention has removed an earlier run, the index still has the conversations that it asked.
-        asked |= {
+        children |= {
             child.id: None
             async for child in client.list_workflows(
-                f"ParentWorkflowId = {quoted(one.id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
+                f"ParentWorkflowId = {quoted(belonging.id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
             )
         }
-        todo += [Belonging(child, "asked", one.id) for child in asked]
+        todo += [Belonging(child, "asked", belonging.id) for child in children]
         if not keep_forks:
-            todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in await forks.of(one.id)]
-    found.outside = await still_there(client, outside)
+            todo += [Belonging(fork.id, "fork", fork.line[0]) for fork in await forks.find_forks(belonging.id)]
+    belongings.outside = await still_there(client, outside)
     if keep_forks:
-        kept = [fork.id for one in found.conversations for fork in await forks.of(one)]
-        found.kept = [one for one in dict.fromkeys(kept) if one not in found.conversations]
-        found.bound = [fork for fork in found.kept if await _needs(client, fork, found.conversations)]
-    return found
+        conversations = belongings.conversations
+        kept = [fork.id for origin_id in conversations for fork in await forks.find_forks(origin_id)]
+        belongings.kept = [fork_id for fork_id in dict.fromkeys(kept) if fork_id not in conversations]
+        belongings.bound = [
+            fork_id for fork_id in belongings.kept if await _needs_history_of(client, fork_id, conversations)
+        ]
+    return belongings
 
 
-async def _read(client: Client, one: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:
+async def _read_histories(client: Client, belonging: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:
     """Reads its histories, and adds what they name `outside`. Returns the ids of the conversations that it asked, in
     order, and of its asker."""
-    asked: dict[str, None] = {}
+    children: dict[str, None] = {}
     asked_by = ""
-    for run in one.runs:
-        async for event in events_of(client, one.id, run):
-            asked |= dict.fromkeys(children_of(event))
-            _note_claims(event, one.claims)
-            outside += named_in(event, of=one.id)
+    for run_id in belonging.runs:
+        async for event in events_of(client, belonging.id, run_id):
+            children |= dict.fromkeys(children_of(event))
+            _note_claims(event, belonging.claims)
+            outside += named_in(event, conversation_id=belonging.id)
             if event.event_id == 1:
-                asked_by = await _parent(client, event) or asked_by
-        described = await describe(client, one.id, run)
-        one.running |= described is not None and described.workflow_execution_info.status not in OVER
-    return asked, asked_by
+                asked_by = await _find_asker(client, event) or asked_by
+        described = await describe_run(client, belonging.id, run_id)
+        belonging.running |= described is not None and described.workflow_execution_info.status not in OVER
+    return children, asked_by
 
 
 # ---------------------------------------------------------------- what is around
@@ -131,17 +135,18 @@ def children_of(event: HistoryEvent) -> Iterator[str]:
             yield began.workflow_execution.workflow_id
 
 
-async def _parent(client: Client, event: HistoryEvent) -> str:
+async def _find_asker(client: Client, event: HistoryEvent) -> str:
     """The conversation that asked this one; empty if none did, or if it is gone."""
-    asked = event.workflow_execution_started_event_attributes.parent_workflow_execution
-    if not asked.workflow_id:
+    parent = event.workflow_execution_started_event_attributes.parent_workflow_execution
+    if not parent.workflow_id:
         return ""
-    described = await describe(client, asked.workflow_id, asked.run_id)
-    ours = described is not None and described.workflow_execution_info.type.name == names.CONVERSATION
-    return asked.workflow_id if ours else ""
+    described = await describe_run(client, parent.workflow_id, parent.run_id)
+    if described is None or described.workflow_execution_info.type.name != names.CONVERSATION:
+        return ""
+    return parent.workflow_id
 
 
-async def _needs(client: Client, conversation_id: str, ids: Collection[str]) -> bool:
+async def _needs_history_of(client: Client, conversation_id: str, ids: Collection[str]) -> bool:
     """Whether a part of its transcript is in a history of these; True if it can't be read."""
     try:
         return await _leads_to(client, conversation_id, ids)
@@ -150,15 +155,17 @@ async def _needs(client: Client, conversation_id: str, ids: Collection[str]) -> 
 
 
 async def _leads_to(client: Client, conversation_id: str, ids: Collection[str]) -> bool:
-    run, seen = await latest_run(client, conversation_id), set[tuple[str, str]]()
-    while run and (conversation_id, run) not in seen:
-        seen.add((conversation_id, run))
+    run_id = await latest_run(client, conversation_id)
+    seen: set[tuple[str, str]] = set()
+    while run_id and (conversation_id, run_id) not in seen:
+        seen.add((conversation_id, run_id))
         transcript = Transcript()
-        async for step in read_steps(client, conversation_id, run_id=run):
+        async for step in read_steps(client, conversation_id, run_id=run_id):
             transcript.take_step(step)
         if not isinstance(earlier := transcript.earlier, StoredInRun):
             return False
-        conversation_id, run = earlier.conversation_id or conversation_id, earlier.run_id
+        conversation_id = earlier.conversation_id or conversation_id
+        run_id = earlier.run_id
         if conversation_id in ids:
             return True
     return False
@@ -186,5 +193,5 @@ def _payloads_in(message: Protobuf) -> Iterator[Payload]:
             inside: Any = value.values() if descriptor.message_type.fields_by_name["value"].message_type else ()
         else:
             inside = [value] if isinstance(value, Protobuf) else value
-        for one in inside:
-            yield from _payloads_in(one)
+        for part in inside:
+            yield from _payloads_in(part)

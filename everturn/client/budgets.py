@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.client_base import ClientBase
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, OtherWorkflow, Unreachable
 from everturn.history.budget_by_history import kept_budget
 from everturn.limits import Budget
@@ -37,17 +37,17 @@ class BudgetingClient(ClientBase):
                 f"The budget of {tenant!r:.100} is {budget!r:.100}.", cure="Give a Budget, or None for no budget."
             )
         name = self._budget_id(tenant)
-        said = SetBudget(budget=Terms.of(budget) if budget else None, by=self.by).model_dump(mode="json")
+        payload = SetBudget(budget=Terms.from_budget(budget) if budget else None, by=self.by).model_dump(mode="json")
         try:
             await self._check_own(tenant, name)
             if budget is None:
                 handle = self.temporal.get_workflow_handle(name)
-                await handle.signal(names.SET_BUDGET, said)
-                if not await polling(self.temporal, (await handle.describe()).task_queue):
+                await handle.signal(names.SET_BUDGET, payload)
+                if not await find_pollers(self.temporal, (await handle.describe()).task_queue):
                     # Nobody takes the signal, and the tenant's turns on other task queues would wait for an answer.
                     await handle.terminate(reason="The budget was taken away, and no worker of its task queue runs.")
                 return
-            start = BudgetStart(tenant=tenant, budget=Terms.of(budget), by=self.by)
+            start = BudgetStart(tenant=tenant, budget=Terms.from_budget(budget), by=self.by)
             await self.temporal.start_workflow(
                 names.TENANT_BUDGET,
                 start.model_dump(mode="json"),
@@ -55,12 +55,12 @@ class BudgetingClient(ClientBase):
                 task_queue=self.task_queue,
                 task_timeout=TASK_TIMEOUT,
                 start_signal=names.SET_BUDGET,
-                start_signal_args=[said],
+                start_signal_args=[payload],
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             )
         except RPCError as error:
             if budget is not None or error.status is not RPCStatusCode.NOT_FOUND:
-                raise self.unreachable(error) from error
+                raise self.unreachable_error(error) from error
 
     async def budget(self, tenant: str) -> BudgetStatus | None:
         """The tenant's budget, and how much of it is spent today; None if it has none. Read from its history if no
@@ -72,7 +72,7 @@ class BudgetingClient(ClientBase):
             described = await handle.describe()
             if described.workflow_type != names.TENANT_BUDGET:
                 return None
-            if described.close_time is not None or not await polling(self.temporal, described.task_queue):
+            if described.close_time is not None or not await find_pollers(self.temporal, described.task_queue):
                 kept = await kept_budget(self.temporal, name, run_id=described.run_id)
                 is_over = kept is None or kept.removed or (described.close_time is not None and not kept.moves)
                 return None if kept is None or is_over else kept.ledger.status(time.time())
@@ -85,7 +85,7 @@ class BudgetingClient(ClientBase):
                     f"The budget of {tenant!r} does not answer within {seconds:g} s.",
                     cure="Read the log of the workers of its task queue.",
                 ) from error
-            raise self.unreachable(error) from error
+            raise self.unreachable_error(error) from error
         status = BudgetStatus.model_validate(answer)
         if status.day != (today := datetime.now(UTC).date().isoformat()):  # as it was when it last heard of anything
             return status.model_copy(

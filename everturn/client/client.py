@@ -21,14 +21,14 @@ from everturn.agent import Agent, name_of
 from everturn.client import interpreter_exit, listing
 from everturn.client.background_loop import BackgroundLoop, Waiting
 from everturn.client.budgets import BudgetingClient
-from everturn.client.connecting import connected
+from everturn.client.connecting import connect_to_temporal
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
-from everturn.client.send_or_revive import deliver
+from everturn.client.send_or_revive import send_or_revive
 from everturn.client.task_queues import QueuesClient
 from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
@@ -97,7 +97,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         EVERTURN_ENCRYPTION_COMMAND, if set. All processes that share conversations need the same three. `options`
         are temporalio's own. Raises Unreachable and InvalidSetting."""
         settings = Settings.load()
-        temporal = await connected(settings, address, storage, encryption, options)
+        temporal = await connect_to_temporal(settings, address, storage, encryption, options)
         return cls(temporal, task_queue=task_queue or settings.task_queue, by=by)
 
     @classmethod
@@ -175,13 +175,14 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         `fairness_key` (default: the tenant; at most 64 bytes) gets a share of `fairness_weight` (default: 1). All
         three are Temporal's own, and hold for the workflow, its activities and its children.
         """
-        carry, rules = begun_with(transcript), rules_of(policy, by=self.by)
+        carry = begun_with(transcript)
+        rules = rules_of(policy, by=self.by)
         start = start_payload(
             message,
             may_be_empty=keep_open is not None,
             agent=name_of(agent),
             message_id=message_id,
-            keep_open=_seconds(keep_open),
+            keep_open=_keep_open_seconds(keep_open),
             model=model and check_provider(Model(model)).name,
             limits=limits,
             tenant=tenant,
@@ -191,17 +192,17 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
             stream=stream,
             carry=carry and carry.model_copy(update={"policy": rules}),
         )
-        order = Order(priority, fairness_key, fairness_weight).of(tenant)
+        order = Order(priority, fairness_key, fairness_weight).priority_for(tenant)
         name = f"{start.agent}-{uuid4().hex[:12]}" if id is None else id
         while True:
             try:
-                await self._start(start, name, agent, again=again, priority=order)
+                await self._start_workflow(start, name, agent, again=again, priority=order)
             except AlreadyStarted:
                 try:
                     if not await is_begun(self.temporal, name, start):
                         continue  # it is gone since: erased, or its retention is over
                 except RPCError as error:
-                    raise self.unreachable(error) from error
+                    raise self.unreachable_error(error) from error
             return self.conversation(name, agent=agent if isinstance(agent, Agent) else None)
 
     @known_options("Client.send", InvalidSetting)
@@ -228,19 +229,21 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         `start`; a revived conversation keeps its own unless given.
         """
         conversation = self.conversation(id, agent=agent if isinstance(agent, Agent) else None)
-        said = user_message(message)
+        parsed = user_message(message)
         anew = start_payload(
-            said,
+            parsed,
             agent=name_of(agent),
             message_id=message_id,
-            keep_open=_seconds(keep_open),
+            keep_open=_keep_open_seconds(keep_open),
             tenant=tenant,
             metadata=metadata or {},
             policy=rules_of(policy, by=self.by),
             stream=bool(stream),
         )
         order = Order(priority, fairness_key, fairness_weight)
-        await deliver(conversation, said, anew=anew, agent=agent, message_id=message_id, stream=stream, order=order)
+        await send_or_revive(
+            conversation, parsed, anew=anew, agent=agent, message_id=message_id, stream=stream, order=order
+        )
         return conversation
 
     @known_options("Client.run", InvalidSetting)
@@ -325,10 +328,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         Raises ConversationError if the namespace lacks everturn's search attributes."""
         for what, wanted in (("status", status), ("agent", agent), ("search", search)):
             check_utf8(what, wanted or "")
-        with self._searching():
+        with self._explaining_searches():
             versions = listing.Versions(self.temporal)
-            labels = {**({TENANT: tenant} if tenant is not None else {}), **(metadata or {})}
-            found = listing.found_by(
+            labels = _tenant_label(tenant) | dict(metadata or {})
+            executions = listing.found_by(
                 self.temporal,
                 status=status,
                 agent=agent,
@@ -338,10 +341,10 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
                 started_before=started_before,
                 ended=ended,
             )
-            async for execution in found:
-                one = await versions.look(await listing.labelled(execution), execution)
-                if status in (None, one.status):
-                    yield one
+            async for execution in executions:
+                conversation = await versions.mark_stuck(await listing.read_labelled(execution), execution)
+                if status in (None, conversation.status):
+                    yield conversation
 
     async def count(
         self,
@@ -354,10 +357,13 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         """The number of conversations of each status that has any; with `agent`, only that agent's. The other filters:
         as in `conversations`. Temporal's index lags: a change may take a second to show."""
         check_utf8("agent", agent or "")
-        labels = {TENANT: tenant} if tenant is not None else {}
-        with self._searching():
-            return await listing.count(
-                self.temporal, agent=agent, labels=labels, started_after=started_after, started_before=started_before
+        with self._explaining_searches():
+            return await listing.count_by_status(
+                self.temporal,
+                agent=agent,
+                labels=_tenant_label(tenant),
+                started_after=started_after,
+                started_before=started_before,
             )
 
     # ------------------------------------------------------------ many decisions
@@ -384,7 +390,9 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         conversations wait; it lags by a second or so. `note`, `within`: as in `Conversation.approve`.
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within, "children": ids is not None}
-        return await decide_all(Many.of("approve", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
+        return await decide_all(
+            Many.from_options("approve", tool=tool, where=where or {}, **more), self._waiting_conversations(ids, agent)
+        )
 
     @known_options("Client.deny_all", InvalidSetting)
     async def deny_all(
@@ -400,18 +408,20 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
     ) -> list[DecidedCall]:
         """Like `approve_all`, but denies the calls. The model reads the reason."""
         more: dict[str, Any] = {"words": reason, "always": always, "within": within, "children": ids is not None}
-        return await decide_all(Many.of("deny", tool=tool, where=where or {}, **more), self._waiting(ids, agent))
+        return await decide_all(
+            Many.from_options("deny", tool=tool, where=where or {}, **more), self._waiting_conversations(ids, agent)
+        )
 
-    async def _waiting(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:
+    async def _waiting_conversations(self, ids: Iterable[str] | None, agent: str | None) -> AsyncIterator[Conversation]:
         if ids is None:
-            async for one in self.conversations(status="awaiting_approval", agent=agent):
-                yield self.conversation(one.id)
+            async for listed in self.conversations(status="awaiting_approval", agent=agent):
+                yield self.conversation(listed.id)
             return
-        for one_id in dict.fromkeys(ids):
-            yield self.conversation(one_id)
+        for conversation_id in dict.fromkeys(ids):
+            yield self.conversation(conversation_id)
 
     @contextmanager
-    def _searching(self) -> Iterator[None]:
+    def _explaining_searches(self) -> Iterator[None]:
         try:
             yield
         except RPCError as error:
@@ -420,16 +430,22 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
                     f"The namespace {self.temporal.namespace!r} can't run this search: {error.message}.",
                     cure="`everturn doctor --fix` registers everturn's search attributes.",
                 ) from error
-            raise self.unreachable(error) from error
+            raise self.unreachable_error(error) from error
 
 
-def _seconds(keep_open: timedelta | None) -> float | None:
+def _keep_open_seconds(keep_open: timedelta | None) -> float | None:
     """Raises InvalidSetting if it is not a duration."""
     if keep_open is None:
         return None
-    if why := durations.problem_of(keep_open):
-        raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=why)
+    if problem := durations.problem_of(keep_open):
+        raise InvalidSetting(f"keep_open={keep_open!r} is not a duration to keep a conversation open.", cure=problem)
     return keep_open.total_seconds()
+
+
+def _tenant_label(tenant: str | None) -> dict[str, Any]:
+    if tenant is None:
+        return {}
+    return {TENANT: tenant}
 
 
 def _whoever_runs_this() -> str:
@@ -439,36 +455,36 @@ def _whoever_runs_this() -> str:
         return socket.gethostname()
 
 
-def _waits(
+def _make_sync(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncClient, P], R]:
     @wraps(method)
-    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def sync_method(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.loop.run(method(self.client, *args, **kwargs))
 
-    return waiting
+    return sync_method
 
 
-def _opens(
+def _make_sync_opener(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, Conversation[T]]],
 ) -> Callable[Concatenate[SyncClient, P], SyncConversation[T]]:
     @wraps(method)
-    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> SyncConversation[T]:
+    def sync_method(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> SyncConversation[T]:
         from everturn.client.sync_conversation import SyncConversation
 
         return SyncConversation(self.loop.run(method(self.client, *args, **kwargs)), self.loop)
 
-    return waiting
+    return sync_method
 
 
-def _lists(
+def _make_sync_iterator(
     method: Callable[Concatenate[Client, P], AsyncIterator[R]],
 ) -> Callable[Concatenate[SyncClient, P], Iterator[R]]:
     @wraps(method)
-    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+    def sync_method(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         return self.loop.iterate(method(self.client, *args, **kwargs))
 
-    return waiting
+    return sync_method
 
 
 class SyncClient(Waiting):
@@ -503,21 +519,21 @@ class SyncClient(Waiting):
             self._is_open = False
             self.loop.release()
 
-    run = _waits(Client.run)
-    start = _opens(Client.start)
-    send = _opens(Client.send)
-    conversations = _lists(Client.conversations)
-    count = _waits(Client.count)
-    approve_all = _waits(Client.approve_all)
-    deny_all = _waits(Client.deny_all)
-    pause_all = _waits(Client.pause_all)
-    resume_all = _waits(Client.resume_all)
-    erase = _waits(Client.erase)
-    budget = _waits(Client.budget)
-    set_budget = _waits(Client.set_budget)
-    task_queues = _waits(Client.task_queues)
-    limit_task_queue = _waits(Client.limit_task_queue)
-    indexed = _waits(Client.indexed)
+    run = _make_sync(Client.run)
+    start = _make_sync_opener(Client.start)
+    send = _make_sync_opener(Client.send)
+    conversations = _make_sync_iterator(Client.conversations)
+    count = _make_sync(Client.count)
+    approve_all = _make_sync(Client.approve_all)
+    deny_all = _make_sync(Client.deny_all)
+    pause_all = _make_sync(Client.pause_all)
+    resume_all = _make_sync(Client.resume_all)
+    erase = _make_sync(Client.erase)
+    budget = _make_sync(Client.budget)
+    set_budget = _make_sync(Client.set_budget)
+    task_queues = _make_sync(Client.task_queues)
+    limit_task_queue = _make_sync(Client.limit_task_queue)
+    indexed = _make_sync(Client.indexed)
 
     def conversation(
         self,

@@ -36,8 +36,8 @@ from everturn.temporal import temporal_errors
 from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.tenants.metadata import TENANT, fit, in_index, in_words, keywords
-from everturn.tenants.priorities import priority_of, read_weights, weighted, without_name
+from everturn.tenants.metadata import TENANT, fits_index, in_index, in_words, index_keywords
+from everturn.tenants.priorities import priority_of, read_weights, with_weight, without_name
 from everturn.text.markdown import code, first_line, inline
 from everturn.text.utf8 import check_utf8
 from everturn.validation.spelling import nearest_name
@@ -89,7 +89,7 @@ class ClientBase:
         """Whether the namespace has all of everturn's search attributes; False if the server does not answer."""
         return await self.namespace.indexed()
 
-    def unreachable(self, error: RPCError) -> Unreachable:
+    def unreachable_error(self, error: RPCError) -> Unreachable:
         return temporal_errors.unreachable(self.temporal, error)
 
     def acting_as(self, by: str) -> Self:
@@ -112,7 +112,7 @@ class ClientBase:
         return self._environment.live
 
     @property
-    def _minimal(self) -> bool:
+    def _is_minimal(self) -> bool:
         """EVERTURN_VISIBILITY=minimal: conversations started here show as little as possible in Temporal."""
         return self._settings.visibility == "minimal"
 
@@ -126,7 +126,7 @@ class ClientBase:
         if unknown := [key for key in start.searchable if key not in (TENANT, *start.metadata)]:
             has = ", ".join(start.metadata) or "nothing"
             raise Refused(f"searchable= names {unknown[0]!r:.100}, but the metadata has {has}.", cure="Add it.")
-        if not fit(in_index(start, start.searchable)):
+        if not fits_index(in_index(start, start.searchable)):
             raise Refused(
                 f"What searchable= names is too long: Temporal's index takes {MAX_KEYWORD_BYTES:,} bytes of it.",
                 cure="Name fewer keys, or shorter values.",
@@ -143,15 +143,17 @@ class ClientBase:
         if not await self.indexed():
             return None
         if not await self.namespace.searchable():
-            return _attributes(start, agent, [])
+            return _search_attributes(start, agent, [])
         named = in_index(start, start.searchable)
-        found = keywords(named, tenant=self._indexed_tenant(start), forked_from=start.forked_from)
-        return _attributes(start, agent, found)
+        metadata_keywords = index_keywords(named, tenant=self._indexed_tenant(start), forked_from=start.forked_from)
+        return _search_attributes(start, agent, metadata_keywords)
 
     def _indexed_tenant(self, start: Start) -> str | None:
         """The tenant, if it is found by that without being asked: its name may be in the index as plain text."""
         hidden = start.visibility == "minimal" or self.temporal.data_converter.payload_codec
-        return None if hidden or not self._settings.index_tenants else start.tenant
+        if hidden or not self._settings.index_tenants:
+            return None
+        return start.tenant
 
     async def _check_hosted(self, agent: str) -> None:
         """Raises InvalidAgent for a name that no worker hosts and no conversation ever had. An agent that had a worker
@@ -163,12 +165,14 @@ class ClientBase:
             self._hosts_unknown_until = time.monotonic() + LOOK_AGAIN_SECONDS
             return
         if hosted and not await self._ever_had(agent):
-            near = nearest_name(agent, hosted)
+            a_worker = "a worker that has it: EVERTURN_AGENTS=FILE.py everturn worker."
+            cure = f"Start {a_worker}"
+            if near := nearest_name(agent, hosted):
+                cure = f"Did you mean {near!r}? If not, start {a_worker}"
             raise InvalidAgent(
                 f"No worker on task queue {self.task_queue!r} hosts the agent {agent!r:.200}; "
                 f"they host {', '.join(sorted(hosted)):.500}.",
-                cure=(f"Did you mean {near!r}? If not, start" if near else "Start")
-                + " a worker that has it: EVERTURN_AGENTS=FILE.py everturn worker.",
+                cure=cure,
             )
         self._hosted.add(agent)
 
@@ -176,13 +180,13 @@ class ClientBase:
         """Whether this queue ever had a conversation with the agent; True if the server does not say."""
         if not await self.indexed():
             return True
-        query = f"{listing.query(agent=keyword(agent))} AND TaskQueue = {listing.quoted(self.task_queue)}"
+        query = f"{listing.build_query(agent=keyword(agent))} AND TaskQueue = {listing.quoted(self.task_queue)}"
         try:
             return bool((await self.temporal.count_workflows(query)).count)
         except RPCError:
             return True
 
-    async def _start(
+    async def _start_workflow(
         self,
         start: Start,
         conversation_id: str,
@@ -195,17 +199,19 @@ class ClientBase:
         the tenant is the fairness key."""
         check_id(conversation_id)
         message = start.as_message().text
-        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
+        if again:
+            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
         if isinstance(agent, str) and agent:
             await self._check_hosted(agent)
         start = start.model_copy(update={"trace": current_context()})
-        if self._minimal:
+        if self._is_minimal:
             start = start.model_copy(update={"visibility": "minimal"})
         minimal = start.visibility == "minimal"
         if start.searchable:
             await self._check_searchable(start)
         priority = priority or priority_of(None, None, None, tenant=start.tenant)
-        priority = weighted(priority, start.tenant, self._weights)
+        priority = with_weight(priority, start.tenant, self._weights)
         if minimal or self.temporal.data_converter.payload_codec:
             priority = without_name(priority, start.tenant)
         if (name := _in_charge(start)) != start.agent:  # another agent has taken over
@@ -224,9 +230,9 @@ class ClientBase:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=reuse,
                 search_attributes=attributes,
-                static_summary=None if minimal else first_line(message or _origin(start) or _in_charge(start)),
-                static_details=None if minimal else _details(start, agent),
-                memo=_memo(start),
+                static_summary=None if minimal else first_line(message or _origin_in_words(start) or _in_charge(start)),
+                static_details=None if minimal else _details_in_markdown(start, agent),
+                memo=_build_memo(start),
                 priority=priority,
                 request_eager_start=True,  # a worker in this process, if there is one, begins at once
             )
@@ -242,7 +248,7 @@ class ClientBase:
                 cure="Send to it with client.send(), or use another id.",
             ) from None
         except RPCError as error:
-            raise self.unreachable(error) from error
+            raise self.unreachable_error(error) from error
 
     async def _is_started_with(self, start: Start, conversation_id: str) -> bool:
         first = await first_step(self.temporal, conversation_id)
@@ -258,10 +264,12 @@ def check_id(conversation_id: str) -> None:
 
 def _in_charge(start: Start) -> str:
     """The agent that answers next: the one that took over, if any."""
-    return (start.carry.agent if start.carry else "") or start.agent
+    if start.carry and start.carry.agent:
+        return start.carry.agent
+    return start.agent
 
 
-def _memo(start: Start) -> dict[str, Any] | None:
+def _build_memo(start: Start) -> dict[str, Any] | None:
     """What can be known about a conversation without reading its history."""
     memo = start.labels
     if line := start.forked_from:
@@ -271,7 +279,7 @@ def _memo(start: Start) -> dict[str, Any] | None:
     return memo or None
 
 
-def _origin(start: Start) -> str:
+def _origin_in_words(start: Start) -> str:
     """Which conversation and turn it was forked from, in words; empty if it is not a fork."""
     carry = start.carry
     if carry is None or carry.origin is None or start.message:
@@ -279,7 +287,7 @@ def _origin(start: Start) -> str:
     return f"fork of {carry.origin.conversation_id} at turn {carry.turn}"
 
 
-def _attributes(start: Start, agent: Agent | str, found: list[str]) -> TypedSearchAttributes:
+def _search_attributes(start: Start, agent: Agent | str, metadata_keywords: list[str]) -> TypedSearchAttributes:
     """`found`: what the one for tenants, metadata and forks holds."""
     first = {names.EVERTURN_STATUS: "running"}
     if start.visibility == "full":
@@ -289,27 +297,42 @@ def _attributes(start: Start, agent: Agent | str, found: list[str]) -> TypedSear
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), keyword(value)) for name, value in first.items()
     ]
-    if found:
-        pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list(names.EVERTURN_METADATA), found))
+    if metadata_keywords:
+        pairs.append(
+            SearchAttributePair(SearchAttributeKey.for_keyword_list(names.EVERTURN_METADATA), metadata_keywords)
+        )
     return TypedSearchAttributes(pairs)
 
 
 def _expected_model(start: Start, agent: Agent | str) -> str:
     """The model that will be called; empty if only the worker knows it."""
-    return start.model or (agent.model.name if isinstance(agent, Agent) else "")
+    if start.model or isinstance(agent, str):
+        return start.model or ""
+    return agent.model.name
 
 
-def _details(start: Start, agent: Agent | str) -> str:
+def _details_in_markdown(start: Start, agent: Agent | str) -> str:
     """Markdown for the Web UI."""
     model = _expected_model(start, agent)
     facts = [f"Agent **{inline(_in_charge(start)[:MAX_NAME_SHOWN])}**"]
-    facts += [f"model **{inline(model[:MAX_NAME_SHOWN])}**"] if model else []
-    facts += [f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**"] if start.tenant else []
-    data = clipped(in_words(start.metadata), MAX_NAME_SHOWN)
-    facts += [f"with {code(data)}"] if data else []
-    tools, servers = (agent.tools, agent.mcp_servers) if isinstance(agent, Agent) else ((), ())
-    listed = [f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in tools]
-    listed += [f"- those of {code(server.label)}, by MCP" for server in servers]
-    more = [f"- and {len(listed) - MAX_LISTED_TOOLS:,} more"] if len(listed) > MAX_LISTED_TOOLS else []
-    shown = ["Tools:\n\n" + "\n".join([*listed[:MAX_LISTED_TOOLS], *more])] if listed else []
-    return "\n\n".join([", ".join(facts), *shown])
+    if model:
+        facts.append(f"model **{inline(model[:MAX_NAME_SHOWN])}**")
+    if start.tenant:
+        facts.append(f"for **{inline(start.tenant[:MAX_NAME_SHOWN])}**")
+    if metadata := clipped(in_words(start.metadata), MAX_NAME_SHOWN):
+        facts.append(f"with {code(metadata)}")
+    details = ", ".join(facts)
+    tools = _tool_lines(agent) if isinstance(agent, Agent) else []
+    if not tools:
+        return details
+    return f"{details}\n\nTools:\n\n" + "\n".join(tools)
+
+
+def _tool_lines(agent: Agent) -> list[str]:
+    lines = [
+        f"- {code(tool.name)}{', after an approval' if tool.needs_approval is True else ''}" for tool in agent.tools
+    ]
+    lines += [f"- those of {code(server.label)}, by MCP" for server in agent.mcp_servers]
+    if len(lines) > MAX_LISTED_TOOLS:
+        return [*lines[:MAX_LISTED_TOOLS], f"- and {len(lines) - MAX_LISTED_TOOLS:,} more"]
+    return lines

@@ -21,7 +21,7 @@ from everturn.text.utf8 import check_utf8
 _PORT = re.compile(r":\d+/?$")
 
 
-async def connected(
+async def connect_to_temporal(
     settings: Settings,
     address: str | None,
     storage: ExternalStorage | Path | str | None,
@@ -29,7 +29,7 @@ async def connected(
     options: dict[str, Any],
 ) -> temporalio.client.Client:
     """As `Client.connect` says. Raises Unreachable and InvalidSetting."""
-    merged: dict[str, Any] = {"identity": process_identity.own(), **connect_options(), **options}
+    merged: dict[str, Any] = {"identity": process_identity.own_identity(), **connect_options(), **options}
     if "data_converter" in merged:
         encryption = encryption or Encryption.of_settings(settings)
         merged["data_converter"] = with_encryption(merged["data_converter"], encryption)

@@ -14,18 +14,18 @@ from everturn import names
 from everturn.agent import Agent
 from everturn.calls.decisions import already_decided
 from everturn.client import listing, updates
-from everturn.client.agents_at_work import agents_at_work, ambiguous, called, may_have_agents, with_agents
+from everturn.client.agents_at_work import agents_at_work, ambiguous_id_error, find_calls, may_have_agents, with_agents
 from everturn.client.client_base import ClientBase
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
-from everturn.client.missing_worker import Silence, logged
+from everturn.client.missing_worker import Silence, with_warnings
 from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.seen_reply import cut_short, seen_reply
-from everturn.client.send_or_revive import deliver
+from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
-from everturn.client.streaming import LiveActivities, interleaved
+from everturn.client.streaming import LiveActivities, interleave_events
 from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
@@ -84,13 +84,13 @@ class Conversation(Forks, Generic[OutputT_co]):
         transcript, agent, model, limits and `keep_open`. Returns whether it was started again.
         """
         if revive:
-            return await deliver(self, message, message_id=message_id, stream=stream)
+            return await send_or_revive(self, message, message_id=message_id, stream=stream)
         message_id = uuid4().hex if message_id is None else message_id
         payload = message_payload(message, message_id=message_id, stream=stream)
         described = await self._describe()  # any workflow would take the signal
         if size_of(payload) > LONG_MESSAGE_BYTES:
             check_room(payload, described)
-        with self._explained():
+        with self._explaining_errors():
             # The conversation takes a message_id once.
             await temporal_errors.ask_until_answered(self._handle.signal, names.MESSAGE, payload)
         self._sent.add(known_id(message_id))
@@ -109,34 +109,39 @@ class Conversation(Forks, Generic[OutputT_co]):
         """The text of the reply, and the same as the agent's `output` type, in JSON. Raises what `reply` raises."""
         described = await self._describe()
         held = holds_back(described)
-        seen = self._client.read_positions.take(self.id, described.run_id)
+        seen = self._client.read_positions.take_position(self.id, described.run_id)
         by_history = seen.by_history
         state = by_history.state
         read_all = seen.reading.mark.last >= described.history_length and not held
         if read_all and state.is_answered and state.has_taken(self._sent):
-            self._client.read_positions.keep(self.id, seen)
+            self._client.read_positions.keep_position(self.id, seen)
             return state.last_text, state.output
         steps = self._runs.follow(described.run_id, reading=seen.reading)
-        async with aclosing(logged(steps, self._temporal, self.id)) as told:
-            async for run, step in told:
+        async with aclosing(with_warnings(steps, self._temporal, self.id)) as logged_steps:
+            async for run_id, step in logged_steps:
                 final = final_reply(by_history, step)
                 by_history.take_step(step)
-                if held and (run != described.run_id or step.id > described.history_length):
-                    held, described = False, await self._describe()
-                if run == described.run_id and (step.id < described.history_length or held):
+                if held and (run_id != described.run_id or step.id > described.history_length):
+                    held = False
+                    described = await self._describe()
+                if run_id == described.run_id and (step.id < described.history_length or held):
                     continue  # this was its state before; more events are known to follow, or may be held back
-                state, finished = by_history.state, by_history.finished
+                state = by_history.state
+                finished = by_history.finished
                 if finished and finished.next_run_id:
-                    described = await self._describe() if finished.alike else described
+                    if finished.alike:
+                        described = await self._describe()
                     continue
                 if finished:
-                    return self._last_reply(self._outcome(finished), cut_short=bool(state.cancelled))
+                    return self._last_reply(self._outcome_of(finished), cut_short=bool(state.cancelled))
                 if by_history.signals.has_message or not state.has_taken(self._sent):
                     continue
                 if state.is_answered or final is not None:
-                    if run == seen.run_id:
-                        self._client.read_positions.keep(self.id, seen)
-                    return (state.last_text if final is None else final), state.output
+                    if run_id == seen.run_id:
+                        self._client.read_positions.keep_position(self.id, seen)
+                    if final is None:
+                        return state.last_text, state.output
+                    return final, state.output
                 if state.stall:
                     raise stalled_error(self.id, state.turn, state.stall)
                 if state.cancelled and not state.inbox:
@@ -147,9 +152,9 @@ class Conversation(Forks, Generic[OutputT_co]):
         """How the conversation ended; waits for the end, through stalls and approvals. If the handle has an Agent, its
         `value` is the output as the agent's type."""
         steps = self._runs.follow((await self._describe()).run_id)
-        async with aclosing(logged(steps, self._temporal, self.id)) as told:
-            last = [step async for _, step in told if isinstance(step, RunClosed)]
-        return with_value(self._outcome(last[-1] if last else None), self._agent)
+        async with aclosing(with_warnings(steps, self._temporal, self.id)) as logged_steps:
+            closed = [step async for _, step in logged_steps if isinstance(step, RunClosed)]
+        return with_value(self._outcome_of(closed[-1] if closed else None), self._agent)
 
     # ------------------------------------------------------------ looking
 
@@ -162,7 +167,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         status = await self._own_status()
         if not (children and status.agents):
             return status
-        return with_agents(status, await agents_at_work(self._open, status.agents))
+        return with_agents(status, await agents_at_work(self._open_conversation, status.agents))
 
     async def _own_status(self) -> Status:
         described = await self._describe()
@@ -171,10 +176,12 @@ class Conversation(Forks, Generic[OutputT_co]):
         if held := held_up(described):  # Temporal gives its tasks to no worker, and may answer no query
             return held_status(await self.by_history(), *held)
         try:
-            with self._explained("status query"):
+            with self._explaining_errors("status query"):
                 status = await updates.ask_status(self._temporal, self.id)
         except Unreachable:
-            if trouble := (await listing.Versions(self._temporal).look(listing.listed(described), described)).trouble:
+            if trouble := (
+                await listing.Versions(self._temporal).mark_stuck(listing.read_listed(described), described)
+            ).trouble:
                 raise Unreachable(f"Conversation {self.id!r} is stuck: {trouble}.") from None
             raise
         except InvalidSetting:
@@ -186,7 +193,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         """The messages so far, in order. Reads the history: needs no worker. The results of one reply's calls are one
         message, which comes once the last of them has its result; `events()` has each at once."""
         by_history = await self.by_history()
-        with self._explained():
+        with self._explaining_errors():
             return tuple(await read_transcript(self._temporal, self.id, by_history.transcript))
 
     async def tool_pairs(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
@@ -227,19 +234,20 @@ class Conversation(Forks, Generic[OutputT_co]):
         own = self._own_events(since, deltas=deltas, agents=children is None)
         if not children:
             return own
-        return with_children(own, self._open, self._temporal, self.id, since, deltas=deltas)
+        return with_children(own, self._open_conversation, self._temporal, self.id, since, deltas=deltas)
 
     async def _own_events(self, since: str | None, *, deltas: bool, agents: bool) -> AsyncGenerator[Event]:
-        reader, cursor = EventReader(since), since or ""
+        reader = EventReader(since)
+        cursor = since or ""
         steps = self._runs.follow_revivals(reader.run_id) if since else self._runs.follow_all()
         live = LiveActivities(self._temporal, self.id, lane=self._client.live) if deltas else None
         silence = Silence(self._temporal, self.id)
-        below = FollowedAgents(self._open, self.id, live_only=True) if agents else None
-        async with aclosing(interleaved(silence.hearing(steps), live, silence, below)) as told:
-            async for run, step, between in told:
+        below = FollowedAgents(self._open_conversation, self.id, live_only=True) if agents else None
+        async with aclosing(interleave_events(silence.note_steps(steps), live, silence, below)) as steps_with_events:
+            async for run_id, step, between in steps_with_events:
                 for event in between:
                     yield event.model_copy(update={"cursor": cursor})
-                for event in reader.read_step(step, run_id=run) if step else ():
+                for event in reader.read_step(step, run_id=run_id) if step else ():
                     cursor = event.cursor
                     yield event
 
@@ -288,7 +296,7 @@ class Conversation(Forks, Generic[OutputT_co]):
             **seen_options(expected, approves=True),
             **decision_options(always, within),
         }
-        return await self._decide(names.APPROVE, call_id, children=children, **more)
+        return await self._decide_calls(names.APPROVE, call_id, children=children, **more)
 
     async def deny(
         self,
@@ -303,7 +311,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         """Denies a call: it does not run, and the model reads the reason. `expected`: the call as you saw it; this,
         `always`, `within` and `children` are as in `approve`."""
         more = {"reason": reason, **seen_options(expected), **decision_options(always, within)}
-        return await self._decide(names.DENY, call_id, children=children, **more)
+        return await self._decide_calls(names.DENY, call_id, children=children, **more)
 
     async def set_policy(self, rules: Iterable[Rule | Mapping[str, Any]]) -> None:
         """Replaces all rules that decide on calls, remembered decisions included; `status().policy` shows them.
@@ -312,7 +320,7 @@ class Conversation(Forks, Generic[OutputT_co]):
             policy = [Rule.model_validate(rule).model_dump(mode="json") for rule in rules]
         except ValueError as error:
             raise Refused(f"This is not a rule: {explain(error)}.", cure="See everturn.policy.Rule.") from None
-        await self._update(names.SET_POLICY, {"rules": policy})
+        await self._send_update(names.SET_POLICY, {"rules": policy})
 
     async def answer(
         self,
@@ -328,10 +336,11 @@ class Conversation(Forks, Generic[OutputT_co]):
         """Gives a call's result instead of the tool: a text or JSON, content blocks, or `parts` such as images.
         `expected`: the call as you saw it; this, `within` and `children` are as in `approve`."""
         if not parts and (blocks := parts_of_blocks(content)) is not None:
-            parts, is_error = blocks, is_error or says_error(content)
-        given: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
-        more = {"is_error": is_error, **given, **seen_options(expected), **decision_options(False, within)}
-        return await self._decide(names.ANSWER, call_id, children=children, **more)
+            parts = blocks
+            is_error = is_error or says_error(content)
+        result: dict[str, Any] = {"parts": tuple(parts)} if parts else {"content": content}
+        more = {"is_error": is_error, **result, **seen_options(expected), **decision_options(False, within)}
+        return await self._decide_calls(names.ANSWER, call_id, children=children, **more)
 
     async def call_tool(self, call: ToolCall | WaitingCall, function: Callable[..., Any]) -> ToolResult | None:
         """Runs a waiting call here, with a function or `@tool`, and answers it; returns the result that was given.
@@ -354,33 +363,33 @@ class Conversation(Forks, Generic[OutputT_co]):
 
     async def pause(self, reason: str | None = None) -> None:
         """Holds the conversation before its next model turn."""
-        await self._update(names.PAUSE, {"reason": reason})
+        await self._send_update(names.PAUSE, {"reason": reason})
 
     async def resume(self, *, model: str | None = None) -> None:
         """Goes on after a pause or a stall, with another `model` if given. Raises InvalidModel."""
-        await self._update(names.RESUME, {"model": model and check_provider(Model(model)).name})
+        await self._send_update(names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def cancel_turn(self, reason: str | None = None) -> None:
         """Stops the model call and the running tools. The part of the reply that was already written is kept, and the
         conversation waits for its next message. Returns once the model call has ended: within seconds, even if
         its worker is gone."""
         seen = await seen_reply(self._temporal, self.id, self._client.live)
-        await self._update(names.CANCEL_TURN, {"reason": reason, "seen": seen} if seen else {"reason": reason})
+        await self._send_update(names.CANCEL_TURN, {"reason": reason, "seen": seen})
         await cut_short(self._temporal, self.id)
 
     async def close(self, reason: str | None = None) -> None:
         """Ends the conversation: the current reply is finished, and waiting calls are denied. A message that arrives
         before the end starts it again, as a new run."""
-        await self._update(names.CLOSE, {"reason": reason})
+        await self._send_update(names.CLOSE, {"reason": reason})
 
     # ------------------------------------------------------------ underneath
 
-    async def _decide(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
+    async def _decide_calls(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
         if not children:
             return await self._decide_here(name, call_id=call_id, **payload)
-        check_input(name, _given({"call_id": call_id, **payload}))  # before anything is asked
-        places = await self._places(
-            name, call_id, edited=bool({"arguments", "expected", "question"} & _given(payload).keys())
+        check_input(name, _given_fields({"call_id": call_id, **payload}))  # before anything is asked
+        places = await self._find_places(
+            name, call_id, edited=bool({"arguments", "expected", "question"} & _given_fields(payload).keys())
         )
         if len(places) == 1:
             conversation, own_id = places[0]
@@ -393,21 +402,22 @@ class Conversation(Forks, Generic[OutputT_co]):
             except (Refused, Ended) as error:
                 refused.append(f"Conversation {conversation.id!r}: {error.message}")
         if refused:
-            done = f" Decided: {', '.join(decided)}." if decided else ""
-            raise Refused(f"{' '.join(refused)}{done}", cure=f"`everturn show {self.id}` shows what waits.")
+            if decided:
+                refused.append(f"Decided: {', '.join(decided)}.")
+            raise Refused(" ".join(refused), cure=f"`everturn show {self.id}` shows what waits.")
         return decided
 
     async def _decide_here(self, name: str, **payload: Any) -> tuple[str, ...]:
         """Decides on the conversation's own calls."""
         try:
-            answer = await self._update(name, payload)
+            answer = await self._send_update(name, payload)
         except Ended as error:
             before = await self._decided_before(payload["call_id"])
             raise Ended(f"{error.message}{before}", cure=error.cure) from error
         what = f"The {name} was carried out. The answer of conversation {self.id!r} to it"
-        return tuple(updates.readable(answer, what)["call_ids"])
+        return tuple(updates.readable_answer(answer, what)["call_ids"])
 
-    async def _places(self, name: str, call_id: str, *, edited: bool) -> list[tuple[Conversation, str]]:
+    async def _find_places(self, name: str, call_id: str, *, edited: bool) -> list[tuple[Conversation, str]]:
         """The conversations that wait for this decision, each with the call's id there: this one, unless it is about
         sub-agents' calls. Raises Refused if the id means several calls."""
         here = [(self, call_id)]
@@ -415,24 +425,26 @@ class Conversation(Forks, Generic[OutputT_co]):
             return here
         waiting = (await self.status()).waiting
         if call_id != names.EVERY_CALL:
-            calls = called(waiting, call_id)
+            calls = find_calls(waiting, call_id)
             if len(calls) > 1:
-                raise ambiguous(call_id, calls)
+                raise ambiguous_id_error(call_id, calls)
             return [(self.where(call), call.call_id) for call in calls] or here
         if edited:  # which no decision on every call may be: the conversation says so
             return here
         waiting = tuple(call for call in waiting if name != names.APPROVE or call.needs == "approval")
-        ids = dict.fromkeys(call.path[-1].conversation_id if call.path else self.id for call in waiting)
-        return [(self._open(one), call_id) for one in ids] or here
+        ids = dict.fromkeys(self.where(call).id for call in waiting)
+        return [(self._open_conversation(conversation_id), call_id) for conversation_id in ids] or here
 
     def where(self, call: WaitingCall) -> Conversation:
         """The conversation in which a call of `status().waiting` waits: this one, or a sub-agent's."""
-        return self._open(call.path[-1].conversation_id) if call.path else self
+        if not call.path:
+            return self
+        return self._open_conversation(call.path[-1].conversation_id)
 
-    def _on(self, client: ClientBase, conversation_id: str) -> Self:
+    def _handle_on(self, client: ClientBase, conversation_id: str) -> Self:
         return type(self)(client, conversation_id, self._agent)
 
-    def _open(self, conversation_id: str) -> Conversation:
+    def _open_conversation(self, conversation_id: str) -> Conversation:
         return Conversation(self._client, conversation_id)
 
     async def _decided_before(self, call_id: str) -> str:
@@ -444,22 +456,22 @@ class Conversation(Forks, Generic[OutputT_co]):
                         return f" {already_decided(call_id, result.decision)}"
         return ""
 
-    async def _update(self, name: str, payload: dict[str, Any]) -> Any:
-        given = _given(payload)
-        check_input(name, given)
+    async def _send_update(self, name: str, payload: dict[str, Any]) -> Any:
+        fields = _given_fields(payload)
+        check_input(name, fields)
         await self._describe()  # any workflow may have an update of that name
-        with self._explained(name):
-            return await updates.send(self._temporal, self.id, name, {**given, "by": self._client.by})
+        with self._explaining_errors(name):
+            return await updates.send_update(self._temporal, self.id, name, {**fields, "by": self._client.by})
 
     async def by_history(self) -> StateByHistory:
         """The conversation's state, computed from the history of its latest run."""
         by_history = StateByHistory(run_id=(await self._describe()).run_id)
-        with self._explained():
+        with self._explaining_errors():
             async for step in read_steps(self._temporal, self.id, run_id=by_history.run_id):
                 by_history.take_step(step)
         return by_history
 
-    def _outcome(self, finished: RunClosed | None) -> Outcome:
+    def _outcome_of(self, finished: RunClosed | None) -> Outcome:
         if finished is None:
             raise temporal_errors.breaks_off(self.id)
         if finished.outcome is None:
@@ -496,6 +508,6 @@ class Conversation(Forks, Generic[OutputT_co]):
         return typed_output(output, text, self._agent, conversation_id=self.id)
 
 
-def _given(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _given_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Without what was not given. An answer may be None."""
     return {key: value for key, value in payload.items() if value is not None or key == "content"}

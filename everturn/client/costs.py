@@ -69,25 +69,26 @@ class ConversationCost:
 async def costs_of(client: Client, conversation_id: str) -> list[ConversationCost]:
     """The conversation's cost, then that of each agent that it asked, and of the agents that those asked. Raises
     NotFound, RPCError, and InvalidSetting if a history can't be read."""
-    found: dict[str, ConversationCost] = {}
+    costs: dict[str, ConversationCost] = {}
     todo = [conversation_id]
     while todo:
-        one = todo.pop(0)
-        if one in found:
+        next_id = todo.pop(0)
+        if next_id in costs:
             continue
-        cost, counted = ConversationCost(one), set[EventKey]()
-        for run_id in await runs_of(client, one):
+        cost = ConversationCost(next_id)
+        counted: set[EventKey] = set()
+        for run_id in await runs_of(client, next_id):
             todo += await _add_run(client, cost, run_id, counted)
         if cost.runs:
-            found[one] = cost
-    if conversation_id not in found:
+            costs[next_id] = cost
+    if conversation_id not in costs:
         raise NotFound(
             f"There is no conversation {conversation_id!r}.", cure="`everturn list` shows the existing ones."
         )
-    return list(found.values())
+    return list(costs.values())
 
 
-def _key(event: HistoryEvent) -> EventKey:
+def _event_key(event: HistoryEvent) -> EventKey:
     """The same for an event and its copies, which resets make."""
     return event.event_id, event.event_time.ToNanoseconds()
 
@@ -99,8 +100,8 @@ async def _add_run(client: Client, cost: ConversationCost, run_id: str, counted:
     events = [event async for event in events_of(client, cost.id, run_id)]
     if not events:
         return []
-    new = [event for event in events if _key(event) not in counted]
-    counted |= {_key(event) for event in new}
+    new = [event for event in events if _event_key(event) not in counted]
+    counted |= {_event_key(event) for event in new}
     old = events[: len(events) - len(new)]
     for event in events:
         match await reader.read_event(event):

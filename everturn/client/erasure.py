@@ -26,7 +26,7 @@ from everturn.client.belongings import Belonging, Belongings, Was, find_belongin
 from everturn.client.client_base import ClientBase
 from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
-from everturn.client.runs import describe
+from everturn.client.runs import describe_run
 from everturn.errors import InvalidSetting, Refused
 from everturn.logs import get_logger
 from everturn.settings import Settings
@@ -84,15 +84,15 @@ class Erased:
 
     @property
     def runs(self) -> int:
-        return sum(one.runs for one in self.conversations)
+        return sum(conversation.runs for conversation in self.conversations)
 
     @property
     def artifacts(self) -> int:
-        return sum(one.artifacts for one in self.conversations)
+        return sum(conversation.artifacts for conversation in self.conversations)
 
     @property
     def payloads(self) -> int:
-        return sum(one.payloads for one in self.conversations)
+        return sum(conversation.payloads for conversation in self.conversations)
 
 
 class ErasingClient(ClientBase):
@@ -118,35 +118,37 @@ class ErasingClient(ClientBase):
         fork that stays can't be read without it, and if it answers a call of a conversation that still exists. Raises
         Unreachable, and errors of the stores.
         """
-        kept_at = artifacts or Settings.load().artifacts
-        opened = Artifacts.at(kept_at) if isinstance(kept_at, str | Path) else kept_at
+        store = artifacts or Settings.load().artifacts
+        if isinstance(store, str | Path):
+            store = Artifacts.at(store)
         with temporal_errors.explained(self.temporal, check_utf8("id", conversation_id), "erasure"):
-            found = await find_belongings(self.temporal, conversation_id, keep_forks=keep_forks)
-            refusal = _refusal(found, force=force)
+            belongings = await find_belongings(self.temporal, conversation_id, keep_forks=keep_forks)
+            refusal = _find_refusal(belongings, force=force)
             if dry_run:
-                return await _would_erase(self.temporal, found, opened, refusal)
+                return await _would_erase(self.temporal, belongings, store, refusal)
             if refusal:
                 raise refusal
-            return await _erase(self.temporal, found, opened)
+            return await _erase_all(self.temporal, belongings, store)
 
 
-def _refusal(found: Belongings, *, force: bool) -> Refused | None:
-    name = repr(found.id)
-    if found.asked_by:
+def _find_refusal(belongings: Belongings, *, force: bool) -> Refused | None:
+    name = repr(belongings.id)
+    if belongings.asked_by:
         return Refused(
-            f"Conversation {name} answers a call of {found.asked_by!r}, whose history holds its answer.",
-            cure=f"Erase {found.asked_by!r}: that erases this one, too.",
+            f"Conversation {name} answers a call of {belongings.asked_by!r}, whose history holds its answer.",
+            cure=f"Erase {belongings.asked_by!r}: that erases this one, too.",
         )
-    running = sorted(one.id for one in found.conversations.values() if one.running)
+    running = sorted(belonging.id for belonging in belongings.conversations.values() if belonging.running)
     if running and not force:
         return Refused(
             f"Conversation {name} can't be erased: {', '.join(map(repr, running))} still runs.",
             cure="Close it first (`everturn close`, or close()); or terminate it, with --force or "
             "force=True. A running tool may then still take effect.",
         )
-    if found.bound:
+    if belongings.bound:
+        forks = ", ".join(map(repr, belongings.bound))
         return Refused(
-            f"{', '.join(map(repr, found.bound))} can't be read without the history of {name}: they are forks of it.",
+            f"{forks} can't be read without the history of {name}: they are forks of it.",
             cure="Start a worker for the forks: they copy what they need at their next step. "
             "Or erase them, too: without --keep-forks or keep_forks=True.",
         )
@@ -154,77 +156,88 @@ def _refusal(found: Belongings, *, force: bool) -> Refused | None:
 
 
 async def _would_erase(
-    client: Client, found: Belongings, artifacts: Artifacts | None, refusal: Refused | None
+    client: Client, belongings: Belongings, artifacts: Artifacts | None, refusal: Refused | None
 ) -> Erased:
     listed = []
-    for one in found.conversations.values():
-        kept = await asyncio.to_thread(artifacts.count, one.id) if artifacts else 0
-        listed.append(replace(_listed(one), runs=len(one.runs), artifacts=kept, payloads=one.payloads))
+    for belonging in belongings.conversations.values():
+        kept = await asyncio.to_thread(artifacts.count, belonging.id) if artifacts else 0
+        listed.append(
+            replace(_as_erased(belonging), runs=len(belonging.runs), artifacts=kept, payloads=belonging.payloads)
+        )
     return Erased(
         conversations=tuple(filter(None, listed)),
-        kept=tuple(found.kept),
-        elsewhere=(*found.outside, *await _elsewhere(client)),
+        kept=tuple(belongings.kept),
+        elsewhere=(*belongings.outside, *await _find_archives(client)),
         refused=str(refusal or ""),
     )
 
 
-async def _erase(client: Client, found: Belongings, artifacts: Artifacts | None) -> Erased:
-    left: list[str] = []
+async def _erase_all(client: Client, belongings: Belongings, artifacts: Artifacts | None) -> Erased:
+    leftovers: list[str] = []
     erased: dict[str, ErasedConversation] = {}
-    for one in found.conversations.values():
-        if one.running:
-            await _terminate(client, one.id)
+    for belonging in belongings.conversations.values():
+        if belonging.running:
+            await _terminate_conversation(client, belonging.id)
     # A conversation goes before the one that it belongs to, whose history says that it belongs there.
-    for one in reversed(found.conversations.values()):
-        kept = await asyncio.to_thread(artifacts.delete, one.id) if artifacts else 0
-        stored, unknown = await _erase_payloads(client, one)
-        left += unknown
-        erased[one.id] = replace(_listed(one), artifacts=kept, payloads=stored)
-    for one in reversed(found.conversations.values()):
-        taken = [run for run in one.runs if await _delete_run(client, one.id, run)]
-        erased[one.id] = replace(erased[one.id], runs=len(taken))
-    under_way = await _still_there(client, list(found.conversations.values()))
-    left += await _late_forks(client, found)
+    for belonging in reversed(belongings.conversations.values()):
+        kept = await asyncio.to_thread(artifacts.delete, belonging.id) if artifacts else 0
+        stored, unknown = await _erase_payloads(client, belonging)
+        leftovers += unknown
+        erased[belonging.id] = replace(_as_erased(belonging), artifacts=kept, payloads=stored)
+    for belonging in reversed(belongings.conversations.values()):
+        deleted = [run_id for run_id in belonging.runs if await _delete_run(client, belonging.id, run_id)]
+        erased[belonging.id] = replace(erased[belonging.id], runs=len(deleted))
+    under_way = await _still_there(client, list(belongings.conversations.values()))
+    leftovers += await _late_forks(client, belongings)
     done = Erased(
         conversations=tuple(filter(None, reversed(erased.values()))),
-        kept=tuple(found.kept),
+        kept=tuple(belongings.kept),
         under_way=under_way,
-        left=tuple(left),
-        elsewhere=(*found.outside, *await _elsewhere(client)),
+        left=tuple(leftovers),
+        elsewhere=(*belongings.outside, *await _find_archives(client)),
     )
     # The ids stay out of the log: it outlives what is erased.
     _log.info("conversation.erased", conversations=len(done.conversations), runs=done.runs, artifacts=done.artifacts)
     return done
 
 
-async def _late_forks(client: Client, found: Belongings) -> list[str]:
+async def _late_forks(client: Client, belongings: Belongings) -> list[str]:
     """Forks that the index did not show yet when it was asked first: they were started a moment before."""
-    forks, known = ForkLines(client), {*found.conversations, *found.kept}
-    late = {fork.id: None for one in found.conversations for fork in await forks.of(one) if fork.id not in known}
-    return [f"{one}: a fork of it that was started just before. Repeat the erasure" for one in late]
+    forks = ForkLines(client)
+    known = {*belongings.conversations, *belongings.kept}
+    late = {
+        fork.id: None
+        for conversation_id in belongings.conversations
+        for fork in await forks.find_forks(conversation_id)
+        if fork.id not in known
+    }
+    return [f"{fork_id}: a fork of it that was started just before. Repeat the erasure" for fork_id in late]
 
 
-def _listed(one: Belonging) -> ErasedConversation:
-    return ErasedConversation(one.id, was=one.was, of=one.of, running=one.running)
+def _as_erased(belonging: Belonging) -> ErasedConversation:
+    return ErasedConversation(belonging.id, was=belonging.was, of=belonging.of, running=belonging.running)
 
 
-async def _erase_payloads(client: Client, one: Belonging) -> tuple[int, list[str]]:
+async def _erase_payloads(client: Client, belonging: Belonging) -> tuple[int, list[str]]:
     """Returns how many payloads were erased, and what is left, in words."""
-    count, left, claims = 0, [], dict(one.claims)
+    count = 0
+    leftovers: list[str] = []
+    claims = dict(belonging.claims)
     if (storage := client.data_converter.external_storage) is not None:
         for driver in storage.drivers:
             named = [StorageDriverClaim(dict(claim)) for claim in claims.pop(driver.name(), ())]
-            stored, trouble = await delete_stored(driver, named, owners=[one.id])
+            stored, trouble = await delete_stored(driver, named, owners=[belonging.id])
             count += stored
-            left += [f"{one.id}: {trouble}"] if trouble else []
-    left += [
-        f"{one.id}: {len(some)} payloads in the external storage {driver!r}, which is not set up here"
+            if trouble:
+                leftovers.append(f"{belonging.id}: {trouble}")
+    leftovers += [
+        f"{belonging.id}: {len(some)} payloads in the external storage {driver!r}, which is not set up here"
         for driver, some in claims.items()
     ]
-    return count, left
+    return count, leftovers
 
 
-async def _terminate(client: Client, conversation_id: str) -> None:
+async def _terminate_conversation(client: Client, conversation_id: str) -> None:
     try:
         await client.get_workflow_handle(conversation_id).terminate(reason="it is erased")
     except RPCError as error:
@@ -248,11 +261,11 @@ async def _delete_run(client: Client, conversation_id: str, run: str) -> bool:
 async def _still_there(client: Client, conversations: Sequence[Belonging]) -> int:
     """How many histories the server still has after at most GONE_SECONDS, including those only in its index."""
     until = time.monotonic() + GONE_SECONDS
-    runs = [(one.id, run) for one in conversations for run in one.runs]
-    listed = {one.id for one in conversations if one.runs}
+    runs = [(belonging.id, run_id) for belonging in conversations for run_id in belonging.runs]
+    listed = {belonging.id for belonging in conversations if belonging.runs}
     while runs or listed:
-        runs = [one for one in runs if await describe(client, *one) is not None]
-        listed = {one for one in listed if await _is_listed(client, one)}
+        runs = [run for run in runs if await describe_run(client, *run) is not None]
+        listed = {conversation_id for conversation_id in listed if await _is_listed(client, conversation_id)}
         if time.monotonic() > until:
             break
         await asyncio.sleep(0.1)
@@ -265,7 +278,7 @@ async def _is_listed(client: Client, conversation_id: str) -> bool:
     return (await client.count_workflows(query)).count > 0
 
 
-async def _elsewhere(client: Client) -> tuple[str, ...]:
+async def _find_archives(client: Client) -> tuple[str, ...]:
     try:
         described = await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=client.namespace)
@@ -280,9 +293,13 @@ async def _elsewhere(client: Client) -> tuple[str, ...]:
 def archives_of(config: NamespaceConfig) -> tuple[str, ...]:
     """Where a namespace archives workflows that have ended, in words."""
     enabled = ArchivalState.ARCHIVAL_STATE_ENABLED
-    found = []
+    archives = []
     if config.history_archival_state == enabled:
-        found.append(f"Temporal's archive of histories at {config.history_archival_uri}: what had ended may be there.")
+        archives.append(
+            f"Temporal's archive of histories at {config.history_archival_uri}: what had ended may be there."
+        )
     if config.visibility_archival_state == enabled:
-        found.append(f"Temporal's archive of its index at {config.visibility_archival_uri}: what had ended is listed.")
-    return tuple(found)
+        archives.append(
+            f"Temporal's archive of its index at {config.visibility_archival_uri}: what had ended is listed."
+        )
+    return tuple(archives)

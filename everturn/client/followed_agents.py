@@ -1,6 +1,6 @@
 """Follows the sub-agents that work for a conversation: which of their calls wait for a person, as their histories say.
 
-A watcher of the conversation gives each step of it to `take`. While no sub-agent works, nothing is asked.
+A watcher of the conversation gives each step of it to `take_step`. While no sub-agent works, nothing is asked.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class _Agent:
     """Its parent has its result."""
     requests: dict[str, Event] = field(default_factory=dict)
     """The last request for each call, while the history of before is read."""
-    told: dict[str, str] = field(default_factory=dict)
+    waiting_since: dict[str, str] = field(default_factory=dict)
     """When each call began to wait whose request was told: after trouble, its history is read again."""
     following: asyncio.Task[None] | None = None
 
     @property
-    def asked(self) -> AskedAgent:
+    def asked_agent(self) -> AskedAgent:
         return self.path[-1]
 
     @property
@@ -68,17 +68,16 @@ class _Agent:
         return self.reader.by_history
 
     @property
-    def waiting(self) -> list[WaitingCall]:
-        return [
-            one.as_waiting().model_copy(update={"path": self.path}) for one in self.by_history.state.pending.values()
-        ]
+    def waiting_calls(self) -> list[WaitingCall]:
+        pending = self.by_history.state.pending.values()
+        return [call.as_waiting().model_copy(update={"path": self.path}) for call in pending]
 
 
 class FollowedAgents:
     """The sub-agents of the conversation `parent`, and those below them. `conversation` opens one by its id.
 
     `live_only`: tells only of calls that wait now, or begin to. If not, it also tells of earlier ones and of results.
-    `shown`: addresses of calls that somebody sees as open: their agents are read though they have ended."""
+    `shown_addresses`: addresses of calls that somebody sees as open: their agents are read though they have ended."""
 
     def __init__(
         self,
@@ -86,18 +85,18 @@ class FollowedAgents:
         parent: str,
         *,
         live_only: bool = False,
-        shown: Collection[str] = (),
+        shown_addresses: Collection[str] = (),
     ) -> None:
         self._conversation = conversation
         self._parent = parent
         self._live_only = live_only
-        self._shown = shown
+        self._shown = shown_addresses
         self._agents: dict[str, _Agent] = {}
         """By the ids of their conversations."""
         self._news: asyncio.Queue[Event | None] = asyncio.Queue()
 
     @property
-    def any(self) -> bool:
+    def has_agents(self) -> bool:
         return bool(self._agents)
 
     @property
@@ -116,34 +115,34 @@ class FollowedAgents:
         )
 
     @property
-    def waiting(self) -> tuple[WaitingCall, ...]:
+    def waiting_calls(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for people, as far as was read."""
-        return tuple(call for agent in self._agents.values() if not agent.over for call in agent.waiting)
+        return tuple(call for agent in self._agents.values() if not agent.over for call in agent.waiting_calls)
 
     @property
     def stall(self) -> str:
         """Why one of them is stalled; empty if none is."""
         for agent in self._agents.values():
             if stall := agent.by_history.state.stall:
-                return f"The agent {agent.asked.agent!r} is stalled: {stall.cause}"
+                return f"The agent {agent.asked_agent.agent!r} is stalled: {stall.cause}"
         return ""
 
-    def take(self, step: steps.Step) -> None:
+    def take_step(self, step: steps.Step) -> None:
         """Takes each step of the parent, which begins and ends them."""
-        self._take(step, ())
+        self._take_step_of(step, ())
 
-    async def said(self) -> list[Event]:
+    async def wait_for_events(self) -> list[Event]:
         """Waits until something has changed. Returns the events that tell of it, if any."""
         news = [await self._news.get()]
         while not self._news.empty():
             news.append(self._news.get_nowait())
         return [event for event in news if event is not None]
 
-    def rest(self, by_history: StateByHistory, *, decides: bool, path: Path = ()) -> Rest:
+    def find_rest(self, by_history: StateByHistory, *, decides: bool, path: Path = ()) -> Rest:
         """What the open calls of a conversation come to: the parent's, or that of the agent at the end of this path.
         `decides`: whether approvals are for people who look on."""
         state = by_history.state
-        theirs = [one for one in state.pending.values() if decides or one.needs == "answer"]
+        theirs = [pending for pending in state.pending.values() if decides or pending.needs == "answer"]
         rests = {
             self._rest_of_agent((*path, call.call_id), decides=decides)
             for call, _ in by_history.calls.unsettled
@@ -161,8 +160,8 @@ class FollowedAgents:
     # ------------------------------------------------------------ underneath
 
     def _rest_of_agent(self, path: Iterable[AskedAgent | str], *, decides: bool) -> Rest:
-        call_ids = [asked if isinstance(asked, str) else asked.call_id for asked in path]
-        agent = next((one for one in self._agents.values() if _call_ids(one) == call_ids), None)
+        call_ids = [part if isinstance(part, str) else part.call_id for part in path]
+        agent = next((agent for agent in self._agents.values() if _call_ids(agent) == call_ids), None)
         if agent is None or agent.over or not agent.caught_up:
             return "working"
         by_history = agent.by_history
@@ -170,33 +169,35 @@ class FollowedAgents:
             return "working"
         if by_history.state.stall:
             return "stalled"
-        return self.rest(by_history, decides=decides, path=agent.path)
+        return self.find_rest(by_history, decides=decides, path=agent.path)
 
-    def _take(self, step: steps.Step, path: Path) -> None:
+    def _take_step_of(self, step: steps.Step, path: Path) -> None:
         """A step of the conversation at the end of this path."""
         match step:
             case steps.ToolScheduled(conversation_id=child) if child:
-                self._end([child])
-                asked = AskedAgent(call_id=step.request.call_id, agent=step.tool, conversation_id=child)
-                agent = self._agents[child] = _Agent((*path, asked))
-                agent.following = asyncio.create_task(self._follow(agent))
+                self._end_agents([child])
+                asked_agent = AskedAgent(call_id=step.request.call_id, agent=step.tool, conversation_id=child)
+                agent = self._agents[child] = _Agent((*path, asked_agent))
+                agent.following = asyncio.create_task(self._follow_agent(agent))
             case steps.ToolCompleted() | steps.ToolRunFailed():
-                self._end(self._below([*(asked.call_id for asked in path), step.request.call_id]))
+                self._end_agents(
+                    self._agents_below([*(asked_agent.call_id for asked_agent in path), step.request.call_id])
+                )
             case steps.RunClosed():
-                self._end(self._below([asked.call_id for asked in path], itself=False))
+                self._end_agents(self._agents_below([asked_agent.call_id for asked_agent in path], itself=False))
             case _:
                 pass
 
-    def _below(self, call_ids: list[str], *, itself: bool = True) -> list[str]:
+    def _agents_below(self, call_ids: list[str], *, itself: bool = True) -> list[str]:
         """The agent that was asked by these calls, and those below it."""
-        found = {child: _call_ids(agent) for child, agent in self._agents.items()}
+        paths = {child: _call_ids(agent) for child, agent in self._agents.items()}
         return [
             child
-            for child, ids in found.items()
+            for child, ids in paths.items()
             if ids[: len(call_ids)] == call_ids and (itself or len(ids) > len(call_ids))
         ]
 
-    def _end(self, children: Iterable[str]) -> None:
+    def _end_agents(self, children: Iterable[str]) -> None:
         for child in children:
             agent = self._agents.get(child)
             if agent is None:
@@ -208,15 +209,16 @@ class FollowedAgents:
                 agent.following.cancel()
             del self._agents[child]
 
-    async def _follow(self, agent: _Agent) -> None:
+    async def _follow_agent(self, agent: _Agent) -> None:
         pause = FIRST_LOOK_SECONDS
         while not agent.over:
             try:
-                await self._read(agent)
+                await self._read_agent(agent)
             except NotFound:  # it is about to start; or it was deleted, or its retention is over
                 agent.over = agent.ended
             except (EverturnError, RPCError):  # whoever follows the parent meets the same trouble, and is told
-                agent.reader, agent.caught_up = EventReader(), False
+                agent.reader = EventReader()
+                agent.caught_up = False
             if agent.over:
                 self._news.put_nowait(None)
                 return
@@ -225,22 +227,21 @@ class FollowedAgents:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
-    async def _read(self, agent: _Agent) -> None:
+    async def _read_agent(self, agent: _Agent) -> None:
         """Reads its history to the end, and tells what happens. Returns at once if it has not begun yet, or if its
         parent has not heard of its end."""
-        conversation = self._conversation(agent.asked.conversation_id)
+        conversation = self._conversation(agent.asked_agent.conversation_id)
         described = await conversation._describe()
         runs = not is_over(described)
         if not runs and not agent.ended:
             return  # it is an earlier one of this id, or its parent is about to hear of its end
-        now_run, now_step = described.run_id, described.history_length
-        async for run, step in conversation._runs.follow(described.run_id):
+        async for run_id, step in conversation._runs.follow(described.run_id):
             if isinstance(step, steps.RunStarted) and not self._is_asked(agent, step):
                 break
-            agent.caught_up |= run != now_run or step.id >= now_step
+            agent.caught_up |= run_id != described.run_id or step.id >= described.history_length
             if type(step) is not steps.Step:
-                self._take(step, agent.path)
-                self._tell(agent, agent.reader.read_step(step, run_id=run))
+                self._take_step_of(step, agent.path)
+                self._tell_events(agent, agent.reader.read_step(step, run_id=run_id))
             agent.looked |= agent.caught_up
             if agent.caught_up:
                 self._tell_waiting(agent)
@@ -249,20 +250,24 @@ class FollowedAgents:
 
     def _is_asked(self, agent: _Agent, step: steps.RunStarted) -> bool:
         """Whether it works for this parent, and is no other conversation of the same id."""
-        caller, parents = step.start.caller, [self._parent, *(asked.conversation_id for asked in agent.path)]
-        return caller is not None and (caller.conversation_id, caller.call_id) == (parents[-2], agent.asked.call_id)
+        caller = step.start.caller
+        parents = [self._parent, *(asked_agent.conversation_id for asked_agent in agent.path)]
+        return caller is not None and (caller.conversation_id, caller.call_id) == (
+            parents[-2],
+            agent.asked_agent.call_id,
+        )
 
-    def _tell(self, agent: _Agent, events: Iterable[Event]) -> None:
+    def _tell_events(self, agent: _Agent, events: Iterable[Event]) -> None:
         for event in events:
             match event:
                 case ApprovalRequested() | AnswerRequested() if self._live_only:
                     agent.requests[event.call.call_id] = event
-                case Decided() if self._live_only and event.call_id not in agent.told:
+                case Decided() if self._live_only and event.call_id not in agent.waiting_since:
                     agent.requests.pop(event.call_id, None)
                 case ToolFinished() if self._live_only:
                     agent.requests.pop(event.result.call_id, None)
                 case ApprovalRequested() | AnswerRequested() | Decided() | ToolFinished():
-                    self._put(agent, event)
+                    self._put_event(agent, event)
                 case _:
                     pass
 
@@ -270,15 +275,15 @@ class FollowedAgents:
         """The requests that were held back until it was known that their calls wait."""
         pending = agent.by_history.state.pending
         for call_id, request in agent.requests.items():
-            if call_id in pending and agent.told.get(call_id) != request.at:
-                agent.told[call_id] = request.at
-                self._put(agent, request)
+            if call_id in pending and agent.waiting_since.get(call_id) != request.at:
+                agent.waiting_since[call_id] = request.at
+                self._put_event(agent, request)
         agent.requests.clear()
 
-    def _put(self, agent: _Agent, event: Event) -> None:
-        there = {"child": agent.asked.conversation_id, "path": agent.path}
+    def _put_event(self, agent: _Agent, event: Event) -> None:
+        there = {"child": agent.asked_agent.conversation_id, "path": agent.path}
         self._news.put_nowait(event.model_copy(update=there))
 
 
 def _call_ids(agent: _Agent) -> list[str]:
-    return [asked.call_id for asked in agent.path]
+    return [asked_agent.call_id for asked_agent in agent.path]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from temporalio.client import WorkflowExecutionDescription
 
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
-from everturn.client.streaming import LiveActivities, interleaved
+from everturn.client.streaming import LiveActivities, interleave_events
 from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, Replied, ToolFinished
 from everturn.history import steps
 from everturn.history.endings import final_reply
@@ -51,7 +51,13 @@ class _Answering(Protocol):
     _runs: Any
 
     async def _describe(self) -> WorkflowExecutionDescription: ...
-    def _open(self, conversation_id: str) -> Any: ...
+    def _open_conversation(self, conversation_id: str) -> Any: ...
+
+
+class _Position(NamedTuple):
+    run_id: str
+    step_id: int
+    """The last event of the run's history."""
 
 
 class FollowedReply:
@@ -59,7 +65,7 @@ class FollowedReply:
 
         async with FollowedReply(conversation) as answer:
             ...  # answer.events, as far as it has come; answer.rest says whether it goes on
-            async for event in answer.more():
+            async for event in answer.follow_on():
                 ...
 
     The calls of sub-agents that wait for people are among the events and in `waiting`, with their addresses as their
@@ -74,19 +80,19 @@ class FollowedReply:
         *,
         message_id: str | None = None,
         decides: bool = True,
-        shown: Collection[str] = (),
+        shown_addresses: Collection[str] = (),
     ) -> None:
         """`message_id`: the message that it answers; the latest one if None or not found. `decides`: whether the caller
         decides on approvals. If so, the answer is at rest while calls wait for them; if not, it waits until somebody
-        else has decided. `shown`: the calls that the caller shows as open."""
+        else has decided. `shown_addresses`: the calls that the caller shows as open."""
         self._conversation = conversation
-        self._shown = shown
+        self._shown = shown_addresses
         self._agents = self._followed_agents()
         self._message_id = None if message_id is None else known_id(message_id)
         self._decides = decides
         self._reader = EventReader()
-        self._now: tuple[str, int] = ("", 0)
-        """The run, and the length of its history, when this was opened. `rest` is not set before that point: the
+        self._now = _Position("", 0)
+        """How far it had gone when this was opened. `rest` is not set before that point: the
         conversation may have gone on since."""
         self._held = False
         """More had perhaps been said by then than that history has."""
@@ -104,44 +110,46 @@ class FollowedReply:
         """None while more comes by itself."""
 
     async def __aenter__(self) -> Self:
-        await self._look()
-        described_run = self._now[0]
-        await self._catch_up(self._conversation._runs.follow(described_run))
+        await self._note_position()
+        await self._catch_up(self._conversation._runs.follow(self._now.run_id))
         if not self._said:  # an earlier run began it: this one goes on with it
             await self._close()
-            self._reader, self._caught_up, self.events = EventReader(), False, []
+            self._reader = EventReader()
+            self._caught_up = False
+            self.events = []
             self._agents = self._followed_agents()
             await self._catch_up(self._conversation._runs.follow_all())
         return self
 
-    async def _look(self) -> None:
+    async def _note_position(self) -> None:
         described = await self._conversation._describe()
-        self._now, self._held = (described.run_id, described.history_length), holds_back(described)
+        self._now = _Position(described.run_id, described.history_length)
+        self._held = holds_back(described)
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
 
-    async def more(self) -> AsyncIterator[Event]:
+    async def follow_on(self) -> AsyncIterator[Event]:
         """The events from now on, until the answer is at rest."""
         assert self._told is not None
         while self.rest is None:
-            told = await anext(self._told, _OVER)
-            if told is _OVER:
+            event = await anext(self._told, _OVER)
+            if event is _OVER:
                 return
-            if told is not None:
-                yield told
+            if event is not None:
+                yield event
 
     async def transcript(self) -> list[Message]:
         """The messages of the whole conversation, up to the last event that was read. Raises NotFound and
         ConversationError."""
-        temporal, so_far = self._conversation._temporal, self._reader.by_history.transcript
-        return await read_transcript(temporal, self._conversation.id, so_far)
+        conversation = self._conversation
+        return await read_transcript(conversation._temporal, conversation.id, self._reader.by_history.transcript)
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for people, also if other things are still going on."""
         own = (pending.as_waiting() for pending in self._reader.by_history.state.pending.values())
-        below = (call.model_copy(update={"call_id": call.address}) for call in self._agents.waiting)
+        below = (call.model_copy(update={"call_id": call.address}) for call in self._agents.waiting_calls)
         return (*own, *below)
 
     def is_below(self, call_id: str) -> bool:
@@ -149,7 +157,7 @@ class FollowedReply:
         return self._agents.works_on(call_id)
 
     @property
-    def untaken(self) -> tuple[Message, ...]:
+    def untaken_messages(self) -> tuple[Message, ...]:
         """What was said and no turn has read yet, oldest first."""
         state = self._reader.by_history.state
         return (*state.inbox, *state.late)
@@ -158,51 +166,55 @@ class FollowedReply:
         """The result of a call that has ended, but that no turn has read yet; None if there is no such result. A call
         that was cut short has one: the model is told with its next turn."""
         by_history = self._reader.by_history
-        state, transcript = by_history.state, by_history.transcript
+        state = by_history.state
+        transcript = by_history.transcript
         result = results_in(state.unseen).get(call.call_id)
         if result is None or result.content:
             return result
         if written := transcript.results_of([call.call_id]):
             return written[call.call_id]
-        cause = state.cancelled or (self.rest.cause if self.rest else "") or "its answer has ended"
+        cause = state.cancelled
+        if not cause and self.rest:
+            cause = self.rest.cause
+        cause = cause or "its answer has ended"
         return ToolResult.cut_short(call, cause, running=transcript.has_begun(call.call_id))
 
     # ------------------------------------------------------------ underneath
 
     async def _catch_up(self, source: AsyncIterator[tuple[str, steps.Step]]) -> None:
-        self._told = self._tell(source)
+        self._told = self._tell_events(source)
         async for event in self._told:
             if event is not None:
                 self.events.append(event)
             elif self._caught_up and self._has_message and self._agents.caught_up:
                 return
 
-    async def _tell(self, source: AsyncIterator[tuple[str, steps.Step]]) -> AsyncGenerator[Event | None]:
+    async def _tell_events(self, source: AsyncIterator[tuple[str, steps.Step]]) -> AsyncGenerator[Event | None]:
         """Yields each event, and None after each step, when `rest` is up to date."""
-        temporal, client = self._conversation._temporal, self._conversation._client
-        live = LiveActivities(temporal, self._conversation.id, lane=client.live)
+        temporal = self._conversation._temporal
+        live = LiveActivities(temporal, self._conversation.id, lane=self._conversation._client.live)
         silence = Silence(temporal, self._conversation.id)
-        async with aclosing(interleaved(source, live, silence, self._agents)) as told:
-            async for run, step, between in told:
+        async with aclosing(interleave_events(source, live, silence, self._agents)) as steps_with_events:
+            async for run_id, step, between in steps_with_events:
                 for event in between:
-                    yield _addressed(event) if event.path else event
+                    yield _with_address(event) if event.path else event
                 if step is None:
-                    if self._agents.any and self._caught_up and self.rest is None:
-                        self.rest = self._rest(False)
+                    if self._agents.has_agents and self._caught_up and self.rest is None:
+                        self.rest = self._why_at_rest(False)
                     yield None
                     continue
                 final = final_reply(self._reader.by_history, step) is not None
                 self._note_message(step)
-                events = self._reader.read_step(step, run_id=run)
-                if self._held and (run != self._now[0] or step.id > self._now[1]):
-                    await self._look()
+                events = self._reader.read_step(step, run_id=run_id)
+                if self._held and (run_id != self._now.run_id or step.id > self._now.step_id):
+                    await self._note_position()
                     self._held = False
-                now_run, now_step = self._now
-                self._caught_up |= run == now_run and step.id >= now_step and not self._held
+                self._caught_up |= run_id == self._now.run_id and step.id >= self._now.step_id and not self._held
                 for event in events:
-                    self._stop = event.stop if isinstance(event, Replied) else self._stop
+                    if isinstance(event, Replied):
+                        self._stop = event.stop
                     yield event
-                self.rest = self._rest(final) if self._caught_up else None
+                self.rest = self._why_at_rest(final) if self._caught_up else None
                 yield None
 
     def _note_message(self, step: steps.Step) -> None:
@@ -228,11 +240,11 @@ class FollowedReply:
         by_history = self._reader.by_history
         return by_history.state.has_taken([self._message_id]) and not by_history.signals.has_message
 
-    def _rest(self, final: bool) -> WhyAtRest | None:
+    def _why_at_rest(self, final: bool) -> WhyAtRest | None:
         by_history = self._reader.by_history
-        state, finished = by_history.state, by_history.finished
-        if finished:
-            return None if finished.next_run_id else _ended(finished, self._stop)
+        state = by_history.state
+        if finished := by_history.finished:
+            return None if finished.next_run_id else _why_ended(finished, self._stop)
         if by_history.signals.has_message or not self._has_message or not self._agents.caught_up:
             return None
         if state.is_answered or final:
@@ -241,7 +253,7 @@ class FollowedReply:
             return WhyAtRest("stalled", cause=state.stall.cause)
         if state.cancelled and not (state.inbox or state.answering):
             return WhyAtRest("cancelled", cause=state.cancelled)
-        match self._agents.rest(by_history, decides=self._decides):
+        match self._agents.find_rest(by_history, decides=self._decides):
             case "waiting":
                 return WhyAtRest("waiting", waiting=self.waiting)
             case "stalled":
@@ -250,7 +262,7 @@ class FollowedReply:
                 return None
 
     def _followed_agents(self) -> FollowedAgents:
-        return FollowedAgents(self._conversation._open, self._conversation.id, shown=self._shown)
+        return FollowedAgents(self._conversation._open_conversation, self._conversation.id, shown_addresses=self._shown)
 
     async def _close(self) -> None:
         if self._told is not None:
@@ -260,7 +272,7 @@ class FollowedReply:
 _OVER: Any = object()
 
 
-def _addressed(event: Event) -> Event:
+def _with_address(event: Event) -> Event:
     """An event about a sub-agent's call, with its address in the place of its id."""
     match event:
         case ApprovalRequested(call=call) | AnswerRequested(call=call):
@@ -275,9 +287,11 @@ def _addressed(event: Event) -> Event:
             return event
 
 
-def _ended(finished: steps.RunClosed, stop: Stop) -> WhyAtRest:
+def _why_ended(finished: steps.RunClosed, stop: Stop) -> WhyAtRest:
     outcome = finished.outcome
-    cause = finished.why or (outcome.reason or "" if outcome else "")
+    cause = finished.why
+    if not cause and outcome:
+        cause = outcome.reason or ""
     if outcome and outcome.status == "completed":
         return WhyAtRest("answered", outcome=outcome, stop=stop)
     if outcome and outcome.status == "cancelled":

@@ -22,29 +22,32 @@ class Runs:
         self._temporal = temporal
         self._id = conversation_id
 
-    def _explained(self) -> AbstractContextManager[None]:
+    def _explaining_errors(self) -> AbstractContextManager[None]:
         return temporal_errors.explained(self._temporal, self._id)
 
-    async def _all(self) -> list[str]:
+    async def list_run_ids(self) -> list[str]:
         """The conversation's runs, oldest first, as far back as the namespace still has them.
 
         Found from the latest one backwards: a run that an operator has reset still names its old successor.
         """
-        with self._explained():
+        with self._explaining_errors():
             described = await self._temporal.get_workflow_handle(self._id).describe()
-        run, first = described.run_id, described.raw_description.workflow_execution_info.first_run_id
-        runs: list[str] = []
-        with self._explained():
-            while run:
+        first = described.raw_description.workflow_execution_info.first_run_id
+        run_id = described.run_id
+        run_ids: list[str] = []
+        with self._explaining_errors():
+            while run_id:
                 try:
-                    started = await first_step(self._temporal, self._id, run)
+                    started = await first_step(self._temporal, self._id, run_id)
                 except RPCError as error:
-                    if runs and error.status is RPCStatusCode.NOT_FOUND:
+                    if run_ids and error.status is RPCStatusCode.NOT_FOUND:
                         break  # its retention is over: what is left begins with the run after it
                     raise
-                runs.insert(0, run)
-                run = started.previous_run_id if started and run != first else ""
-        return runs
+                run_ids.insert(0, run_id)
+                if started is None or run_id == first:
+                    break
+                run_id = started.previous_run_id
+        return run_ids
 
     async def follow(
         self, run_id: str, *, past: bool = False, reading: Reading | None = None
@@ -54,40 +57,42 @@ class Runs:
         run = run_id
         while run:
             next_run = ""
-            with self._explained():
+            with self._explaining_errors():
                 async for step in read_steps(self._temporal, self._id, run_id=run, follow=True, reading=reading):
                     if not isinstance(step, RunClosed):
                         yield run, step
                         continue
-                    next_run, alike = step.next_run_id, 0
+                    next_run = step.next_run_id
+                    alike = 0
                     if not next_run and (past or step.outcome is None):
                         next_run, alike = await temporal_errors.outlasting(reset_of, self._temporal, self._id, run)
                     yield run, replace(step, next_run_id=next_run, alike=alike)
-            run, reading = next_run, None
+            run = next_run
+            reading = None
 
     async def follow_all(self) -> AsyncIterator[tuple[str, Step]]:
         """As `follow`, from the conversation's beginning, or from the last time that it was revived."""
-        runs = await self._all()
-        with self._explained():
-            for run in runs[:-1]:
-                async for step in read_steps(self._temporal, self._id, run_id=run):
-                    yield run, step
-        async for run, step in self.follow(runs[-1]):
-            yield run, step
+        run_ids = await self.list_run_ids()
+        with self._explaining_errors():
+            for run_id in run_ids[:-1]:
+                async for step in read_steps(self._temporal, self._id, run_id=run_id):
+                    yield run_id, step
+        async for run_id, step in self.follow(run_ids[-1]):
+            yield run_id, step
 
     async def follow_revivals(self, run_id: str) -> AsyncIterator[tuple[str, Step]]:
         """As `follow`; if the conversation ended and was revived, goes on with the runs after that."""
-        run, first = run_id, run_id
-        while first:
-            async for run, step in self.follow(first, past=True):
-                yield run, step
-            first = await self._revival_of(run)
+        last_run = first_run = run_id
+        while first_run:
+            async for last_run, step in self.follow(first_run, past=True):
+                yield last_run, step
+            first_run = await self._revival_of(last_run)
 
     async def _revival_of(self, last_run: str) -> str:
         """The first run after the revival of a conversation that ended with `last_run`; empty if there was none."""
         run = ""
         while True:
-            with self._explained():
+            with self._explaining_errors():
                 described = await self._temporal.get_workflow_handle(self._id, run_id=run or None).describe()
                 first = described.raw_description.workflow_execution_info.first_run_id
                 started = await first_step(self._temporal, self._id, first) if last_run != described.run_id else None

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.listing import quoted
-from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, searched
+from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 
 _CONVERSATIONS: Final = f"WorkflowType = {quoted(names.CONVERSATION)}"
 
@@ -40,38 +40,42 @@ class ForkLines:
         self._not_indexed: list[Fork] | None = None
         """The forks that only a look into the memos finds; None if nobody has looked yet."""
 
-    async def of(self, conversation_id: str) -> list[Fork]:
+    async def find_forks(self, conversation_id: str) -> list[Fork]:
         """Before a fork, those that it comes from."""
-        found = {fork.id: fork for fork in await self._without_index() if conversation_id in fork.line}
-        for keyword in (searched(FORK_OF, conversation_id), MORE_FORKS_OF):
+        forks = {fork.id: fork for fork in await self._without_index() if conversation_id in fork.line}
+        for keyword in (search_keyword(FORK_OF, conversation_id), MORE_FORKS_OF):
             try:
-                async for fork in self._forks(f"{names.EVERTURN_METADATA} = {quoted(keyword)}"):
+                async for fork in self._search_forks(f"{names.EVERTURN_METADATA} = {quoted(keyword)}"):
                     if conversation_id in fork.line:  # what is long is cut in the index
-                        found.setdefault(fork.id, fork)
+                        forks.setdefault(fork.id, fork)
             except RPCError as error:
                 if error.status is not RPCStatusCode.INVALID_ARGUMENT:  # the namespace lacks the attribute
                     raise
-        return sorted(found.values(), key=lambda fork: len(fork.line))
+        return sorted(forks.values(), key=lambda fork: len(fork.line))
 
     async def _without_index(self) -> list[Fork]:
         if self._not_indexed is None:
             try:
-                self._not_indexed = [fork async for fork in self._forks(_NOT_INDEXED)]
+                self._not_indexed = [fork async for fork in self._search_forks(_NOT_INDEXED)]
             except RPCError as error:
                 if error.status is not RPCStatusCode.INVALID_ARGUMENT:
                     raise
-                self._not_indexed = [fork async for fork in self._forks("")]
+                self._not_indexed = [fork async for fork in self._search_forks("")]
         return self._not_indexed
 
-    async def _forks(self, those: str) -> AsyncIterator[Fork]:
-        query = f"{_CONVERSATIONS} AND {those}" if those else _CONVERSATIONS
-        async for one in self._client.list_workflows(query):
-            if line := _line(one):
-                yield Fork(one.id, line)
+    async def _search_forks(self, those: str) -> AsyncIterator[Fork]:
+        query = _CONVERSATIONS
+        if those:
+            query = f"{_CONVERSATIONS} AND {those}"
+        async for execution in self._client.list_workflows(query):
+            if line := _fork_line(execution):
+                yield Fork(execution.id, line)
 
 
-def _line(execution: WorkflowExecution) -> tuple[str, ...]:
+def _fork_line(execution: WorkflowExecution) -> tuple[str, ...]:
     memo = execution.raw_info.memo.fields
     if names.FORK_LINE in memo:
         return tuple(from_json(memo[names.FORK_LINE].data))
-    return (from_json(memo[names.FORKED_FROM].data),) if names.FORKED_FROM in memo else ()
+    if names.FORKED_FROM in memo:
+        return (from_json(memo[names.FORKED_FROM].data),)
+    return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Self
 from uuid import uuid4
 
@@ -61,30 +62,33 @@ class Forks(AskedTurns):
         `priority`, `fairness_key`, `fairness_weight`: as in `Client.start`; None keeps the value of this
         conversation.
         """
-        client, there = to or self._client, to.temporal.data_converter if to else None
-        said = None if message is None else user_message(message)
-        changes = Changes(
-            message=content_of(said) if said else None,
-            provider=said.provider if said else "",
+        client = to or self._client
+        there = to.temporal.data_converter if to else None
+        changes = Changes()
+        if message is not None:
+            parsed = user_message(message)
+            changes = Changes(message=content_of(parsed), provider=parsed.provider)
+        changes = replace(
+            changes,
             model=model and check_provider(Model(model)).name,
-            results={call_id: _parts(given) for call_id, given in (results or {}).items()},
+            results={call_id: _as_parts(result) for call_id, result in (results or {}).items()},
         )
         check_input("results", changes.results)
-        with self._explained():
+        with self._explaining_errors():
             start = await start_of_fork(
                 self._temporal, self.id, await self.latest_run(), turn=at_turn, there=there, changes=changes
             )
-            order = await Order(priority, fairness_key, fairness_weight).after(self._handle)
+            order = await Order(priority, fairness_key, fairness_weight).priority_after(self._handle)
         fork_id = id or f"{self.id}-turn-{at_turn}-{uuid4().hex[:8]}"
-        await client._start(start, fork_id, priority=order)
-        return self._on(client, fork_id)
+        await client._start_workflow(start, fork_id, priority=order)
+        return self._handle_on(client, fork_id)
 
     async def latest_run(self) -> str:
         return (await self._describe()).run_id
 
     # ------------------------------------------------------------ underneath
 
-    def _on(self, client: ClientBase, conversation_id: str) -> Self:
+    def _handle_on(self, client: ClientBase, conversation_id: str) -> Self:
         """A handle of the same kind on another conversation."""
         return type(self)(client, conversation_id)
 
@@ -93,14 +97,16 @@ class Forks(AskedTurns):
         return self._temporal.get_workflow_handle(self.id)
 
     async def _describe(self) -> WorkflowExecutionDescription:
-        with self._explained():
+        with self._explaining_errors():
             described: WorkflowExecutionDescription = await self._handle.describe()
         check_kind(self.id, described.workflow_type)
         return described
 
-    def _explained(self, what: str = "request") -> AbstractContextManager[None]:
+    def _explaining_errors(self, what: str = "request") -> AbstractContextManager[None]:
         return temporal_errors.explained(self._temporal, self.id, what)
 
 
-def _parts(given: str | Iterable[ResultPart]) -> tuple[ResultPart, ...]:
-    return (Text(text=given),) if isinstance(given, str) else tuple(given)
+def _as_parts(result: str | Iterable[ResultPart]) -> tuple[ResultPart, ...]:
+    if isinstance(result, str):
+        return (Text(text=result),)
+    return tuple(result)

@@ -71,42 +71,42 @@ def _end_runtimes() -> None:
         time.sleep(_MOMENT_SECONDS)
         _keep_handles()
         return
-    for one in _handles():
-        one._ref = None
+    for handle in _find_handles():
+        handle._ref = None
 
 
-def _forked() -> None:
+def _after_fork() -> None:
     if _connected_in:
         _keep_handles()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _keep_handles() -> None:
     """Nothing drops the last one any more, and waits for the runtime's threads: also not the interpreter's exit."""
-    for one in _handles():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one._ref))
+    for handle in _find_handles():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle._ref))
 
 
-def _handles() -> list[Any]:
+def _find_handles() -> list[Any]:
     if gc.get_freeze_count():
         gc.unfreeze()  # what is frozen is not listed; it stays unfrozen, since all of it may go now
     kinds = {getattr(sys.modules[module], name) for module, name in _HANDLES if module in sys.modules}
     # Not isinstance, which runs code of objects that pretend to be others.
-    return [one for one in gc.get_objects() if type(one) in kinds]
+    return [candidate for candidate in gc.get_objects() if type(candidate) in kinds]
 
 
 def _wait_for_reports() -> None:
     """Waits for threads that report a new connection: each holds a handle. If that were the last one, the runtime would
     end on one of its own threads, and wait for itself."""
     deadline = time.monotonic() + _LONGEST_SECONDS
-    while any(_reporting()) and time.monotonic() < deadline:
+    while any(_threads_reporting()) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def _reporting() -> Iterator[bool]:
+def _threads_reporting() -> Iterator[bool]:
     """For each thread that Python did not start, whether it is about to wake an event loop."""
     own = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
     for ident, frame in sys._current_frames().items():

@@ -15,10 +15,10 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.payloads import StateName
 from everturn.temporal.any_status import OPEN_QUERY, OVER_QUERY, held_up, is_over, status_name
-from everturn.tenants.metadata import searched
+from everturn.tenants.metadata import search_keyword
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)
 
@@ -74,7 +74,7 @@ class ListedConversation:
     """The id of the workflow that started it: the conversation whose call it answers, if it is an agent's."""
 
 
-def query(
+def build_query(
     *,
     status: str | None = None,
     agent: str | None = None,
@@ -85,12 +85,15 @@ def query(
     ended: bool | None = None,
     problems: bool = True,
 ) -> str:
-    """The filter in Temporal's list filter language. `problems`: whether the server has _PROBLEMS, as for `count`."""
+    """The filter in Temporal's list filter language. `problems`: whether the server has _PROBLEMS, as for
+    `count_by_status`."""
     wanted = [_CONVERSATIONS]
-    wanted += [f"{names.EVERTURN_METADATA} = {quoted(searched(*label))}" for label in (labels or {}).items()]
+    wanted += [f"{names.EVERTURN_METADATA} = {quoted(search_keyword(*label))}" for label in (labels or {}).items()]
     if agent is not None:
-        of_any_version = "" if "@" in agent else f" OR {names.EVERTURN_AGENT} STARTS_WITH {quoted(agent + '@')}"
-        wanted.append(f"({names.EVERTURN_AGENT} = {quoted(agent)}{of_any_version})")
+        agents = f"{names.EVERTURN_AGENT} = {quoted(agent)}"
+        if "@" not in agent:  # of any version
+            agents += f" OR {names.EVERTURN_AGENT} STARTS_WITH {quoted(agent + '@')}"
+        wanted.append(f"({agents})")
     if search:
         beginnings = ("WorkflowId", names.EVERTURN_AGENT, names.EVERTURN_MODEL)
         wanted.append(f"({' OR '.join(f'{name} STARTS_WITH {quoted(search)}' for name in beginnings)})")
@@ -102,8 +105,10 @@ def query(
     if ended is not None:
         wanted.append(OVER_QUERY if ended else OPEN_QUERY)
     if status == STUCK:
-        pinned = f"{_BEHAVIOR.name} = 'Pinned'"
-        wanted += ["ExecutionStatus = 'Running'", f"({_PROBLEMS.name} IS NOT NULL OR {pinned})" if problems else pinned]
+        stuck = f"{_BEHAVIOR.name} = 'Pinned'"
+        if problems:
+            stuck = f"({_PROBLEMS.name} IS NOT NULL OR {stuck})"
+        wanted += ["ExecutionStatus = 'Running'", stuck]
     elif status == "paused":
         wanted += [f"({names.EVERTURN_STATUS} = 'paused' OR ExecutionStatus != 'Running')", OPEN_QUERY]
     elif status is not None:
@@ -114,9 +119,10 @@ def query(
     return " AND ".join(wanted)
 
 
-def listed(execution: WorkflowExecution) -> ListedConversation:
+def read_listed(execution: WorkflowExecution) -> ListedConversation:
     attributes = execution.typed_search_attributes
-    closed, held = is_over(execution), held_up(execution)
+    closed = is_over(execution)
+    held = held_up(execution)
     temporal_status = status_name(execution.raw_info.status)
     state = attributes.get(SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)) or temporal_status
     problems = () if closed else attributes.get(_PROBLEMS) or ()
@@ -143,18 +149,19 @@ def listed(execution: WorkflowExecution) -> ListedConversation:
     )
 
 
-async def labelled(execution: WorkflowExecution) -> ListedConversation:
-    """As `listed`, with the tenant and the metadata from its memo."""
-    one = listed(execution)
+async def read_labelled(execution: WorkflowExecution) -> ListedConversation:
+    """As `read_listed`, with the tenant and the metadata from its memo."""
+    conversation = read_listed(execution)
     if not {"tenant", "metadata"} & set(execution.raw_info.memo.fields):
-        return one
+        return conversation
     try:
         memo = await execution.memo()
     except Exception:  # noqa: BLE001 - codecs raise all kinds: who lacks the key sees the rest
-        return one
-    tenant, metadata = memo.get("tenant"), memo.get("metadata")
+        return conversation
+    tenant = memo.get("tenant")
+    metadata = memo.get("metadata")
     return replace(
-        one,
+        conversation,
         tenant=tenant if isinstance(tenant, str) else None,
         metadata=metadata if isinstance(metadata, dict) else {},
     )
@@ -168,7 +175,7 @@ class Version:
     task_queue: str
 
     @property
-    def pinned(self) -> str:
+    def pinned_query(self) -> str:
         """The filter for conversations that are pinned to it."""
         return (
             f"({_BEHAVIOR.name} = 'Pinned' AND {_VERSION.name} = {quoted(self.version)} "
@@ -176,7 +183,7 @@ class Version:
         )
 
     @property
-    def others(self) -> str:
+    def others_query(self) -> str:
         """The filter for all others; Temporal's filter language has no NOT."""
         return (
             f"({_BEHAVIOR.name} IS NULL OR {_BEHAVIOR.name} != 'Pinned' OR {_VERSION.name} IS NULL "
@@ -192,20 +199,20 @@ class Versions:
         self._polled: dict[str, set[str]] = {}
         """The running versions of each task queue."""
 
-    async def look(self, one: ListedConversation, execution: WorkflowExecution) -> ListedConversation:
-        """Returns `one`, marked as stuck if it is pinned to a version that no worker runs."""
+    async def mark_stuck(self, conversation: ListedConversation, execution: WorkflowExecution) -> ListedConversation:
+        """Returns the conversation, marked as stuck if it is pinned to a version that no worker runs."""
         version = execution.typed_search_attributes.get(_VERSION)
         pinned = execution.typed_search_attributes.get(_BEHAVIOR) == "Pinned"
-        if one.ended_at or one.trouble or not pinned or not version:
-            return one
-        if await self._runs(version, execution.task_queue):
-            return one
+        if conversation.ended_at or conversation.trouble or not pinned or not version:
+            return conversation
+        if await self._is_running(version, execution.task_queue):
+            return conversation
         trouble = (
             f"it is pinned to worker version {version}, which no worker of {execution.task_queue!r} runs: start one"
         )
-        return replace(one, status=STUCK, trouble=trouble)
+        return replace(conversation, status=STUCK, trouble=trouble)
 
-    async def dead(self, everything: str) -> list[Version]:
+    async def find_dead(self, everything: str) -> list[Version]:
         """The versions that no worker runs, of those that conversations of the filter `everything` are pinned to.
 
         Temporal can't group by version. So each request finds one conversation of a version that is not known yet:
@@ -214,31 +221,33 @@ class Versions:
         query = f"{everything} AND ExecutionStatus = 'Running' AND {_BEHAVIOR.name} = 'Pinned'"
         dead: list[Version] = []
         for _ in range(MOST_VERSIONS):
-            found = await anext(self._temporal.list_workflows(query, limit=1, page_size=1), None)
-            version = found.typed_search_attributes.get(_VERSION) if found else None
-            if not found or not version:
+            execution = await anext(self._temporal.list_workflows(query, limit=1, page_size=1), None)
+            if execution is None:
                 break
-            of_version = Version(version, found.task_queue)
-            query += f" AND {of_version.others}"
-            if not await self._runs(version, found.task_queue):
+            version = execution.typed_search_attributes.get(_VERSION)
+            if not version:
+                break
+            of_version = Version(version, execution.task_queue)
+            query += f" AND {of_version.others_query}"
+            if not await self._is_running(version, execution.task_queue):
                 dead.append(of_version)
         return dead
 
-    async def _runs(self, version: str, task_queue: str) -> bool:
+    async def _is_running(self, version: str, task_queue: str) -> bool:
         """Whether a worker of the queue runs this version."""
         if task_queue not in self._polled:
-            found = [poller.deployment_options for poller in await polling(self._temporal, task_queue)]
-            self._polled[task_queue] = {f"{one.deployment_name}:{one.build_id}" for one in found}
+            options = [poller.deployment_options for poller in await find_pollers(self._temporal, task_queue)]
+            self._polled[task_queue] = {f"{option.deployment_name}:{option.build_id}" for option in options}
         return version in self._polled[task_queue]
 
 
 async def found_by(temporal: temporalio.client.Client, **wanted: Any) -> AsyncIterator[WorkflowExecution]:
-    """What `query` finds. A server before 1.30 does not index failing workflow tasks: of those that are stuck, it has
-    only the ones that are pinned to a version. Raises RPCError."""
+    """What `build_query` finds. A server before 1.30 does not index failing workflow tasks: of those that are stuck, it
+    has only the ones that are pinned to a version. Raises RPCError."""
     with_problems = True
     while True:
         try:
-            async for execution in temporal.list_workflows(query(**wanted, problems=with_problems)):
+            async for execution in temporal.list_workflows(build_query(**wanted, problems=with_problems)):
                 yield execution
             return
         except RPCError as error:
@@ -248,36 +257,40 @@ async def found_by(temporal: temporalio.client.Client, **wanted: Any) -> AsyncIt
             with_problems = False
 
 
-async def count(
+async def count_by_status(
     temporal: temporalio.client.Client, *, agent: str | None = None, problems: bool = True, **more: Any
 ) -> dict[str, int]:
-    """The number of conversations of each status that has any, with the statuses of `listed` and `Versions.look`.
-    `problems`: whether the server has _PROBLEMS (since 1.30) and versions. `more`: as for `query`.
+    """The number of conversations of each status that has any, with the statuses of `read_listed` and of
+    `Versions.mark_stuck`. `problems`: whether the server has _PROBLEMS (since 1.30) and versions. `more`: as for
+    `build_query`.
 
     Temporal groups counts by its own ExecutionStatus only ("'GROUP BY' clause is not supported for search attribute
     EverturnStatus", server 1.32), so each state is a count of its own. Raises RPCError, INVALID_ARGUMENT if an
     agent is asked for and the namespace has no search attribute for it.
     """
-    everything = query(agent=agent, **more)
+    everything = build_query(agent=agent, **more)
     try:
-        dead = await Versions(temporal).dead(everything) if problems else []
-        well = " AND ".join(["", f"{_PROBLEMS.name} IS NULL", *(one.others for one in dead)]) if problems else ""
-        queries = [query(status=state, agent=agent, **more) + ("" if state == "done" else well) for state in STATES]
+        queries = {state: build_query(status=state, agent=agent, **more) for state in STATES}
         if problems:
-            stuck = " OR ".join([f"{_PROBLEMS.name} IS NOT NULL", *(one.pinned for one in dead)])
-            queries.append(f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})")
+            dead = await Versions(temporal).find_dead(everything)
+            well = " AND ".join([f"{_PROBLEMS.name} IS NULL", *(version.others_query for version in dead)])
+            stuck = " OR ".join([f"{_PROBLEMS.name} IS NOT NULL", *(version.pinned_query for version in dead)])
+            for state in STATES:
+                if state != "done":
+                    queries[state] += f" AND {well}"
+            queries[STUCK] = f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})"
         of_state, others = await asyncio.gather(
-            asyncio.gather(*map(temporal.count_workflows, queries)),
+            asyncio.gather(*map(temporal.count_workflows, queries.values())),
             temporal.count_workflows(f"{everything} AND {_UNFINISHED} GROUP BY ExecutionStatus"),
         )
     except RPCError as error:
         if error.status is RPCStatusCode.INVALID_ARGUMENT and problems:
-            return await count(temporal, agent=agent, problems=False, **more)
+            return await count_by_status(temporal, agent=agent, problems=False, **more)
         if error.status is not RPCStatusCode.INVALID_ARGUMENT or agent is not None:
             raise
         # Without everturn's search attributes, there are only Temporal's own statuses, as in a list.
         return _by_temporal(await temporal.count_workflows(f"{everything} GROUP BY ExecutionStatus"))
-    counts = {status: found.count for status, found in zip(STATUSES, of_state, strict=False)}
+    counts = {status: number.count for status, number in zip(queries, of_state, strict=True)}
     rest = _by_temporal(others)
     held = rest.pop("paused", 0)  # by an operator: they are in counts["paused"], too
     # Conversations that run and have no state yet count as running.
@@ -286,12 +299,12 @@ async def count(
     return {status: number for status, number in {**counts, **rest}.items() if number}
 
 
-def _by_temporal(found: temporalio.client.WorkflowExecutionCount) -> dict[str, int]:
+def _by_temporal(counts: temporalio.client.WorkflowExecutionCount) -> dict[str, int]:
     """Counts by lower-case status: 'TimedOut' becomes 'timed_out'."""
-    return {_snake(str(group.group_values[0])): group.count for group in found.groups}
+    return {_snake_case(str(group.group_values[0])): group.count for group in counts.groups}
 
 
-def _snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 

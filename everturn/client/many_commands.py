@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.client_base import ClientBase
-from everturn.client.matching import matching
+from everturn.client.matching import find_matching
 from everturn.errors import InvalidSetting
 from everturn.models import Model
 from everturn.sizes import check_input
@@ -55,26 +55,28 @@ class ManyCommands(ClientBase):
         return await self._tell_all(query, names.RESUME, {"model": model and check_provider(Model(model)).name})
 
     async def _tell_all(self, query: str, name: str, control: dict[str, Any]) -> list[Steered]:
-        said = {key: value for key, value in control.items() if value is not None} | {"by": self.by}
-        check_input(name, said)
+        payload = {key: value for key, value in control.items() if value is not None} | {"by": self.by}
+        check_input(name, payload)
         try:
-            return await _steered(self.temporal, query, name, said)
+            return await _steer_all(self.temporal, query, name, payload)
         except RPCError as error:
-            raise self.unreachable(error) from error
+            raise self.unreachable_error(error) from error
 
 
-async def _steered(temporal: temporalio.client.Client, query: str, name: str, said: dict[str, Any]) -> list[Steered]:
+async def _steer_all(
+    temporal: temporalio.client.Client, query: str, name: str, payload: dict[str, Any]
+) -> list[Steered]:
     """Sends signals, which the server keeps until a worker runs."""
 
-    async def one(execution: WorkflowExecution) -> Steered:
+    async def steer_one(execution: WorkflowExecution) -> Steered:
         try:
-            await temporal.get_workflow_handle(execution.id).signal(name, said)
+            await temporal.get_workflow_handle(execution.id).signal(name, payload)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             return Steered(execution.id, "it is over")
         return Steered(execution.id)
 
-    found = matching(temporal, query, also=OPEN_QUERY)
-    done = [told async for told in at_once(found, one, most=AT_ONCE)]
-    return sorted(done, key=lambda told: told.conversation_id)
+    executions = find_matching(temporal, query, also=OPEN_QUERY)
+    steered = [sent async for sent in at_once(executions, steer_one, most=AT_ONCE)]
+    return sorted(steered, key=lambda sent: sent.conversation_id)

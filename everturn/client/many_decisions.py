@@ -52,7 +52,7 @@ class Many:
     """The conversations and ids of the calls that were decided on: a sub-agent's may be found by way of several."""
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         verdict: Literal["approve", "deny"],
         *,
@@ -67,8 +67,7 @@ class Many:
         try:
             rule = Rule.model_validate({"tool": tool or ANY_TOOL, "then": verdict, "where": dict(where)})
         except ValueError as error:
-            why = f"Invalid decision: {explain(error)}."
-            raise Refused(why, cure="See everturn.policy.Condition.") from None
+            raise Refused(f"Invalid decision: {explain(error)}.", cure="See everturn.policy.Condition.") from None
         return cls(verdict, rule, words, always, within, children)
 
     async def decide(self, conversation: Conversation) -> list[DecidedCall]:
@@ -82,13 +81,13 @@ class Many:
             place = conversation.where(call)
             if self._is_about(call) and (place.id, call.call_id) not in self._claimed:
                 self._claimed.add((place.id, call.call_id))
-                decided.append(await self._decide(place, call))
+                decided.append(await self._decide_call(place, call))
         return decided
 
     def _is_about(self, waits: WaitingCall) -> bool:
         return is_decidable(waits) and self.rule.applies(waits.tool, waits.arguments) is True
 
-    async def _decide(self, conversation: Conversation, waits: WaitingCall) -> DecidedCall:
+    async def _decide_call(self, conversation: Conversation, waits: WaitingCall) -> DecidedCall:
         always: bool | dict[str, Any] = self.always
         if self.always and self.rule.where:
             always = self.rule.model_dump(mode="json")["where"]

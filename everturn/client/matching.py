@@ -17,19 +17,19 @@ RUNNING = "ExecutionStatus = 'Running'"
 """As people write it. Filters of our own are OPEN_QUERY, which has those that an operator has paused."""
 
 
-async def matching(
+async def find_matching(
     temporal: temporalio.client.Client, query: str, *, also: str = ""
 ) -> AsyncIterator[WorkflowExecution]:
     """Each run of a conversation that the filter finds, newest first. `also`: a second filter, of everturn's. Raises
     Refused if the filter is not valid."""
     if not query.strip():
         raise Refused("The query is empty.", cure=f'For all that run, write --query "{RUNNING}".')
-    wanted = f"WorkflowType = {quoted(names.CONVERSATION)}" + (f" AND {also}" if also else "") + f" AND ({query})"
+    filters = [f"WorkflowType = {quoted(names.CONVERSATION)}", also, f"({query})"]
     try:
-        async for one in temporal.list_workflows(wanted):
+        async for execution in temporal.list_workflows(" AND ".join(filter(None, filters))):
             # Brackets in the filter may have cancelled ours. Reruns did not happen.
-            if one.workflow_type == names.CONVERSATION and not one.id.startswith(names.RERUN):
-                yield one
+            if execution.workflow_type == names.CONVERSATION and not execution.id.startswith(names.RERUN):
+                yield execution
     except RPCError as error:
         if error.status is not RPCStatusCode.INVALID_ARGUMENT:
             raise
@@ -39,19 +39,21 @@ async def matching(
         ) from None
 
 
-async def sampled(found: AsyncIterator[WorkflowExecution], sample: int | None) -> AsyncIterator[WorkflowExecution]:
+async def draw_sample(
+    executions: AsyncIterator[WorkflowExecution], sample: int | None
+) -> AsyncIterator[WorkflowExecution]:
     """A random sample of this many, each as likely as any other; None: all. Holds only the sample in memory."""
     if sample is None:
-        async for one in found:
-            yield one
+        async for execution in executions:
+            yield execution
         return
     drawn: list[WorkflowExecution] = []
     count = 0
-    async for one in found:
+    async for execution in executions:
         count += 1
         if len(drawn) < sample:
-            drawn.append(one)
+            drawn.append(execution)
         elif (place := random.randrange(count)) < sample:
-            drawn[place] = one
-    for one in drawn:
-        yield one
+            drawn[place] = execution
+    for execution in drawn:
+        yield execution

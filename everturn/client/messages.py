@@ -36,23 +36,24 @@ _BESIDE = ("cache_control", "citations", "context")
 
 def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message:
     """The message with the role `user`. Raises Refused if it is empty, too large, or can't be sent."""
-    said = _as_message(message)
-    if not may_be_empty or said.parts:
-        if not said.parts:
+    parsed = _as_message(message)
+    if not may_be_empty or parsed.parts:
+        if not parsed.parts:
             raise Refused("The message has no parts.", cure="Give it a text, an image or a document.")
-        if all(isinstance(part, Text) and not part.text.strip() for part in said.parts):
+        if all(isinstance(part, Text) and not part.text.strip() for part in parsed.parts):
             raise Refused("The message is empty.", cure="Say something.")
-        if len(said.parts) > MAX_INPUT_PARTS:
+        if len(parsed.parts) > MAX_INPUT_PARTS:
             raise Refused(
-                f"The message has {len(said.parts):,} parts; the limit is {MAX_INPUT_PARTS:,}.", cure="Join its texts."
+                f"The message has {len(parsed.parts):,} parts; the limit is {MAX_INPUT_PARTS:,}.",
+                cure="Join its texts.",
             )
-        if not said.provider and (part := next((part for part in said.parts if part.extra), None)):
+        if not parsed.provider and (part := next((part for part in parsed.parts if part.extra), None)):
             raise Refused(
-                f"The message's {part.kind} has extra={_short(part.extra)}, which only one provider can read.",
+                f"The message's {part.kind} has extra={_short_repr(part.extra)}, which only one provider can read.",
                 cure='Name the provider: Message(role="user", parts=..., provider="anthropic").',
             )
-    check_input("message", said)
-    return said
+    check_input("message", parsed)
+    return parsed
 
 
 def content_of(message: Message) -> str | tuple[Part, ...]:
@@ -64,17 +65,25 @@ def content_of(message: Message) -> str | tuple[Part, ...]:
 
 def message_payload(message: MessageLike, *, message_id: str, stream: bool | None = None) -> MessageIn:
     """The payload of `message`. Raises Refused if a conversation would ignore it."""
-    said = user_message(message)
-    content = content_of(said)
-    given: dict[str, Any] = {"text" if isinstance(content, str) else "parts": content, "provider": said.provider}
-    payload = checked(MessageIn, names.MESSAGE, **given, message_id=message_id, stream=stream, trace=current_context())
+    parsed = user_message(message)
+    content = content_of(parsed)
+    payload = make_checked(
+        MessageIn,
+        names.MESSAGE,
+        **{"text" if isinstance(content, str) else "parts": content},
+        provider=parsed.provider,
+        message_id=message_id,
+        stream=stream,
+        trace=current_context(),
+    )
     check_input(names.MESSAGE, payload)
     return payload
 
 
 def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> None:
     """Raises Refused if the run's history has no room for this message: Temporal limits a history's size."""
-    size, so_far = size_of(payload), described.raw_description.workflow_execution_info.history_size_bytes
+    size = size_of(payload)
+    so_far = described.raw_description.workflow_execution_info.history_size_bytes
     if not is_over(described) and so_far + size > MAX_UNREAD_BYTES:
         raise Refused(
             f"Conversation {described.id!r} can't take a message of {size:,} bytes now: its run has {so_far:,} bytes, "
@@ -85,12 +94,14 @@ def check_room(payload: MessageIn, described: WorkflowExecutionDescription) -> N
 
 def start_payload(message: MessageLike, *, may_be_empty: bool = False, **fields: Any) -> Start:
     """The input of a conversation that begins with this message. Raises Refused."""
-    said = user_message(message, may_be_empty=may_be_empty)
-    content = content_of(said) if said.parts else ()
-    return checked(Start, "start", message=content, provider=said.provider, **fields)
+    parsed = user_message(message, may_be_empty=may_be_empty)
+    content: str | tuple[Part, ...] = ()
+    if parsed.parts:
+        content = content_of(parsed)
+    return make_checked(Start, "start", message=content, provider=parsed.provider, **fields)
 
 
-def checked(payload: type[R], what: str, **fields: Any) -> R:
+def make_checked(payload: type[R], what: str, **fields: Any) -> R:
     """Makes the record. Raises Refused, with the reason in words, instead of pydantic's error."""
     try:
         return payload(**fields)
@@ -100,7 +111,9 @@ def checked(payload: type[R], what: str, **fields: Any) -> R:
 
 def _as_message(message: MessageLike) -> Message:
     if isinstance(message, str):
-        return Message.user(message) if message else Message(role="user", parts=())
+        if not message:
+            return Message(role="user", parts=())
+        return Message.user(message)
     if isinstance(message, Message):
         if message.role != "user":
             raise Refused(
@@ -120,19 +133,21 @@ def _as_part(item: Any) -> Text | Image | Document:
     if isinstance(item, Text | Image | Document):
         return item
     if isinstance(item, Mapping) and isinstance(item.get("kind"), str):
-        return _own(item)
+        return _own_part(item)
     part = read_block(item)
     if part is None:
         raise Refused(
-            f"A part of the message can't be sent: {_short(item)}.",
+            f"A part of the message can't be sent: {_short_repr(item)}.",
             cure="Give texts, Image(data= or url=) and Document(data= or url=). A file id works with "
             "one provider only: give the file's data or its address.",
         )
-    beside = {name: item[name] for name in _BESIDE if name in item} if isinstance(item, Mapping) else {}
+    if not isinstance(item, Mapping):
+        return part
+    beside = {name: item[name] for name in _BESIDE if name in item}
     return part.model_copy(update={"extra": part.extra | beside})
 
 
-def _own(item: Mapping[str, Any]) -> Text | Image | Document:
+def _own_part(item: Mapping[str, Any]) -> Text | Image | Document:
     """A part in everturn's own JSON form."""
     kinds: dict[str, type[Text | Image | Document]] = {"text": Text, "image": Image, "document": Document}
     record = kinds.get(str(item["kind"]))
@@ -154,16 +169,20 @@ def _own(item: Mapping[str, Any]) -> Text | Image | Document:
         ) from None
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     return clipped(repr(value), 100)
 
 
 def decision_options(always: bool | Mapping[str, Any], within: timedelta | None) -> dict[str, Any]:
     """The options that approve, deny and answer share. Raises InvalidSetting if `within` is not a duration."""
-    if within is not None and (why := durations.problem_of(within)):
-        raise InvalidSetting(f"within={within!r} is not a time limit for a decision.", cure=why)
-    until = None if within is None else time.time() + within.total_seconds()
-    return {"always": always if always is not False else None, "valid_until": until}
+    if within is not None and (problem := durations.problem_of(within)):
+        raise InvalidSetting(f"within={within!r} is not a time limit for a decision.", cure=problem)
+    options: dict[str, Any] = {"always": None, "valid_until": None}
+    if always is not False:
+        options["always"] = always
+    if within is not None:
+        options["valid_until"] = time.time() + within.total_seconds()
+    return options
 
 
 def rules_of(policy: Iterable[Rule | Mapping[str, Any]], *, by: str) -> Policy:
@@ -171,8 +190,10 @@ def rules_of(policy: Iterable[Rule | Mapping[str, Any]], *, by: str) -> Policy:
     try:
         rules = said_by(by, [Rule.model_validate(rule) for rule in policy], known=())
     except (ValueError, TypeError) as error:
-        why = explain(error) if isinstance(error, ValueError) else str(error)
-        raise Refused(f"This is not a policy: {why}.", cure="Give a list of rules: see everturn.policy.Rule.") from None
+        reason = explain(error) if isinstance(error, ValueError) else str(error)
+        raise Refused(
+            f"This is not a policy: {reason}.", cure="Give a list of rules: see everturn.policy.Rule."
+        ) from None
     if too_much := problem(rules):
         raise Refused(too_much, cure="Give fewer rules, or shorter ones.")
     return rules

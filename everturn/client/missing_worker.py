@@ -37,37 +37,41 @@ class Silence:
         """When its last step came, by the loop's clock."""
         self._said = False
 
-    def heard(self) -> None:
+    def note_step(self) -> None:
         """To be called for each step."""
         self._heard_at = asyncio.get_running_loop().time()
         self._heard.set()
 
-    async def hearing(self, told: AsyncIterator[tuple[str, Step]]) -> AsyncGenerator[tuple[str, Step]]:
+    async def note_steps(self, steps: AsyncIterator[tuple[str, Step]]) -> AsyncGenerator[tuple[str, Step]]:
         """Yields the steps that say something. More than half of them do not: they are heard, and left out here, since
         whoever waits for a step needs a task for each."""
-        async for run_id, step in told:
+        async for run_id, step in steps:
             if type(step) is Step:
-                self.heard()
+                self.note_step()
             else:
                 yield run_id, step
 
-    async def unattended(self) -> Unattended:
+    async def wait_until_unattended(self) -> Unattended:
         """Returns once the conversation waits for a worker and none polls its task queue. Returns once per silence,
         however often it is called."""
         wait = None if self._said else FIRST_LOOK_SECONDS
         while True:
-            if await self._hears(within=wait):
-                self._said, wait = False, FIRST_LOOK_SECONDS
+            if await self._hears_step(within=wait):
+                self._said = False
+                wait = FIRST_LOOK_SECONDS
                 await self._falls_silent()
-            queue = await self._queue()
-            found = await nobody_at(self._client, queue, self._id) if isinstance(queue, AwaitedQueue) else None
-            if found and not self._heard.is_set():
-                self._said = True
-                return found
-            # If there is nothing to do, wait for the next step before looking again.
-            wait = None if not queue else min(2 * (wait or FIRST_LOOK_SECONDS), LONGEST_SECONDS)
+            queue = await self._find_queue()
+            if isinstance(queue, AwaitedQueue):
+                unattended = await nobody_at(self._client, queue, self._id)
+                if unattended and not self._heard.is_set():
+                    self._said = True
+                    return unattended
+            if not queue:  # there is nothing to do: wait for the next step before looking again
+                wait = None
+                continue
+            wait = min(2 * (wait or FIRST_LOOK_SECONDS), LONGEST_SECONDS)
 
-    async def _hears(self, *, within: float | None) -> bool:
+    async def _hears_step(self, *, within: float | None) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._heard.wait()
@@ -78,40 +82,40 @@ class Silence:
     async def _falls_silent(self) -> None:
         """Waits until no step has come for FIRST_LOOK_SECONDS, with one timer for many steps in a row."""
         loop = asyncio.get_running_loop()
-        while (left := self._heard_at + FIRST_LOOK_SECONDS - loop.time()) > 0:  # noqa: ASYNC110 - no event, but none
-            await asyncio.sleep(left)
+        while (remaining := self._heard_at + FIRST_LOOK_SECONDS - loop.time()) > 0:  # noqa: ASYNC110 - no event, but none
+            await asyncio.sleep(remaining)
         self._heard.clear()
 
-    async def _queue(self) -> AwaitedQueue | bool:
+    async def _find_queue(self) -> AwaitedQueue | bool:
         """The task queue where it waits for a worker; True if a worker is at work on it, or if that is not known; False
         if there is nothing to do."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=self._id)
         )
         try:
-            found = await self._client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
+            described = await self._client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
             return True
-        if not (found.HasField("pending_workflow_task") or found.pending_activities):
+        if not (described.HasField("pending_workflow_task") or described.pending_activities):
             return False
-        return awaited_queue(found) or True
+        return awaited_queue(described) or True
 
 
-async def logged(
-    told: AsyncIterator[tuple[str, Step]], client: Client, conversation_id: str
+async def with_warnings(
+    steps: AsyncIterator[tuple[str, Step]], client: Client, conversation_id: str
 ) -> AsyncGenerator[tuple[str, Step]]:
     """Yields the steps as they come. Logs a warning if no worker runs, or none that hosts what is to run next."""
     silence = Silence(client, conversation_id)
 
-    async def warn() -> None:
+    async def warn_when_unattended() -> None:
         while True:
-            found = await silence.unattended()
-            _log.warning("worker.missing", conversation=conversation_id, cause=found.cause, cure=found.cure)
+            unattended = await silence.wait_until_unattended()
+            _log.warning("worker.missing", conversation=conversation_id, cause=unattended.cause, cure=unattended.cure)
 
-    warning = asyncio.create_task(warn())
+    warning = asyncio.create_task(warn_when_unattended())
     try:
-        async for run_id, step in told:
-            silence.heard()
+        async for run_id, step in steps:
+            silence.note_step()
             match step:
                 case TurnFailed(awaited=True) | ToolRunFailed(awaited=True):
                     _log.warning("worker.awaited", conversation=conversation_id, cause=step.cause, cure=step.cure)

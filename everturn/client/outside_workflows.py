@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.converter import PayloadConverter
 
 from everturn import names
-from everturn.client.runs import describe
+from everturn.client.runs import describe_run
 from everturn.history import event_types
 
 _SCHEDULED_BY: Final = "TemporalScheduledById"
@@ -32,28 +32,34 @@ class Outside:
     """Empty: the latest."""
 
 
-def named_in(event: HistoryEvent, *, of: str) -> Iterator[Outside]:
+def named_in(event: HistoryEvent, *, conversation_id: str) -> Iterator[Outside]:
     """What this event of the conversation `of` names."""
     match event.event_type:
         case event_types.WORKFLOW_EXECUTION_STARTED:
             began = event.workflow_execution_started_event_attributes
-            yield from _workflow(began.parent_workflow_execution, f"asked {of}: it has the message and the answer")
-            if (by := began.search_attributes.indexed_fields.get(_SCHEDULED_BY)) is not None:
-                schedule = PayloadConverter.default.from_payload(by)
-                yield Outside(f"schedule {schedule}, which started {of}: it has the message.")
+            yield from _outside_workflow(
+                began.parent_workflow_execution, f"asked {conversation_id}: it has the message and the answer"
+            )
+            if (schedule_payload := began.search_attributes.indexed_fields.get(_SCHEDULED_BY)) is not None:
+                schedule = PayloadConverter.default.from_payload(schedule_payload)
+                yield Outside(f"schedule {schedule}, which started {conversation_id}: it has the message.")
         case event_types.WORKFLOW_EXECUTION_SIGNALED:
             sender = event.workflow_execution_signaled_event_attributes.external_workflow_execution
-            yield from _workflow(sender, f"sent signals to {of}: it has what they said")
+            yield from _outside_workflow(sender, f"sent signals to {conversation_id}: it has what they said")
         case event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
-            told = event.signal_external_workflow_execution_initiated_event_attributes.workflow_execution
-            yield from _workflow(told, f"was told when calls of {of} waited: it has their arguments")
+            recipient = event.signal_external_workflow_execution_initiated_event_attributes.workflow_execution
+            yield from _outside_workflow(
+                recipient, f"was told when calls of {conversation_id} waited: it has their arguments"
+            )
         case event_types.NEXUS_OPERATION_SCHEDULED:
             called = event.nexus_operation_scheduled_event_attributes
             operation = f"{called.service}.{called.operation} at the endpoint {called.endpoint}"
-            yield Outside(f"Nexus operation {operation}, which {of} called: it was given the call's arguments.")
+            yield Outside(
+                f"Nexus operation {operation}, which {conversation_id} called: it was given the call's arguments."
+            )
 
 
-def _workflow(execution: WorkflowExecution, did: str) -> Iterator[Outside]:
+def _outside_workflow(execution: WorkflowExecution, did: str) -> Iterator[Outside]:
     if execution.workflow_id:
         words = f"workflow {execution.workflow_id}, which {did}."
         yield Outside(words, execution.workflow_id, execution.run_id)
@@ -61,16 +67,16 @@ def _workflow(execution: WorkflowExecution, did: str) -> Iterator[Outside]:
 
 async def still_there(client: Client, named: Iterable[Outside]) -> list[str]:
     """In words, each once, without workflows that the server has no longer, and without everturn's own."""
-    found: dict[str, str] = {}
-    for one in dict.fromkeys(named):
-        name = one.workflow or one.words
-        if name not in found and await _is_there(client, one):
-            found[name] = one.words
-    return list(found.values())
+    words_by_name: dict[str, str] = {}
+    for outside in dict.fromkeys(named):
+        name = outside.workflow or outside.words
+        if name not in words_by_name and await _is_there(client, outside):
+            words_by_name[name] = outside.words
+    return list(words_by_name.values())
 
 
-async def _is_there(client: Client, one: Outside) -> bool:
-    if not one.workflow:
+async def _is_there(client: Client, outside: Outside) -> bool:
+    if not outside.workflow:
         return True
-    described = await describe(client, one.workflow, one.run)
+    described = await describe_run(client, outside.workflow, outside.run)
     return described is not None and described.workflow_execution_info.type.name not in _OURS

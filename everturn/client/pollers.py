@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn.client.process_identity import died_here, is_here
-from everturn.client.worker_reports import AnnouncedWorker, announced
+from everturn.client.worker_reports import AnnouncedWorker, announced_workers
 from everturn.temporal import temporal_errors
 from everturn.temporal.worker_roles import ALL, Role
 
@@ -30,15 +30,15 @@ SECOND_LOOK_SECONDS = 1.0
 """The pause before the second look: the server shows a worker that has just begun to poll within half a second."""
 
 
-async def polling(temporal: Client, task_queue: str, *, activities: bool = False) -> list[PollerInfo]:
+async def find_pollers(temporal: Client, task_queue: str, *, activities: bool = False) -> list[PollerInfo]:
     """The workers that poll for conversations, without those that have reported that they stop, or have been silent for
     more than a minute. `activities`: those that poll for activities. Raises Unreachable."""
-    return (await _looked(temporal, task_queue, activities=activities))[0]
+    return (await _look_at_queue(temporal, task_queue, activities=activities))[0]
 
 
 async def polling_here(temporal: Client, task_queue: str, *, activities: bool = False) -> bool:
     """Whether a worker that runs on this machine is among them."""
-    pollers = await polling(temporal, task_queue, activities=activities)
+    pollers = await find_pollers(temporal, task_queue, activities=activities)
     return any(is_here(poller.identity) and not died_here(poller.identity) for poller in pollers)
 
 
@@ -46,29 +46,33 @@ def sorted_out(identities: Iterable[str]) -> tuple[list[str], list[str]]:
     """The workers that may run, and those that are known to be gone: processes of this machine that were killed. The
     server shows these for a minute or two."""
     once = list(dict.fromkeys(identities))
-    gone = [one for one in once if died_here(one)]
-    return [one for one in once if one not in gone], gone
+    gone = [identity for identity in once if died_here(identity)]
+    return [identity for identity in once if identity not in gone], gone
 
 
 async def roles_elsewhere(temporal: Client, task_queue: str) -> frozenset[Role]:
     """The roles that workers of the conversations' queue leave to others; empty if they don't say. Raises
     Unreachable."""
-    pollers, workers = await _looked(temporal, task_queue)
+    pollers, workers = await _look_at_queue(temporal, task_queue)
     live = {poller.identity for poller in pollers}
-    return frozenset(role for one in workers if one.identity in live and not one.stopped for role in ALL - one.roles)
+    return frozenset(
+        role for worker in workers if worker.identity in live and not worker.stopped for role in ALL - worker.roles
+    )
 
 
 async def hosted_agents(temporal: Client, task_queue: str) -> frozenset[str] | None:
     """The agents that the workers of the queue host. None if that is not known: nobody polls, or a worker does not say,
     because it finds agents in a store or sends no heartbeats. Raises Unreachable."""
-    pollers, workers = await _looked(temporal, task_queue)
+    pollers, workers = await _look_at_queue(temporal, task_queue)
     agents = frozenset[str]()
     for poller in pollers:
-        theirs = [one for one in workers if one.identity == poller.identity and not one.stopped]
-        if not theirs or any(one.agents is None for one in theirs):
+        theirs = [worker for worker in workers if worker.identity == poller.identity and not worker.stopped]
+        if not theirs or any(worker.agents is None for worker in theirs):
             return None
-        agents = agents.union(*(one.agents or () for one in theirs))
-    return agents if pollers else None
+        agents = agents.union(*(worker.agents or () for worker in theirs))
+    if not pollers:
+        return None
+    return agents
 
 
 async def hosted_beside(agent: str, temporal: Client, task_queue: str) -> frozenset[str] | None:
@@ -78,45 +82,48 @@ async def hosted_beside(agent: str, temporal: Client, task_queue: str) -> frozen
     if hosted is not None and agent not in hosted:
         await asyncio.sleep(SECOND_LOOK_SECONDS)
         hosted = await hosted_agents(temporal, task_queue)
-    return frozenset() if hosted is not None and agent in hosted else hosted
+    if hosted is not None and agent in hosted:
+        return frozenset()
+    return hosted
 
 
-async def _looked(
+async def _look_at_queue(
     temporal: Client, task_queue: str, *, activities: bool = False
 ) -> tuple[list[PollerInfo], Sequence[AnnouncedWorker]]:
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    if activities:
+        kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
     request = DescribeTaskQueueRequest(
-        namespace=temporal.namespace,
-        task_queue=TaskQueue(name=task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
-        if activities
-        else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        namespace=temporal.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind
     )
     try:
         described, workers = await asyncio.gather(
-            temporal.workflow_service.describe_task_queue(request), announced(temporal, task_queue)
+            temporal.workflow_service.describe_task_queue(request), announced_workers(temporal, task_queue)
         )
     except RPCError as error:
         raise temporal_errors.unreachable(temporal, error) from error
-    return recent(described.pollers, now=time.time(), workers=workers), workers
+    return recent_pollers(described.pollers, now=time.time(), workers=workers), workers
 
 
-def recent(pollers: Sequence[PollerInfo], *, now: float, workers: Collection[AnnouncedWorker] = ()) -> list[PollerInfo]:
+def recent_pollers(
+    pollers: Sequence[PollerInfo], *, now: float, workers: Collection[AnnouncedWorker] = ()
+) -> list[PollerInfo]:
     """The pollers seen lately. If this machine's clock can't be right, the latest poll counts as now."""
     seen = [poller.last_access_time.ToNanoseconds() / 1e9 for poller in pollers]
     if seen and not (now - max(seen) >= 0 and now - min(seen) <= REMEMBERED_SECONDS):
         now = max(seen)
     return [
         poller
-        for poller, at in zip(pollers, seen, strict=True)
-        if now - at <= RECENT_SECONDS and not _gone(poller.identity, at, workers, now=now)
+        for poller, seen_at in zip(pollers, seen, strict=True)
+        if now - seen_at <= RECENT_SECONDS and not _is_gone(poller.identity, seen_at, workers, now=now)
     ]
 
 
-def _gone(identity: str, polled_at: float, workers: Collection[AnnouncedWorker], *, now: float) -> bool:
+def _is_gone(identity: str, polled_at: float, workers: Collection[AnnouncedWorker], *, now: float) -> bool:
     """Whether its heartbeats show that it is gone; False if it sends none."""
-    theirs = [one for one in workers if one.identity == identity]
-    if works := [one for one in theirs if not one.stopped]:
-        heard = max(polled_at, *(one.beat_at or now for one in works))
+    theirs = [worker for worker in workers if worker.identity == identity]
+    if works := [worker for worker in theirs if not worker.stopped]:
+        heard = max(polled_at, *(worker.beat_at or now for worker in works))
         return now - heard > HEARD_SECONDS
     # A process may have stopped one worker and started another, which has not sent a heartbeat yet.
-    return bool(theirs) and not any(0 < one.beat_at < polled_at for one in theirs)
+    return bool(theirs) and not any(0 < worker.beat_at < polled_at for worker in theirs)

@@ -40,23 +40,23 @@ class AskedTurns:
         Raises NotFound if there is no such turn, or if no function chose them: then they are those in the worker's
         code. Raises ConversationError if the run had no room for the text: then only its digest is known.
         """
-        for run in reversed(await self._runs._all()):
-            asked: dict[int, RecordedPrompt | None] = {}
+        for run_id in reversed(await self._runs.list_run_ids()):
+            prompts: dict[int, RecordedPrompt | None] = {}
             texts: dict[str, Prompt] = {}
             with temporal_errors.explained(self._temporal, self.id):
-                async for step in read_steps(self._temporal, self.id, run_id=run):
+                async for step in read_steps(self._temporal, self.id, run_id=run_id):
                     if not isinstance(step, TurnCompleted) or step.request.summarise:
                         continue
-                    recorded = asked[step.request.turn] = step.reply.prompt
+                    recorded = prompts[step.request.turn] = step.reply.prompt
                     if recorded and (text := recorded.unpack_prompt()):
                         texts[recorded.digest] = text
-            wanted = max(asked, default=None) if turn is None else turn
-            if wanted in asked:
-                return self._found(wanted, asked[wanted], texts)
+            wanted = max(prompts, default=None) if turn is None else turn
+            if wanted in prompts:
+                return self._turn_prompt(wanted, prompts[wanted], texts)
         which = "The conversation has no turn that was answered" if turn is None else f"It has no answered turn {turn}"
         raise NotFound(f"{which}: {self.id!r}.", cure="Turns count from 1; `everturn export` lists them.")
 
-    def _found(self, turn: int, recorded: RecordedPrompt | None, texts: dict[str, Prompt]) -> TurnPrompt:
+    def _turn_prompt(self, turn: int, recorded: RecordedPrompt | None, texts: dict[str, Prompt]) -> TurnPrompt:
         if recorded is None:
             raise NotFound(
                 f"No function chose the instructions or tools of turn {turn} of conversation {self.id!r}.",

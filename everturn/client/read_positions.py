@@ -32,14 +32,14 @@ class ReadPositions:
         self._temporal = temporal
         self._seen: OrderedDict[str, ReadPosition] = OrderedDict()
 
-    def take(self, conversation_id: str, run_id: str) -> ReadPosition:
+    def take_position(self, conversation_id: str, run_id: str) -> ReadPosition:
         """Takes out what was read of this run, for the one caller that reads on; a new one if there is nothing."""
         seen = self._seen.pop(conversation_id, None)
         if seen is None or seen.run_id != run_id:
             return ReadPosition(StateByHistory(run_id=run_id), Reading(self._temporal))
         return seen
 
-    def keep(self, conversation_id: str, seen: ReadPosition) -> None:
+    def keep_position(self, conversation_id: str, seen: ReadPosition) -> None:
         """Remembers `seen`. To be called only if every message up to there is answered."""
         seen.by_history.transcript.forget()
         self._seen[conversation_id] = seen

@@ -13,29 +13,30 @@ from everturn.payloads import Start
 from everturn.records import Message
 
 
-async def revived(
+async def start_of_revival(
     temporal: Client,
     conversation_id: str,
     before: StateByHistory,
-    said: Message,
+    message: Message,
     anew: Start | None,
     message_id: str | None,
     stream: bool | None,
 ) -> Start:
     """The input of the new run, with the conversation's transcript, model and limits. `anew`: how it would be started
     if it did not exist; without it, the agent and `keep_open` stay as they were."""
-    state, told = before.state, before.state.start
+    state = before.state
+    previous = state.start
     transcript = await read_transcript(temporal, conversation_id, before.transcript)
-    names = (*told.labels, "model", "limits", "visibility", "searchable", "forked_from")
-    kept = {name: getattr(told, name) for name in names}
+    names = (*previous.labels, "model", "limits", "visibility", "searchable", "forked_from")
+    kept = {name: getattr(previous, name) for name in names}
     if stream is None:
-        kept["stream"] = told.stream
+        kept["stream"] = previous.stream
     if anew is None:
-        kept["keep_open"] = told.keep_open
-    start = anew or start_payload(said, agent=told.agent, message_id=message_id, stream=bool(stream))
+        kept["keep_open"] = previous.keep_open
+    start = anew or start_payload(message, agent=previous.agent, message_id=message_id, stream=bool(stream))
     carry = next_life(state, transcript, origin=StoredInRun(run_id=before.run_id))
     if state.in_charge.handed_on:  # the agent that took over goes on, unless another one is asked for
-        if start.agent not in (told.agent, state.agent):
+        if start.agent not in (previous.agent, state.agent):
             carry = carry.model_copy(update={"agent": start.agent})
-        kept["agent"] = told.agent
+        kept["agent"] = previous.agent
     return start.model_copy(update={**kept, "carry": carry})

@@ -19,19 +19,19 @@ from everturn.errors import Refused
 async def runs_of(client: Client, conversation_id: str) -> list[str]:
     """The ids of all its runs, the latest last, including those before a revival or a reset."""
     query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
-    runs = [one.run_id async for one in client.list_workflows(query)]
-    runs.reverse()
+    run_ids = [execution.run_id async for execution in client.list_workflows(query)]
+    run_ids.reverse()
     # The index lags. So the newest run is asked for directly, and each run says which one came before it.
-    run = await latest_run(client, conversation_id)
+    run_id = await latest_run(client, conversation_id)
     chain: list[str] = []
-    while run and run not in chain:
-        chain.insert(0, run)
-        run = await _run_before(client, conversation_id, run)
-    return [one for one in runs if one not in chain] + chain
+    while run_id and run_id not in chain:
+        chain.insert(0, run_id)
+        run_id = await _run_before(client, conversation_id, run_id)
+    return [run_id for run_id in run_ids if run_id not in chain] + chain
 
 
 async def latest_run(client: Client, conversation_id: str) -> str:
-    described = await describe(client, conversation_id, "")
+    described = await describe_run(client, conversation_id, "")
     if described is None:
         return ""
     if (kind := described.workflow_execution_info.type.name) != names.CONVERSATION:
@@ -47,7 +47,7 @@ async def _run_before(client: Client, conversation_id: str, run: str) -> str:
     return ""
 
 
-async def describe(client: Client, conversation_id: str, run: str) -> Any:
+async def describe_run(client: Client, conversation_id: str, run: str) -> Any:
     """None if there is no such run."""
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run)
     request = DescribeWorkflowExecutionRequest(namespace=client.namespace, execution=execution)

@@ -34,6 +34,9 @@ def seen_options(
             f"expected={expected!r:.200} is not what somebody saw of a call.",
             cure="Give the call of `status().waiting`, its `question`, or the event that told of it.",
         )
-    question = expected.question if isinstance(expected, SeenCall) else ""
-    # A worker's version may not know of questions, but of the arguments.
-    return {**({"expected": arguments} if approves else {}), **({"question": question} if question else {})}
+    options: dict[str, Any] = {}
+    if approves:  # a worker's version may not know of questions, but of the arguments
+        options["expected"] = arguments
+    if isinstance(expected, SeenCall) and expected.question:
+        options["question"] = expected.question
+    return options

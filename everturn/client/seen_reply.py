@@ -37,31 +37,36 @@ BETWEEN_TRIES = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 async def seen_reply(temporal: Client, conversation_id: str, lane: Lane | None = None) -> dict[str, Any] | None:
     """The text seen so far, for `Control.seen`; None if there is none, or if the turn's worker hands it over. Raises
     nothing."""
-    described = await _described(temporal, conversation_id)
-    turn = _turn_of(described) if described else None
-    if described is None or turn is None or turn.state != BETWEEN_TRIES:
+    described = await _describe_if_there(temporal, conversation_id)
+    if described is None:
         return None
-    seen = longer_reply(await _beaten(temporal, turn), await _beside(temporal, described, turn, lane))
-    return seen.model_dump(mode="json") if seen else None
+    turn = _turn_of(described)
+    if turn is None or turn.state != BETWEEN_TRIES:
+        return None
+    seen = longer_reply(await _read_heartbeat(temporal, turn), await _read_lane(temporal, described, turn, lane))
+    if not seen:
+        return None
+    return seen.model_dump(mode="json")
 
 
 async def cut_short(temporal: Client, conversation_id: str) -> None:
     """Waits until the cancelled turn has handed over its text and the conversation has it, for WORKER_TIMEOUT_SECONDS
     at most. Raises nothing."""
-    until, pause = time.monotonic() + WORKER_TIMEOUT_SECONDS, LOOK_SECONDS
-    while time.monotonic() < until:
-        described = await _described(temporal, conversation_id)
+    deadline = time.monotonic() + WORKER_TIMEOUT_SECONDS
+    pause = LOOK_SECONDS
+    while time.monotonic() < deadline:
+        described = await _describe_if_there(temporal, conversation_id)
         if described is None or described.raw_info.status != RUNNING:
             return
-        turn, raw = _turn_of(described), described.raw_description
+        turn = _turn_of(described)
         ends = turn is not None and turn.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
-        if not ends and not raw.HasField("pending_workflow_task"):
+        if not ends and not described.raw_description.HasField("pending_workflow_task"):
             return
         await asyncio.sleep(pause)
         pause = min(1.5 * pause, LONGEST_LOOK_SECONDS)
 
 
-async def _described(temporal: Client, conversation_id: str) -> WorkflowExecutionDescription | None:
+async def _describe_if_there(temporal: Client, conversation_id: str) -> WorkflowExecutionDescription | None:
     with suppress(RPCError):
         return await temporal.get_workflow_handle(conversation_id).describe()
     return None
@@ -70,17 +75,17 @@ async def _described(temporal: Client, conversation_id: str) -> WorkflowExecutio
 def _turn_of(described: WorkflowExecutionDescription) -> PendingActivityInfo | None:
     """The model turn that runs or is to be retried; None if there is none."""
     pending = described.raw_description.pending_activities
-    return next((one for one in pending if one.activity_type.name == names.CALL_MODEL), None)
+    return next((activity for activity in pending if activity.activity_type.name == names.CALL_MODEL), None)
 
 
-async def _beaten(temporal: Client, turn: PendingActivityInfo) -> SeenReply | None:
+async def _read_heartbeat(temporal: Client, turn: PendingActivityInfo) -> SeenReply | None:
     """The part of the turn's text that its last heartbeat holds."""
     with suppress(Exception):  # codecs raise all kinds
         return beaten_out(await temporal.data_converter.decode(turn.heartbeat_details.payloads))
     return None
 
 
-async def _beside(
+async def _read_lane(
     temporal: Client, described: WorkflowExecutionDescription, turn: PendingActivityInfo, lane: Lane | None
 ) -> SeenReply | None:
     """The text that the turn's last try put onto the lane. None for lanes with addresses: between two tries, the worker
@@ -90,12 +95,12 @@ async def _beside(
     with suppress(LaneDown, TimeoutError, ValueError):
         async with asyncio.timeout(LONGEST_SECONDS):
             key = TurnKey(temporal.namespace, described.run_id or "", turn.activity_id)
-            said = whole_reply(await lane.so_far(key, None))
-            return SeenReply.from_streamed(said and _end_of(said))
+            streamed = whole_reply(await lane.so_far(key, None))
+            return SeenReply.from_streamed(streamed and _end_of(streamed))
     return None
 
 
 def _end_of(streamed: Streamed) -> Streamed:
     """As much of it as a heartbeat has."""
-    at, pieces = last_bytes(streamed.pieces, MAX_STREAMED_BYTES, streamed.at)
-    return streamed.model_copy(update={"at": at, "pieces": tuple(pieces)})
+    position, pieces = last_bytes(streamed.pieces, MAX_STREAMED_BYTES, streamed.at)
+    return streamed.model_copy(update={"at": position, "pieces": tuple(pieces)})

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from everturn.agent import Agent
 from everturn.client.messages import MessageLike, user_message
-from everturn.client.revival import revived
+from everturn.client.revival import start_of_revival
 from everturn.errors import AlreadyStarted, Ended, NotFound, OtherWorkflow
 from everturn.payloads import Start
 from everturn.temporal.ids import known_id
@@ -28,10 +28,10 @@ class _Conversation(Protocol):
     ) -> bool: ...
     async def by_history(self) -> Any: ...
     async def latest_run(self) -> str: ...
-    def _explained(self, what: str = "request") -> AbstractContextManager[None]: ...
+    def _explaining_errors(self, what: str = "request") -> AbstractContextManager[None]: ...
 
 
-async def deliver(
+async def send_or_revive(
     conversation: _Conversation,
     message: MessageLike,
     *,
@@ -44,17 +44,19 @@ async def deliver(
     """As `Client.send`. Returns whether the message revived a conversation that was over. `anew`: how to start it if
     there is none. Without `anew`, a revived one keeps its agent and `keep_open`, and if there is none, NotFound is
     raised."""
-    said = user_message(message)
+    parsed = user_message(message)
     while True:
         try:
-            await conversation.send(said, message_id=message_id, stream=stream)
+            await conversation.send(parsed, message_id=message_id, stream=stream)
         except Ended:
             before = await conversation.by_history()
             if message_id is not None and known_id(message_id) in before.state.message_ids:
                 return False
-            with conversation._explained():
-                start = await revived(conversation._temporal, conversation.id, before, said, anew, message_id, stream)
-                priority = await order.after(conversation._handle)
+            with conversation._explaining_errors():
+                start = await start_of_revival(
+                    conversation._temporal, conversation.id, before, parsed, anew, message_id, stream
+                )
+                priority = await order.priority_after(conversation._handle)
             if await conversation.latest_run() != before.run_id:
                 continue  # somebody else was quicker: the transcript has become longer
             revives = True
@@ -63,12 +65,14 @@ async def deliver(
         except NotFound:
             if anew is None:
                 raise
-            start, priority, revives = anew, order.of(anew.tenant), False
+            start = anew
+            priority = order.priority_for(anew.tenant)
+            revives = False
         else:
             return False
         try:
             # One that was not there may have begun, and ended, meanwhile: only what is revived is started over it.
-            await conversation._client._start(
+            await conversation._client._start_workflow(
                 start, conversation.id, agent or start.agent, again=revives, priority=priority
             )
         except AlreadyStarted:

@@ -23,8 +23,8 @@ async def with_wait(status: Status, described: WorkflowExecutionDescription, tem
     if status.state != "running" or status.cause:
         return await with_limit(status, described, temporal)
     queue = awaited_queue(described.raw_description)
-    if queue and (found := await nobody_at(temporal, queue, described.id)):
-        return status.model_copy(update={"cause": found.cause, "cure": found.cure})
+    if queue and (unattended := await nobody_at(temporal, queue, described.id)):
+        return status.model_copy(update={"cause": unattended.cause, "cure": unattended.cure})
     return await with_limit(status, described, temporal)
 
 

@@ -70,10 +70,12 @@ class _LiveTurn:
         return len(self.text) + len(self.thinking)
 
     def start_over(self, attempt: int) -> TurnRetried:
-        self.attempt, self.text, self.thinking = attempt, "", ""
+        self.attempt = attempt
+        self.text = ""
+        self.thinking = ""
         return TurnRetried(turn=self.turn, attempt=attempt)
 
-    def hear(self, attempt: int, details: Any) -> list[Event]:
+    def read_news(self, attempt: int, details: Any) -> list[Event]:
         events: list[Event] = [self.start_over(attempt)] if attempt > self.attempt else []
         with suppress(ValueError):
             limit = AtLimit.model_validate(details)
@@ -87,10 +89,10 @@ class _LiveTurn:
             if streamed.attempt == self.attempt:
                 self.every = streamed.every
                 for kind, text in streamed.after(self.position):
-                    events += self.say(kind, text)
+                    events += self.add_text(kind, text)
         return events
 
-    def say(self, kind: str, text: str) -> list[Event]:
+    def add_text(self, kind: str, text: str) -> list[Event]:
         if not text:
             return []
         if kind == "thinking":
@@ -105,26 +107,28 @@ class _LiveTool:
     started: steps.ToolScheduled
     progress: Any = None
 
-    def hear(self, details: Any) -> list[Event]:
+    def read_news(self, details: Any) -> list[Event]:
         if details is None or details == self.progress:
             return []
-        self.progress, request = details, self.started.request
-        tool = self.started.tool
-        return [ToolProgress(turn=request.turn, call_id=request.call_id, tool=tool, progress=details)]
+        self.progress = details
+        request = self.started.request
+        tool_name = self.started.tool
+        return [ToolProgress(turn=request.turn, call_id=request.call_id, tool=tool_name, progress=details)]
 
 
 @dataclass(frozen=True)
 class HeartbeatDetails:
-    """What the running ones among the `asked` activities say: `said` has each one's heartbeat detail by activity id."""
+    """What the running ones among these activities say."""
 
     run_id: str
-    asked: frozenset[str]
-    said: dict[str, tuple[PendingActivityInfo, Any]] = field(default_factory=dict)
+    activity_ids: frozenset[str]
+    details: dict[str, tuple[PendingActivityInfo, Any]] = field(default_factory=dict)
+    """Of each one, by its id."""
 
 
 @dataclass
 class LiveActivities:
-    """One conversation's running activities. Give it every step; `look` whenever `due` says so."""
+    """One conversation's running activities. Give it every step; `look_at_heartbeats` whenever `due` says so."""
 
     client: Client
     conversation_id: str
@@ -142,21 +146,24 @@ class LiveActivities:
     _heard: asyncio.Queue[tuple[str, Streamed]] = field(default_factory=asyncio.Queue)
     """Text from the lane, each piece with the id of its activity."""
 
-    def take(self, run_id: str, step: steps.Step) -> list[Event]:
+    def take_step(self, run_id: str, step: steps.Step) -> list[Event]:
         """The events to yield before the step's own: the rest of a text of which a part was already yielded."""
         self._run_id = run_id
-        said: list[Event] = []
+        rest: list[Event] = []
         match step:
             case steps.RunStarted():
-                self._turn, self._tools = None, {}
+                self._turn = None
+                self._tools = {}
             case steps.TurnScheduled(request=request) if not request.summarise:
                 self._stream = request.stream
                 self._turn = _LiveTurn(request.turn, step.activity_id, told_at=self.clock(), live_at=request.live_at)
-                streams = request.stream and self.lane is None
-                self._look_in(self.awaiting_seconds if streams else FIRST_LOOK_SECONDS)
-                self._follow(step.activity_id, request.live_at)
+                if request.stream and self.lane is None:
+                    self._look_in(self.awaiting_seconds)
+                else:
+                    self._look_in(FIRST_LOOK_SECONDS)
+                self._follow_turn(step.activity_id, request.live_at)
             case steps.TurnCompleted(reply=reply) if self._turn:
-                said = _rest(self._turn, reply.message, step.attempt)
+                rest = _rest_of_reply(self._turn, reply.message, step.attempt)
                 self._turn = None
             case steps.TurnFailed() | steps.TurnCancelled():
                 self._turn = None
@@ -172,34 +179,34 @@ class LiveActivities:
             self.close()
         if not self._tools and (self._turn is None or self._turn.over):
             self.due = None
-        return [_at(event, step.at.isoformat(timespec="milliseconds")) for event in said]
+        return [_with_time(event, step.at.isoformat(timespec="milliseconds")) for event in rest]
 
     # ------------------------------------------------------------ beside the heartbeats
 
-    def _follow(self, activity_id: str, at: LiveAt | None) -> None:
+    def _follow_turn(self, activity_id: str, live_at: LiveAt | None) -> None:
         """Begins to read the text that a turn puts onto the lane."""
         self.close()
         if self.lane is not None and self._stream:
-            self._following = asyncio.create_task(self._listen(self.lane, self._key(activity_id), at))
+            self._following = asyncio.create_task(self._listen_to_lane(self.lane, self._turn_key(activity_id), live_at))
 
-    def _key(self, activity_id: str) -> TurnKey:
+    def _turn_key(self, activity_id: str) -> TurnKey:
         return TurnKey(self.client.namespace, self._run_id, activity_id)
 
-    async def _listen(self, lane: Lane, key: TurnKey, at: LiveAt | None) -> None:
+    async def _listen_to_lane(self, lane: Lane, key: TurnKey, live_at: LiveAt | None) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        async with aclosing(lane.follow(key, at)) as said:
-            async for streamed in said:
+        async with aclosing(lane.follow(key, live_at)) as texts:
+            async for streamed in texts:
                 self._heard.put_nowait((key.activity_id, streamed))
 
-    async def said(self) -> list[Event]:
+    async def wait_for_text(self) -> list[Event]:
         """Waits for text from the lane; returns the events for all text since the last call."""
-        found = [await self._heard.get()]
+        heard = [await self._heard.get()]
         while not self._heard.empty():
-            found.append(self._heard.get_nowait())
+            heard.append(self._heard.get_nowait())
         events: list[Event] = []
-        for activity_id, streamed in found:
+        for activity_id, streamed in heard:
             if self._turn and self._turn.activity_id == activity_id:
-                events += [_now(event) for event in self._turn.hear(streamed.attempt, streamed)]
+                events += [_with_current_time(event) for event in self._turn.read_news(streamed.attempt, streamed)]
         return events
 
     def close(self) -> None:
@@ -209,10 +216,12 @@ class LiveActivities:
 
     # ------------------------------------------------------------ heartbeats
 
-    async def look(self) -> HeartbeatDetails:
+    async def look_at_heartbeats(self) -> HeartbeatDetails:
         """The latest heartbeat details of the running activities."""
-        turn = [self._turn.activity_id] if self._turn else []
-        beats = HeartbeatDetails(self._run_id, asked=frozenset([*turn, *self._tools]))
+        activity_ids = set(self._tools)
+        if self._turn:
+            activity_ids.add(self._turn.activity_id)
+        beats = HeartbeatDetails(self._run_id, frozenset(activity_ids))
         request = DescribeWorkflowExecutionRequest(
             namespace=self.client.namespace,
             execution=WorkflowExecution(workflow_id=self.conversation_id, run_id=self._run_id),
@@ -221,54 +230,58 @@ class LiveActivities:
             described = await self.client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
             # Only live news: a real failure is raised where the history is read.
-            return replace(beats, asked=frozenset())
+            return replace(beats, activity_ids=frozenset())
         for info in described.pending_activities:
-            if info.activity_id in beats.asked:
-                beats.said[info.activity_id] = (info, await self._details(info))
+            if info.activity_id in beats.activity_ids:
+                beats.details[info.activity_id] = (info, await self._read_details(info))
         return beats
 
-    def hear(self, beats: HeartbeatDetails) -> list[Event]:
+    def take_heartbeats(self, beats: HeartbeatDetails) -> list[Event]:
         """The new events in it. It may be older than the last step: activities that are over by now are ignored."""
         events: list[Event] = []
         if beats.run_id == self._run_id:
-            gone = beats.asked - beats.said.keys()
+            gone = beats.activity_ids - beats.details.keys()
             self._tools = {key: tool for key, tool in self._tools.items() if key not in gone}
             if self._turn and self._turn.activity_id in gone:
                 self._turn.over = True
-            for activity_id, (info, details) in beats.said.items():
+            for activity_id, (info, details) in beats.details.items():
+                news: list[Event] = []
                 if self._turn and self._turn.activity_id == activity_id:
-                    found = self._turn.hear(info.attempt, details)
-                    self._hear_where(self._turn, info.attempt, details)
-                    self._turn.told_at = self.clock() if found else self._turn.told_at
-                else:
-                    found = self._tools[activity_id].hear(details) if activity_id in self._tools else []
-                events += [_at(event, _when(info)) for event in found]
-        self._plan()
+                    news = self._turn.read_news(info.attempt, details)
+                    self._tell_lane_address(self._turn, info.attempt, details)
+                    if news:
+                        self._turn.told_at = self.clock()
+                elif activity_id in self._tools:
+                    news = self._tools[activity_id].read_news(details)
+                events += [_with_time(event, _time_of_heartbeat(info)) for event in news]
+        self._plan_next_look()
         return events
 
-    def _hear_where(self, turn: _LiveTurn, attempt: int, details: Any) -> None:
+    def _tell_lane_address(self, turn: _LiveTurn, attempt: int, details: Any) -> None:
         """Tells the lane the address of the running try: from its heartbeat, else from the turn's request."""
-        at = turn.live_at
+        live_at = turn.live_at
         with suppress(ValueError):
             streamed = Streamed.model_validate(details)
-            at = (streamed.live_at if streamed.attempt == attempt else None) or at
-        if self.lane and at:
-            self.lane.hear_of(self._key(turn.activity_id), at)
+            if streamed.live_at and streamed.attempt == attempt:
+                live_at = streamed.live_at
+        if self.lane and live_at:
+            self.lane.hear_of(self._turn_key(turn.activity_id), live_at)
 
     def _is_beside(self, activity_id: str) -> bool:
         """Whether the turn's text comes by the lane."""
-        return self.lane is not None and not self.lane.is_silent(self._key(activity_id))
+        return self.lane is not None and not self.lane.is_silent(self._turn_key(activity_id))
 
-    async def _details(self, info: PendingActivityInfo) -> Any:
+    async def _read_details(self, info: PendingActivityInfo) -> Any:
         """The heartbeat detail with the news; None if there is none, or none that can be read. Everturn's own
         activities put data for their next try before it; users' activities do not."""
         place = 0 if info.activity_id.startswith(names.ACTIVITY_OF_CALL) else 1
         with suppress(Exception):  # codecs raise all kinds, and it is only a look
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
-            return details[place] if len(details) > place else None
+            if len(details) > place:
+                return details[place]
         return None
 
-    def _plan(self) -> None:
+    def _plan_next_look(self) -> None:
         """Says when to look again."""
         self.due = None
         if self._tools:
@@ -280,14 +293,17 @@ class LiveActivities:
             return
         # Right after a heartbeat, nothing new comes for a while; around the time of the next one, ask often; after a
         # long silence, ask seldom.
-        silent, every = self.clock() - self._turn.told_at, self._turn.every
-        seldom = min(max(self.awaiting_seconds, silent / 20), FIRST_LOOK_SECONDS)
-        again = DUE_SECONDS if silent < 1.5 * every else seldom
+        silent = self.clock() - self._turn.told_at
+        every = self._turn.every
+        again = DUE_SECONDS
+        if silent >= 1.5 * every:
+            again = min(max(self.awaiting_seconds, silent / 20), FIRST_LOOK_SECONDS)
         self._look_in(max(every - DUE_SECONDS - silent, again))
 
     def _look_in(self, seconds: float) -> None:
         due = self.clock() + seconds
-        self.due = due if self.due is None else min(self.due, due)
+        if self.due is None or due < self.due:
+            self.due = due
 
 
 Awaited = TypeVar("Awaited", bound="asyncio.Future[Any]")
@@ -301,28 +317,30 @@ class _FirstOf:
         self._waiter: asyncio.Future[None] | None = None
 
     def add(self, future: Awaited) -> Awaited:
-        future.add_done_callback(self._over)
+        future.add_done_callback(self._end_wait)
         return future
 
-    async def of(self, futures: Iterable[asyncio.Future[Any] | None], timeout: float | None) -> None:
+    async def wait_for_any(self, futures: Iterable[asyncio.Future[Any] | None], timeout: float | None) -> None:
         """Waits until one of them is done, or for `timeout` seconds."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
-        if any(one is not None and one.done() for one in futures):
-            loop.call_soon(self._over)
-        clock = None if timeout is None else loop.call_later(timeout, self._over)
+        if any(future is not None and future.done() for future in futures):
+            loop.call_soon(self._end_wait)
+        timer: asyncio.TimerHandle | None = None
+        if timeout is not None:
+            timer = loop.call_later(timeout, self._end_wait)
         try:
             await waiter
         finally:
-            if clock:
-                clock.cancel()
+            if timer:
+                timer.cancel()
 
-    def _over(self, _: object = None) -> None:
+    def _end_wait(self, _: object = None) -> None:
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
 
 
-async def interleaved(
+async def interleave_events(
     source: AsyncIterator[tuple[str, steps.Step]],
     live: LiveActivities | None,
     silence: Silence,
@@ -333,58 +351,68 @@ async def interleaved(
     step: asyncio.Future[tuple[str, steps.Step]] | None = None
     look: asyncio.Task[HeartbeatDetails] | None = None
     unattended: asyncio.Task[Unattended] | None = None
-    said: asyncio.Task[list[Event]] | None = None
+    text: asyncio.Task[list[Event]] | None = None
     below: asyncio.Task[list[Event]] | None = None
-    turn, first = 0, _FirstOf()
+    turn = 0
+    first = _FirstOf()
     try:
         while True:
             step = step or first.add(asyncio.ensure_future(anext(source)))
-            unattended = unattended or first.add(asyncio.create_task(silence.unattended()))
-            due = live.due if live else None
-            if live and look is None and due is not None and due <= live.clock():
-                look = first.add(asyncio.create_task(live.look()))
-            timeout = None if look or due is None or live is None else due - live.clock()
-            said = said or (first.add(asyncio.create_task(live.said())) if live and live.lane else None)
-            below = below or (first.add(asyncio.create_task(agents.said())) if agents and agents.any else None)
-            await first.of((step, unattended, look, said, below), timeout)
+            unattended = unattended or first.add(asyncio.create_task(silence.wait_until_unattended()))
+            timeout: float | None = None
+            if live and look is None and live.due is not None:
+                timeout = live.due - live.clock()
+                if timeout <= 0:
+                    look = first.add(asyncio.create_task(live.look_at_heartbeats()))
+                    timeout = None
+            if live and live.lane and text is None:
+                text = first.add(asyncio.create_task(live.wait_for_text()))
+            if agents and agents.has_agents and below is None:
+                below = first.add(asyncio.create_task(agents.wait_for_events()))
+            await first.wait_for_any((step, unattended, look, text, below), timeout)
             if live and look and look.done():
-                running, look = look.result(), None
-                if told := live.hear(running):
-                    yield "", None, told
-            elif said and said.done():
-                written, said = said.result(), None
-                if written:
-                    yield "", None, written
+                events = live.take_heartbeats(look.result())
+                look = None
+                if events:
+                    yield "", None, events
+            elif text and text.done():
+                events = text.result()
+                text = None
+                if events:
+                    yield "", None, events
             elif step.done():
                 try:
-                    run_id, taken = step.result()
+                    run_id, news = step.result()
                 except StopAsyncIteration:
                     return
                 step = None
-                silence.heard()
+                silence.note_step()
                 if agents:
-                    agents.take(taken)
-                turn = taken.request.turn if isinstance(taken, steps.TurnScheduled) else turn
-                yield run_id, taken, live.take(run_id, taken) if live else []
+                    agents.take_step(news)
+                if isinstance(news, steps.TurnScheduled):
+                    turn = news.request.turn
+                yield run_id, news, live.take_step(run_id, news) if live else []
             elif below and below.done():
-                changes, below = below.result(), None
-                yield "", None, changes
+                events = below.result()
+                below = None
+                yield "", None, events
             elif unattended.done():
-                found, unattended = unattended.result(), None
-                yield "", None, [_now(WorkerAwaited(turn=turn, cause=found.cause, cure=found.cure))]
+                reason = unattended.result()
+                unattended = None
+                yield "", None, [_with_current_time(WorkerAwaited(turn=turn, cause=reason.cause, cure=reason.cure))]
     finally:
         if live:
             live.close()
         if agents:
             agents.close()
         # Not awaited: after a `break` in an `async for`, the loop closes this generator and its caller at once.
-        for task in (step, look, said, unattended, below):
+        for task in (step, look, text, unattended, below):
             if task:
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 task.cancel()
 
 
-def _rest(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
+def _rest_of_reply(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
     """The events for the rest of a reply of which a part was already yielded."""
     if not turn.position:
         return []
@@ -393,18 +421,20 @@ def _rest(turn: _LiveTurn, message: Message, attempt: int) -> list[Event]:
     if attempt > turn.attempt or not message.text.startswith(turn.text):
         events.append(turn.start_over(max(attempt, turn.attempt + 1)))
     if thinking.startswith(turn.thinking):
-        events += turn.say("thinking", thinking[len(turn.thinking) :])
-    return events + turn.say("text", message.text[len(turn.text) :])
+        events += turn.add_text("thinking", thinking[len(turn.thinking) :])
+    return events + turn.add_text("text", message.text[len(turn.text) :])
 
 
-def _when(info: PendingActivityInfo) -> str:
-    at = info.last_heartbeat_time if info.HasField("last_heartbeat_time") else info.last_started_time
-    return at.ToDatetime(tzinfo=UTC).isoformat(timespec="milliseconds")
+def _time_of_heartbeat(info: PendingActivityInfo) -> str:
+    moment = info.last_started_time
+    if info.HasField("last_heartbeat_time"):
+        moment = info.last_heartbeat_time
+    return moment.ToDatetime(tzinfo=UTC).isoformat(timespec="milliseconds")
 
 
-def _now(event: Event) -> Event:
-    return _at(event, datetime.now(UTC).isoformat(timespec="milliseconds"))
+def _with_current_time(event: Event) -> Event:
+    return _with_time(event, datetime.now(UTC).isoformat(timespec="milliseconds"))
 
 
-def _at(event: Event, at: str) -> Event:
-    return event.model_copy(update={"at": at})
+def _with_time(event: Event, moment: str) -> Event:
+    return event.model_copy(update={"at": moment})

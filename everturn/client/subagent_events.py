@@ -38,16 +38,16 @@ class _EventsEnded:
 async def _at_work(temporal: Client, conversation_id: str, run_id: str) -> list[AskedAgent]:
     """The conversations of the agents that are at work for this run now. CallsByHistory does not say: its `running`
     keeps calls that have ended, and it has no ids of conversations."""
-    found: dict[str, AskedAgent] = {}
+    agents: dict[str, AskedAgent] = {}
     async for step in read_steps(temporal, conversation_id, run_id=run_id):
         match step:
             case ToolScheduled(request=call, conversation_id=child) if child:
-                found[call.call_id] = AskedAgent(call_id=call.call_id, agent=step.tool, conversation_id=child)
+                agents[call.call_id] = AskedAgent(call_id=call.call_id, agent=step.tool, conversation_id=child)
             case ToolCompleted(request=call) | ToolRunFailed(request=call):
-                found.pop(call.call_id, None)
+                agents.pop(call.call_id, None)
             case _:
                 pass
-    return list(found.values())
+    return list(agents.values())
 
 
 async def with_children(
@@ -65,17 +65,18 @@ async def with_children(
     followers: dict[str, asyncio.Task[None]] = {}
     over = asyncio.Event()
 
-    def begin(asked: AskedAgent) -> None:
-        if asked.conversation_id not in followers:
-            followers[asked.conversation_id] = asyncio.create_task(tell_child(asked))
+    def follow_child(asked_agent: AskedAgent) -> None:
+        if asked_agent.conversation_id not in followers:
+            followers[asked_agent.conversation_id] = asyncio.create_task(tell_child(asked_agent))
 
-    async def tell_child(asked: AskedAgent) -> None:
-        child, told = asked.conversation_id, False
-        while not told:
+    async def tell_child(asked_agent: AskedAgent) -> None:
+        child = asked_agent.conversation_id
+        begun = False
+        while not begun:
             try:
                 async for event in other(child).events(deltas=deltas, children=True):
-                    told = True
-                    there = {"child": event.child or child, "path": (asked, *event.path)}
+                    begun = True
+                    there = {"child": event.child or child, "path": (asked_agent, *event.path)}
                     await queue.put(event.model_copy(update=there))
                 return
             except NotFound:  # it is about to be started; or was deleted, or is gone with its retention
@@ -89,7 +90,7 @@ async def with_children(
                 async for event in events:
                     await queue.put(event)
                     if isinstance(event, ToolStarted) and event.conversation_id:
-                        begin(
+                        follow_child(
                             AskedAgent(call_id=event.call_id, agent=event.tool, conversation_id=event.conversation_id)
                         )
             over.set()
@@ -99,17 +100,22 @@ async def with_children(
         else:
             await queue.put(_EventsEnded())
 
-    for asked in await _at_work(temporal, conversation_id, since.partition("/")[0]) if since else ():
-        begin(asked)
-    telling, cursor = asyncio.create_task(tell_own()), ""
+    if since:
+        for asked_agent in await _at_work(temporal, conversation_id, since.partition("/")[0]):
+            follow_child(asked_agent)
+    telling = asyncio.create_task(tell_own())
+    cursor = ""
     try:
         while not isinstance(event := await queue.get(), _EventsEnded):
-            cursor = cursor if event.child else event.cursor
-            yield event.model_copy(update={"cursor": cursor}) if event.child else event
+            if event.child:
+                yield event.model_copy(update={"cursor": cursor})
+            else:
+                cursor = event.cursor
+                yield event
         if event.error:
             raise event.error
     finally:
-        left = [telling, *followers.values()]
-        for task in left:
+        tasks = [telling, *followers.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

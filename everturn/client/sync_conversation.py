@@ -18,14 +18,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _waits_there(
+def _make_sync(
     method: Callable[Concatenate[Conversation[T], P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncConversation[T], P], R]:
     @wraps(method)
-    def waiting(self: SyncConversation[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def sync_method(self: SyncConversation[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.loop.run(method(self._conversation, *args, **kwargs))
 
-    return waiting
+    return sync_method
 
 
 class SyncConversation(Waiting, Generic[OutputT_co]):
@@ -43,21 +43,21 @@ class SyncConversation(Waiting, Generic[OutputT_co]):
     def id(self) -> str:
         return self._conversation.id
 
-    send = _waits_there(Conversation.send)
-    status = _waits_there(Conversation.status)
-    transcript = _waits_there(Conversation.transcript)
-    tool_pairs = _waits_there(Conversation.tool_pairs)
-    cursor = _waits_there(Conversation.cursor)
-    prompt = _waits_there(Conversation.prompt)
-    approve = _waits_there(Conversation.approve)
-    deny = _waits_there(Conversation.deny)
-    answer = _waits_there(Conversation.answer)
-    set_policy = _waits_there(Conversation.set_policy)
-    call_tool = _waits_there(Conversation.call_tool)
-    pause = _waits_there(Conversation.pause)
-    resume = _waits_there(Conversation.resume)
-    cancel_turn = _waits_there(Conversation.cancel_turn)
-    close = _waits_there(Conversation.close)
+    send = _make_sync(Conversation.send)
+    status = _make_sync(Conversation.status)
+    transcript = _make_sync(Conversation.transcript)
+    tool_pairs = _make_sync(Conversation.tool_pairs)
+    cursor = _make_sync(Conversation.cursor)
+    prompt = _make_sync(Conversation.prompt)
+    approve = _make_sync(Conversation.approve)
+    deny = _make_sync(Conversation.deny)
+    answer = _make_sync(Conversation.answer)
+    set_policy = _make_sync(Conversation.set_policy)
+    call_tool = _make_sync(Conversation.call_tool)
+    pause = _make_sync(Conversation.pause)
+    resume = _make_sync(Conversation.resume)
+    cancel_turn = _make_sync(Conversation.cancel_turn)
+    close = _make_sync(Conversation.close)
 
     # These three are written out: pyright does not know the type of a method that is taken from a generic class.
 

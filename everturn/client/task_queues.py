@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn.client.client_base import ClientBase
-from everturn.client.pollers import polling, roles_elsewhere, sorted_out
+from everturn.client.pollers import find_pollers, roles_elsewhere, sorted_out
 from everturn.errors import InvalidSetting, Refused
 from everturn.limits import QueueLimit
 from everturn.temporal.worker_roles import ROLES, Role, own_queue
@@ -52,13 +52,13 @@ class QueuesClient(ClientBase):
 
     async def task_queues(self) -> tuple[QueueStatus, ...]:
         """The conversations' queue; and those of model turns and tools, if workers have roles. Raises Unreachable."""
-        apart = await self._apart()
+        apart = await self._roles_apart()
         here = tuple(role for role in ROLES if role not in apart)
-        found = await asyncio.gather(
-            self._queue(self.task_queue, here),
-            *(self._queue(own_queue(self.task_queue, role), (role,)) for role in ROLES if role in apart),
+        queues = await asyncio.gather(
+            self._queue_status(self.task_queue, here),
+            *(self._queue_status(own_queue(self.task_queue, role), (role,)) for role in ROLES if role in apart),
         )
-        return tuple(found)
+        return tuple(queues)
 
     async def limit_task_queue(self, role: Role, limit: QueueLimit | None, *, reason: str = "") -> None:
         """Sets the limit of the queue of a role, `models` or `tools`, in place of the one before; None takes it away.
@@ -68,7 +68,7 @@ class QueuesClient(ClientBase):
             raise InvalidSetting(
                 f"{role!r:.100} is no role whose task queue has a limit.", cure="Give 'models' or 'tools'."
             )
-        if role not in await self._apart():
+        if role not in await self._roles_apart():
             raise Refused(
                 f"No worker leaves {role} to others: they run on the task queue {self.task_queue!r}, where workers "
                 "start them without asking the server.",
@@ -80,8 +80,8 @@ class QueuesClient(ClientBase):
             identity=self.by,
             task_queue=own_queue(self.task_queue, role),
             task_queue_type=ACTIVITIES,
-            update_queue_rate_limit=_update(wanted.per_second, reason),
-            update_fairness_key_rate_limit_default=_update(wanted.per_tenant_per_second, reason),
+            update_queue_rate_limit=_limit_update(wanted.per_second, reason),
+            update_fairness_key_rate_limit_default=_limit_update(wanted.per_tenant_per_second, reason),
         )
         try:
             await self.temporal.workflow_service.update_task_queue_config(request)
@@ -94,41 +94,43 @@ class QueuesClient(ClientBase):
                     f"{error.message.rstrip('.')}.",
                     cure="`everturn queues` shows what holds now.",
                 ) from None
-            raise self.unreachable(error) from error
+            raise self.unreachable_error(error) from error
 
-    async def _apart(self) -> frozenset[Role]:
+    async def _roles_apart(self) -> frozenset[Role]:
         """The roles that are on queues of their own: workers say that they leave them to others, or their queues have
         pollers or work."""
-        used = await asyncio.gather(*(self._used(own_queue(self.task_queue, role)) for role in ROLES[1:]))
+        used = await asyncio.gather(*(self._is_used(own_queue(self.task_queue, role)) for role in ROLES[1:]))
         return await roles_elsewhere(self.temporal, self.task_queue) | {
             role for role, is_used in zip(ROLES[1:], used, strict=True) if is_used
         }
 
-    async def _used(self, name: str) -> bool:
-        described = await self._described(name, ACTIVITIES)
+    async def _is_used(self, name: str) -> bool:
+        described = await self._describe_queue(name, ACTIVITIES)
         return described.stats.approximate_backlog_count > 0 or bool(
-            await polling(self.temporal, name, activities=True)
+            await find_pollers(self.temporal, name, activities=True)
         )
 
-    async def _queue(self, name: str, roles: tuple[Role, ...]) -> QueueStatus:
+    async def _queue_status(self, name: str, roles: tuple[Role, ...]) -> QueueStatus:
         conversations = "workflows" in roles
-        kinds = [TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, ACTIVITIES] if conversations else [ACTIVITIES]
+        kinds = [ACTIVITIES]
+        if conversations:
+            kinds = [TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, ACTIVITIES]
         workers, described = await asyncio.gather(
-            polling(self.temporal, name, activities=not conversations),
-            asyncio.gather(*(self._described(name, kind) for kind in kinds)),
+            find_pollers(self.temporal, name, activities=not conversations),
+            asyncio.gather(*(self._describe_queue(name, kind) for kind in kinds)),
         )
         config = described[-1].config
         return QueueStatus(
             name=name,
             roles=roles,
             workers=tuple(sorted_out(worker.identity for worker in workers)[0]),
-            waiting=sum(one.stats.approximate_backlog_count for one in described),
+            waiting=sum(description.stats.approximate_backlog_count for description in described),
             waiting_activities=described[-1].stats.approximate_backlog_count,
-            limit=_limit(config),
+            limit=_queue_limit(config),
             reason=config.queue_rate_limit.metadata.reason or config.fairness_keys_rate_limit_default.metadata.reason,
         )
 
-    async def _described(self, name: str, kind: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
+    async def _describe_queue(self, name: str, kind: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
         request = DescribeTaskQueueRequest(
             namespace=self.temporal.namespace,
             task_queue=TaskQueue(name=name),
@@ -139,15 +141,15 @@ class QueuesClient(ClientBase):
         try:
             return await self.temporal.workflow_service.describe_task_queue(request)
         except RPCError as error:
-            raise self.unreachable(error) from error
+            raise self.unreachable_error(error) from error
 
 
-def _update(per_second: float | None, reason: str) -> UpdateTaskQueueConfigRequest.RateLimitUpdate:
+def _limit_update(per_second: float | None, reason: str) -> UpdateTaskQueueConfigRequest.RateLimitUpdate:
     limit = None if per_second is None else RateLimit(requests_per_second=per_second)
     return UpdateTaskQueueConfigRequest.RateLimitUpdate(rate_limit=limit, reason=reason)
 
 
-def _limit(config: TaskQueueConfig) -> QueueLimit:
+def _queue_limit(config: TaskQueueConfig) -> QueueLimit:
     return QueueLimit(
         per_second=_per_second(config.queue_rate_limit),
         per_tenant_per_second=_per_second(config.fairness_keys_rate_limit_default),
@@ -155,4 +157,6 @@ def _limit(config: TaskQueueConfig) -> QueueLimit:
 
 
 def _per_second(config: RateLimitConfig) -> float | None:
-    return config.rate_limit.requests_per_second if config.HasField("rate_limit") else None
+    if not config.HasField("rate_limit"):
+        return None
+    return config.rate_limit.requests_per_second

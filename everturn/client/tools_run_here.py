@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from everturn.client.agents_at_work import ambiguous, called
+from everturn.client.agents_at_work import ambiguous_id_error, find_calls
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
 from everturn.payloads import Status, WaitingCall
@@ -57,61 +57,71 @@ async def call_tool(
     conversation: ConversationWithCalls, call: ToolCall | WaitingCall, function: Callable[..., Any]
 ) -> ToolResult | None:
     """See `Conversation.call_tool`."""
-    made = as_tool(function)
-    waits = await _waiting(conversation, call)
+    client_tool = as_tool(function)
+    waits = await _find_waiting_call(conversation, call)
     place = conversation.where(waits)
-    status = await _status(place)
-    if any(one.call_id == waits.call_id and one.needs == "approval" for one in status.waiting):
+    status = await _read_status(place)
+    if any(waiting.call_id == waits.call_id and waiting.needs == "approval" for waiting in status.waiting):
         raise _NotLetOut(
             f"Call {waits.call_id!r} ({waits.tool}) waits for an approval, so it is not run.",
             cure="Approve it first. If it runs in the client, an answer is requested then.",
         )
     context = ToolContext(conversation_id=place.id, call_id=waits.call_id, chain_id=status.chain_id)
-    content, is_error = await _run(made, waits, context)
+    content, is_error = await _run_tool(client_tool, waits, context)
     result = ToolResult(call_id=waits.call_id, name=waits.tool, content=content, is_error=is_error)
-    return result if await _answered(place, result) else None
+    if not await _answer_call(place, result):
+        return None
+    return result
 
 
-async def _waiting(conversation: ConversationWithCalls, call: ToolCall | WaitingCall) -> WaitingCall:
+async def _find_waiting_call(conversation: ConversationWithCalls, call: ToolCall | WaitingCall) -> WaitingCall:
     """The call as it waits: in the conversation itself, or in that of a sub-agent."""
     if isinstance(call, WaitingCall):
         return call
     own = WaitingCall(call_id=call.call_id, tool=call.name, arguments=call.arguments, needs="answer")
-    waiting = called((await _status(conversation, children=True)).waiting, call.call_id)
+    waiting = find_calls((await _read_status(conversation, children=True)).waiting, call.call_id)
     if len(waiting) > 1:
-        raise ambiguous(call.call_id, waiting)
-    return waiting[0] if waiting else own
+        raise ambiguous_id_error(call.call_id, waiting)
+    if not waiting:
+        return own
+    return waiting[0]
 
 
 def as_tool(function: Callable[..., Any]) -> Tool:
-    made = function if isinstance(function, Tool) else tool(function)
-    if made.function is None:
-        raise InvalidTool(f"Tool {made.name!r} has no function to run here.", cure="Give a tool with a function.")
-    return made
+    client_tool = function if isinstance(function, Tool) else tool(function)
+    if client_tool.function is None:
+        raise InvalidTool(
+            f"Tool {client_tool.name!r} has no function to run here.", cure="Give a tool with a function."
+        )
+    return client_tool
 
 
-async def _run(made: Tool, call: WaitingCall, context: ToolContext) -> tuple[tuple[ResultPart, ...], bool]:
+async def _run_tool(client_tool: Tool, call: WaitingCall, context: ToolContext) -> tuple[tuple[ResultPart, ...], bool]:
     """Runs the tool as a worker would. Returns what the model is told, and whether it is an error."""
     try:
-        content: tuple[ResultPart, ...] = await made.run(call.arguments, context)
+        content: tuple[ResultPart, ...] = await client_tool.run(call.arguments, context)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
         return (Text(text=await safe_error_text(error, whole=True)),), True
     content = bound_content(content, max_chars=MAX_RESULT_CHARS, max_bytes=MAX_ANSWER_BYTES, notice=Notice())
-    return content if len(content) <= MAX_INPUT_PARTS else _in_one(content), False
+    if len(content) > MAX_INPUT_PARTS:
+        content = _in_one(content)
+    return content, False
 
 
 def _in_one(content: tuple[ResultPart, ...]) -> tuple[ResultPart, ...]:
     """All texts joined into one, and the first MAX_SHOWN images and documents."""
     texts = on_lines([part.text for part in content if isinstance(part, Text)])
     others = [part for part in content if not isinstance(part, Text)]
-    left_out = f"\n[Left out: {len(others) - MAX_SHOWN} images or documents.]" if len(others) > MAX_SHOWN else ""
-    return (Text(text=texts + left_out), *others[:MAX_SHOWN])
+    if len(others) > MAX_SHOWN:
+        texts += f"\n[Left out: {len(others) - MAX_SHOWN} images or documents.]"
+    return (Text(text=texts), *others[:MAX_SHOWN])
 
 
-async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> bool:
+async def _answer_call(conversation: ConversationWithCalls, result: ToolResult) -> bool:
     """Answers the call; False if somebody else did, or the call no longer waits. Tries again while no worker answers:
     the tool has run, and its result must not be lost."""
-    call_id, refused = result.call_id, 0
+    call_id = result.call_id
+    refused = 0
     while True:
         try:
             given: dict[str, Any] = {"parts": result.content, "is_error": result.is_error}
@@ -120,20 +130,20 @@ async def _answered(conversation: ConversationWithCalls, result: ToolResult) -> 
             return False
         except Refused as error:
             # A call is in the history a moment before the conversation waits for its answer.
-            if not any(one.call_id == result.call_id for one in (await _status(conversation)).waiting):
+            if not any(waiting.call_id == result.call_id for waiting in (await _read_status(conversation)).waiting):
                 return False
             refused += 1
             # The call waits, but its answer is refused: it may be too large for the rest of the run.
             if refused == TRIES:
-                told = Text(text=f"The tool ran, but its result could not be sent: {error.message}")
-                result = result.model_copy(update={"content": (told,), "is_error": True})
+                notice = Text(text=f"The tool ran, but its result could not be sent: {error.message}")
+                result = result.model_copy(update={"content": (notice,), "is_error": True})
             elif refused > TRIES:
                 raise
         except Unreachable:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _status(conversation: ConversationWithCalls, *, children: bool = False) -> Status:
+async def _read_status(conversation: ConversationWithCalls, *, children: bool = False) -> Status:
     while True:
         try:
             return await conversation.status(children=children)
@@ -143,9 +153,9 @@ async def _status(conversation: ConversationWithCalls, *, children: bool = False
 
 async def run_tools(conversation: ConversationWithCalls, functions: Iterable[Callable[..., Any]]) -> Any:
     """See `Conversation.run_tools`."""
-    tools = {made.name: made for made in map(as_tool, functions)}
+    tools = {tool.name: tool for tool in map(as_tool, functions)}
     reply = asyncio.create_task(conversation.reply())
-    serving = asyncio.create_task(_serve(conversation, tools))
+    serving = asyncio.create_task(_serve_calls(conversation, tools))
     try:
         await asyncio.wait((reply, serving), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -159,28 +169,28 @@ async def run_tools(conversation: ConversationWithCalls, functions: Iterable[Cal
         await asyncio.gather(reply, serving, return_exceptions=True)
 
 
-async def _serve(conversation: ConversationWithCalls, tools: dict[str, Tool]) -> None:
+async def _serve_calls(conversation: ConversationWithCalls, tools: dict[str, Tool]) -> None:
     """Runs every call that waits for an answer, once, until the conversation is over."""
     begun: set[str] = set()
 
-    async def run(call: WaitingCall, made: Tool) -> None:
+    async def run_call(call: WaitingCall, client_tool: Tool) -> None:
         try:
-            await call_tool(conversation, call, made)
+            await call_tool(conversation, call, client_tool)
         except _NotLetOut:  # a rule asks for an approval by now; after that, the call comes again
             begun.discard(call.address)
 
     async with asyncio.TaskGroup() as running:
         async for call in _waiting_calls(conversation):
-            made = tools.get(call.tool)
-            if made and call.address not in begun:
+            client_tool = tools.get(call.tool)
+            if client_tool and call.address not in begun:
                 begun.add(call.address)
-                running.create_task(run(call, made))
+                running.create_task(run_call(call, client_tool))
 
 
 async def _waiting_calls(conversation: ConversationWithCalls) -> AsyncIterator[WaitingCall]:
     """The calls that wait now, and then new ones, those of sub-agents too; a call may come twice."""
     now = await conversation.cursor()
-    for waiting in (await _status(conversation, children=True)).waiting:
+    for waiting in (await _read_status(conversation, children=True)).waiting:
         if waiting.needs == "answer":
             yield waiting
     async for event in conversation.events(since=now, deltas=False):

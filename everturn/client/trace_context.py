@@ -17,5 +17,7 @@ def current_context() -> TraceContext | None:
         return None
     state = context.trace_state.to_header() if context.trace_state else ""
     written = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags) & 1:02x}"
-    found = or_none({"traceparent": written, "tracestate": state})
-    return found if isinstance(found, TraceContext) else None
+    trace = or_none({"traceparent": written, "tracestate": state})
+    if not isinstance(trace, TraceContext):
+        return None
+    return trace

@@ -10,7 +10,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 
-from everturn.client.pollers import polling, sorted_out
+from everturn.client.pollers import find_pollers, sorted_out
 from everturn.errors import EverturnError
 from everturn.temporal.worker_roles import Role, role_of
 
@@ -37,11 +37,12 @@ def awaited_queue(described: DescribeWorkflowExecutionResponse) -> AwaitedQueue 
     own = described.execution_config.task_queue.name
     if described.HasField("pending_workflow_task"):
         state = described.pending_workflow_task.state
-        scheduled = state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
-        return AwaitedQueue(own, None) if scheduled else None
-    for one in described.pending_activities:
-        if one.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
-            return _of_activity(one, own)
+        if state != PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED:
+            return None
+        return AwaitedQueue(own, None)
+    for activity in described.pending_activities:
+        if activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
+            return _of_activity(activity, own)
     return None
 
 
@@ -57,16 +58,17 @@ async def nobody_at(temporal: Client, queue: AwaitedQueue, conversation_id: str)
     """What is to be said if no worker polls the queue, or only some that were killed on this machine; None if one does,
     or if that is not known."""
     with suppress(EverturnError):
-        pollers = await polling(temporal, queue.name, activities=queue.role is not None)
+        pollers = await find_pollers(temporal, queue.name, activities=queue.role is not None)
         running, gone = sorted_out(poller.identity for poller in pollers)
         if not running:
-            address = temporal.service_client.config.target_host
-            what = f" for {queue.role}" if queue.role else ""
-            roles = f" --roles {queue.role}" if queue.role and queue.name.endswith(f"-{queue.role}") else ""
-            lately = f" (gone from this machine: {', '.join(gone[:5])})" if gone else ""
-            return Unattended(
-                f"No worker polls the task queue {queue.name!r}{what} at {address}{lately}: "
-                f"conversation {conversation_id!r} waits for one.",
-                f"Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker{roles}.",
-            )
+            cause = f"No worker polls the task queue {queue.name!r}"
+            cure = "Start one that hosts its agent: EVERTURN_AGENTS=FILE.py everturn worker"
+            if queue.role:
+                cause += f" for {queue.role}"
+                if queue.name.endswith(f"-{queue.role}"):
+                    cure += f" --roles {queue.role}"
+            cause += f" at {temporal.service_client.config.target_host}"
+            if gone:
+                cause += f" (gone from this machine: {', '.join(gone[:5])})"
+            return Unattended(f"{cause}: conversation {conversation_id!r} waits for one.", f"{cure}.")
     return None

@@ -54,17 +54,17 @@ _under_way: WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = WeakValueD
 """The limit of each conversation, by the event loop's `id()` and the conversation's id."""
 
 
-async def send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
-    """Returns the conversation's answer, for `readable`. Raises Refused, RPCError, and Unreachable, which says what
-    becomes of the command."""
+async def send_update(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
+    """Returns the conversation's answer, for `readable_answer`. Raises Refused, RPCError, and Unreachable, which says
+    what becomes of the command."""
     key = (id(asyncio.get_running_loop()), conversation_id)
     if (slots := _under_way.get(key)) is None:
         slots = _under_way[key] = asyncio.Semaphore(MOST_UPDATES_AT_ONCE)
     async with slots:
-        return await _send(client, conversation_id, name, payload)
+        return await _send_until_taken(client, conversation_id, name, payload)
 
 
-async def _send(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
+async def _send_until_taken(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> Any:
     handle = client.get_workflow_handle(conversation_id)
     deadline = time.monotonic() + temporal_errors.WORKER_TIMEOUT_SECONDS
     previous: _Update | None = None
@@ -73,13 +73,13 @@ async def _send(client: Client, conversation_id: str, name: str, payload: dict[s
         update = _Update(client, conversation_id, name, uuid4().hex)
         try:
             timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
-            return await _read(handle.execute_update(name, payload, id=update.id, rpc_timeout=timeout))
+            return await _read_answer(handle.execute_update(name, payload, id=update.id, rpc_timeout=timeout))
         except WorkflowUpdateFailedError as error:
             # The one before may have been carried out although the server said that it was not: then this one comes
             # too late, and by the same person's own decision.
             if previous and (answer := await previous.accepted_answer()) is not None:
                 return answer
-            raise _refusal(error) from None
+            raise _as_refused(error) from None
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             if isinstance(error.__cause__, asyncio.CancelledError):
                 raise error.__cause__ from None  # it is this task that was cancelled
@@ -100,7 +100,7 @@ async def _send(client: Client, conversation_id: str, name: str, payload: dict[s
 
 async def _by_signal(client: Client, conversation_id: str, name: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Sends a signal in place of an update; its answer is made from the status before and after it."""
-    addressed = _addressed(await ask_status(client, conversation_id), name, payload)
+    addressed = _addressed_calls(await ask_status(client, conversation_id), name, payload)
     if name in names.DECISIONS and not addressed:
         raise Refused(
             f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` shows the waiting calls."
@@ -114,13 +114,13 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
             "answers now: the next one that starts carries it out.",
             cure=f"Check with `everturn show {conversation_id}`.",
         ) from error
-    still = _addressed(after, name, payload)
+    still = _addressed_calls(after, name, payload)
     if addressed and all(call in still for call in addressed):
         raise Refused(f"The conversation did not accept the {name}.", cure="Its worker's log says why: signal.ignored.")
     return {"call_ids": [call.call_id for call in addressed], "state": after.state}
 
 
-def _addressed(status: Status, name: str, payload: dict[str, Any]) -> list[WaitingCall]:
+def _addressed_calls(status: Status, name: str, payload: dict[str, Any]) -> list[WaitingCall]:
     wanted = payload.get("call_id")
     return [
         call
@@ -134,23 +134,23 @@ async def ask_status(client: Client, conversation_id: str) -> Status:
     handle = client.get_workflow_handle(conversation_id)
     timeout = timedelta(seconds=temporal_errors.WORKER_TIMEOUT_SECONDS)
     try:
-        answer = await _read(handle.query(names.STATUS, rpc_timeout=timeout))
+        answer = await _read_answer(handle.query(names.STATUS, rpc_timeout=timeout))
     except WorkflowQueryFailedError as error:
         raise OtherWorkflow(
             f"There is no conversation {conversation_id!r}: that workflow is another one ({error.message}).",
             cure="`everturn list` shows those there are.",
         ) from error
-    return Status.model_validate(readable(answer, f"The status of conversation {conversation_id!r}"))
+    return Status.model_validate(readable_answer(answer, f"The status of conversation {conversation_id!r}"))
 
 
-async def _read(answer: Awaitable[Any]) -> Any:
+async def _read_answer(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
     except UNREADABLE as error:  # by a data converter that is not ours, which has no NoValue
         return NoValue(why_unreadable(error))
 
 
-def readable(answer: Any, what: str) -> dict[str, Any]:
+def readable_answer(answer: Any, what: str) -> dict[str, Any]:
     """The answer to a command or a query. Raises InvalidSetting if it is encrypted, and this process has no key."""
     if isinstance(answer, NoValue):
         raise InvalidSetting(
@@ -169,7 +169,7 @@ class _Update:
         self._name = name
         self._handle = client.get_workflow_handle(conversation_id)
 
-    async def give_up(self, why: Exception) -> Any:
+    async def give_up(self, cause: Exception) -> Any:
         """Withdraws the update. Returns the answer if there is one after all; raises Refused, or Unreachable, which
         says whether the command may still be carried out."""
         over = False
@@ -177,42 +177,42 @@ class _Update:
             await self._handle.signal(names.WITHDRAW, {"update_id": self.id}, rpc_timeout=REQUEST_TIMEOUT)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
-                self._uncertain(why)
+                self._raise_uncertain(cause)
             over = True
         until = time.monotonic() + SETTLE_SECONDS
         while True:
             try:
                 described = await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT)
-                if (answer := await self._answer(described)) is not None:
+                if (answer := await self._find_answer(described)) is not None:
                     return answer
             except RPCError:
-                self._uncertain(why)
+                self._raise_uncertain(cause)
             # A worker that begins with a workflow task from now on sees that it was withdrawn.
             begun = described.raw_description.pending_workflow_task.state == STARTED
             if over or not begun:
                 raise Unreachable(
-                    f"{_message(why)} The {self._name} was withdrawn: it will not be carried out later.",
-                    cure=getattr(why, "cure", ""),
+                    f"{_message_of(cause)} The {self._name} was withdrawn: it will not be carried out later.",
+                    cure=getattr(cause, "cure", ""),
                 ) from None
             if time.monotonic() > until:
-                self._uncertain(why)
+                self._raise_uncertain(cause)
             await asyncio.sleep(RESEND_SECONDS)
 
-    def _uncertain(self, why: Exception) -> NoReturn:
+    def _raise_uncertain(self, cause: Exception) -> NoReturn:
         raise Unreachable(
-            f"{_message(why)} The {self._name} may still be carried out later: check with "
+            f"{_message_of(cause)} The {self._name} may still be carried out later: check with "
             f"`everturn show {self._conversation_id}`.",
-            cure=getattr(why, "cure", ""),
+            cure=getattr(cause, "cure", ""),
         ) from None
 
     async def accepted_answer(self) -> Any | None:
         """What the conversation answered; None if it refused the update, or has not taken it, or that is not known."""
         try:
-            return await self._answer(await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT))
+            return await self._find_answer(await self._handle.describe(rpc_timeout=REQUEST_TIMEOUT))
         except (Refused, RPCError):
             return None
 
-    async def _answer(self, described: WorkflowExecutionDescription) -> Any | None:
+    async def _find_answer(self, described: WorkflowExecutionDescription) -> Any | None:
         """What the conversation answered; None if neither this run nor the one before has taken the update."""
         run: str | None = described.run_id
         for _ in range(2):
@@ -220,12 +220,12 @@ class _Update:
                 break
             handle = self._client.get_workflow_handle(self._conversation_id, run_id=run)
             try:
-                taken = handle.get_update_handle(self.id, workflow_run_id=run)
-                return await _read(taken.result(rpc_timeout=GLANCE_TIMEOUT))
+                update = handle.get_update_handle(self.id, workflow_run_id=run)
+                return await _read_answer(update.result(rpc_timeout=GLANCE_TIMEOUT))
             except WorkflowUpdateFailedError as error:
                 if isinstance(error.cause, ApplicationError) and error.cause.type == names.WITHDRAWN:
                     return None
-                raise _refusal(error) from None
+                raise _as_refused(error) from None
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if isinstance(error.__cause__, asyncio.CancelledError):
                     raise error.__cause__ from None
@@ -238,9 +238,9 @@ class _Update:
         return None
 
 
-def _refusal(error: WorkflowUpdateFailedError) -> Refused:
+def _as_refused(error: WorkflowUpdateFailedError) -> Refused:
     return Refused(str(getattr(error.cause, "message", error.cause)))
 
 
-def _message(why: Exception) -> str:
-    return str(getattr(why, "message", why))
+def _message_of(error: Exception) -> str:
+    return str(getattr(error, "message", error))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from temporalio.api.enums.v1 import WorkerStatus
 from temporalio.api.worker.v1 import PluginInfo
@@ -38,14 +39,18 @@ class AnnouncedWorker:
 def plugin_name(agents: Iterable[str] | None, *, roles: frozenset[Role] = ALL) -> str:
     """The name of a worker's plugin, which lists the agents, and the roles if they are not all: temporalio sends plugin
     names with heartbeats."""
-    more = {} if roles == ALL else {names.PLUGIN_ROLES: in_words(roles)}
-    told = json.dumps({names.PLUGIN: None if agents is None else sorted(agents), **more}, ensure_ascii=False)
-    return told if len(told.encode()) <= MAX_ANNOUNCED_BYTES else json.dumps({names.PLUGIN: None, **more})
+    report: dict[str, Any] = {names.PLUGIN: None if agents is None else sorted(agents)}
+    if roles != ALL:
+        report[names.PLUGIN_ROLES] = in_words(roles)
+    name = json.dumps(report, ensure_ascii=False)
+    if len(name.encode()) <= MAX_ANNOUNCED_BYTES:
+        return name
+    return json.dumps({**report, names.PLUGIN: None})
 
 
-async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWorker]:
+async def announced_workers(temporal: Client, task_queue: str) -> Sequence[AnnouncedWorker]:
     """All workers that the server remembers, also stopped ones; empty if the server keeps no such list."""
-    found: list[AnnouncedWorker] = []
+    workers: list[AnnouncedWorker] = []
     request = ListWorkersRequest(
         namespace=temporal.namespace, page_size=PAGE_SIZE, query=f"TaskQueue={json.dumps(task_queue)}"
     )
@@ -55,32 +60,39 @@ async def announced(temporal: Client, task_queue: str) -> Sequence[AnnouncedWork
         except RPCError:  # an older server, or one that has it switched off
             return []
         if page.workers_info:
-            for one in (info.worker_heartbeat for info in page.workers_info):
-                beat_at = one.heartbeat_time.ToNanoseconds() / 1e9 if one.HasField("heartbeat_time") else 0
-                found.append(_worker(one.worker_identity, one.status, beat_at, one.plugins))
+            for beat in (info.worker_heartbeat for info in page.workers_info):
+                beat_at = 0.0
+                if beat.HasField("heartbeat_time"):
+                    beat_at = beat.heartbeat_time.ToNanoseconds() / 1e9
+                workers.append(_read_worker(beat.worker_identity, beat.status, beat_at, beat.plugins))
         else:
-            found += [_worker(one.worker_identity, one.status, 0, one.plugins) for one in page.workers]
+            workers += [
+                _read_worker(worker.worker_identity, worker.status, 0, worker.plugins) for worker in page.workers
+            ]
         request.next_page_token = page.next_page_token
         if not page.next_page_token:
             break
-    return found
+    return workers
 
 
-def _worker(
+def _read_worker(
     identity: str, status: WorkerStatus.ValueType, beat_at: float, plugins: Iterable[PluginInfo]
 ) -> AnnouncedWorker:
-    told = next((told for plugin in plugins if (told := _told(plugin.name)) is not None), None)
-    agents, roles = told or (None, ALL)
+    reports = filter(None, (_read_report(plugin.name) for plugin in plugins))
+    agents, roles = next(reports, (None, ALL))
     return AnnouncedWorker(identity, stopped=status in STOPPED, beat_at=beat_at, agents=agents, roles=roles)
 
 
-def _told(name: str) -> tuple[frozenset[str] | None, frozenset[Role]] | None:
+def _read_report(name: str) -> tuple[frozenset[str] | None, frozenset[Role]] | None:
     try:
-        told = json.loads(name)
-        agents, roles = told[names.PLUGIN], told.get(names.PLUGIN_ROLES)
+        report = json.loads(name)
+        agents = report[names.PLUGIN]
+        roles = report.get(names.PLUGIN_ROLES)
     except (ValueError, TypeError, KeyError, AttributeError):  # another plugin
         return None
-    given = roles.split(",") if isinstance(roles, str) else ROLES
-    return frozenset(map(str, agents)) if isinstance(agents, list) else None, frozenset(
-        role for role in ROLES if role in given
-    )
+    known = frozenset(ROLES)
+    if isinstance(roles, str):
+        known &= set(roles.split(","))
+    if not isinstance(agents, list):
+        return None, known
+    return frozenset(map(str, agents)), known

@@ -194,7 +194,7 @@ async def _put_messages(host: Client, agent: Agent, plan: _Plan, *, again: bool,
         **options,
     )
     with suppress(AlreadyStarted):
-        await host._start(start, plan.id, agent, again=again)
+        await host._start_workflow(start, plan.id, agent, again=again)
     conversation = host.conversation(plan.id)
     with suppress(Ended):  # a limit was reached, or it was over before this process began
         for number, message in enumerate(later, 2):
@@ -253,7 +253,7 @@ async def _ask_once(
         }
     )
     with suppress(AlreadyStarted):
-        await host._start(start, plan.id, agent, again=again)
+        await host._start_workflow(start, plan.id, agent, again=again)
     conversation = host.conversation(plan.id)
     with suppress(Ended):
         if problem := await _wait_for_reply(conversation):

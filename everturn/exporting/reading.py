@@ -106,7 +106,7 @@ async def read_conversation(client: Client, conversation_id: str) -> Exported:
     if exported.outcome:
         exported.status = exported.outcome.status
     else:
-        exported.status = listing.listed(described).status
+        exported.status = listing.read_listed(described).status
     return exported
 
 

@@ -56,13 +56,13 @@ class BudgetReader:
                 change = await self._decoder.read_record(signal.input, SetBudget)
                 if signal.signal_name == names.SET_BUDGET and change:
                     self.kept.removed = change.budget is None
-                    ledger.set(change.budget or Terms(), by=change.by)
+                    ledger.set_terms(change.budget or Terms(), set_by=change.by)
             case event_types.WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
                 update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
                 if update.name == names.COUNT_SPENDING and (
                     batch := await self._decoder.read_record(update.args, SpendingBatch)
                 ):
-                    ledger.take(batch, now=self._now)
+                    ledger.take_batch(batch, now=self._now)
             case event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
                 resumed = event.signal_external_workflow_execution_initiated_event_attributes
                 self._resumed[event.event_id] = resumed.workflow_execution.workflow_id
@@ -78,7 +78,7 @@ class BudgetReader:
     def settle(self) -> None:
         """After the last event of a workflow task: the workflow then resumes whom it can."""
         if self.kept and self._now:
-            self.kept.ledger.wake(self._now)
+            self.kept.ledger.wake_waiting(self._now)
 
 
 async def kept_budget(client: Client, budget_id: str, *, run_id: str | None = None) -> KeptBudget | None:

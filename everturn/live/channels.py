@@ -15,60 +15,61 @@ from everturn.live.lane import TurnKey
 class Channel:
     """A turn that is followed."""
 
-    at: LiveAt | None = None
+    live_at: LiveAt | None = None
     """The address where it is read, if the lane has addresses."""
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `at` has changed."""
+    """Set when `live_at` has changed."""
     silent: bool = False
     """Whether the lane can't reach it."""
     attempt: int = 0
     position: int = 0
     """How many characters of that try have arrived without a gap."""
-    said: list[Streamed] = field(default_factory=list)
+    texts: list[Streamed] = field(default_factory=list)
     more: asyncio.Event = field(default_factory=asyncio.Event)
     followers: int = 0
     reading: asyncio.Task[None] | None = None
 
-    def tell(self, streamed: Streamed) -> None:
+    def add_text(self, streamed: Streamed) -> None:
         if streamed.attempt > self.attempt:
-            self.attempt, self.position = streamed.attempt, 0
+            self.attempt = streamed.attempt
+            self.position = 0
         if streamed.attempt == self.attempt and streamed.at <= self.position:
             self.position = max(self.position, streamed.at + chars_of(streamed.pieces))
-        self.said.append(streamed)
-        more, self.more = self.more, asyncio.Event()
-        more.set()
+        self.texts.append(streamed)
+        self.more.set()
+        self.more = asyncio.Event()
 
 
 class Channels:
     def __init__(self, read: Callable[[TurnKey, Channel], Coroutine[Any, Any, None]]) -> None:
-        """`read` passes all text of a turn to its channel's `tell`, until it is cancelled."""
+        """`read` passes all text of a turn to its channel's `add_text`, until it is cancelled."""
         self._read = read
         self._open: dict[TurnKey, Channel] = {}
 
-    def get(self, key: TurnKey) -> Channel | None:
+    def find_channel(self, key: TurnKey) -> Channel | None:
         """None if nobody follows it."""
         return self._open.get(key)
 
-    def hear_of(self, key: TurnKey, at: LiveAt) -> None:
+    def hear_of(self, key: TurnKey, live_at: LiveAt) -> None:
         channel = self._open.get(key)
-        if channel and channel.at != at:
-            channel.at = at
+        if channel and channel.live_at != live_at:
+            channel.live_at = live_at
             channel.moved.set()
 
     def __iter__(self) -> Iterator[TurnKey]:
         return iter(self._open)
 
-    async def follow(self, key: TurnKey, at: LiveAt | None) -> AsyncGenerator[Streamed]:
-        channel = self._open.setdefault(key, Channel(at))
+    async def follow(self, key: TurnKey, live_at: LiveAt | None) -> AsyncGenerator[Streamed]:
+        channel = self._open.setdefault(key, Channel(live_at))
         channel.followers += 1
         try:
             channel.reading = channel.reading or asyncio.create_task(self._read(key, channel))
             place = 0
             while True:
                 more = channel.more
-                while place < len(channel.said):
+                while place < len(channel.texts):
                     place += 1
-                    yield channel.said[place - 1]
+                    yield channel.texts[place - 1]
                 await more.wait()
         finally:
             channel.followers -= 1

@@ -20,7 +20,7 @@ from everturn.errors import InvalidReply, InvalidSetting
 from everturn.heartbeat_details import LiveAt, Streamed
 from everturn.http.sse import EventDecoder
 from everturn.live.channels import Channel, Channels
-from everturn.live.lane import Lane, LaneDown, TurnKey, decoded
+from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text
 from everturn.live.text_server import ALIVE_SECONDS, TextServer, path_of
 from everturn.live.turn_text import TurnText
 from everturn.logs import get_logger
@@ -53,65 +53,78 @@ class HttpLane(Lane):
                 f"EVERTURN_LIVE_LISTEN={settings.live_listen} does not say how clients reach the worker.",
                 cure="Set EVERTURN_LIVE_ADDRESS, such as http://10.0.0.5:7879; in Kubernetes, with the pod's IP.",
             )
-        self._host, self._port = host.strip("[]"), int(port)
-        self._url = settings.live_address.rstrip("/") if settings.live_address else ""
+        self._host = host.strip("[]")
+        self._port = int(port)
+        self._url = (settings.live_address or "").rstrip("/")
         self._converter = converter
         self._server: TextServer | None = None
-        self._channels = Channels(self._read)
+        self._channels = Channels(self._read_turn)
 
     # ------------------------------------------------------------ workers
 
     async def open(self) -> None:
         server = TextServer(self._host, self._port)
         port = await server.open()
-        self._url = self._url or _url(self._host, port)
+        self._url = self._url or _base_url(self._host, port)
         self._server = server
         _log.info("live.listening", host=self._host, port=port, address=self._url)
 
-    def announced(self) -> LiveAt | None:
-        return LiveAt(url=self._url, token=secrets.token_urlsafe(16)) if self._server else None
-
-    def begin(self, key: TurnKey, attempt: int, announced: LiveAt | None) -> LiveAt | None:
+    def announced_address(self) -> LiveAt | None:
         if self._server is None:
             return None
-        here = announced if announced and announced.url == self._url else self.announced()
-        assert here is not None
-        self._server.begin(_path(key), here.token, TurnText(self._converter, attempt))
-        return None if here is announced else here
+        return LiveAt(url=self._url, token=secrets.token_urlsafe(16))
 
-    async def write(self, key: TurnKey, streamed: Streamed) -> None:
-        if text := self._text(key, streamed.attempt):
-            await text.add(streamed)
-            self._tell(text)
+    def begin_try(self, key: TurnKey, attempt: int, announced: LiveAt | None) -> LiveAt | None:
+        if self._server is None:
+            return None
+        live_at = announced
+        if live_at is None or live_at.url != self._url:
+            live_at = self.announced_address()
+        assert live_at is not None
+        self._server.begin_turn(_path_of_turn(key), live_at.token, TurnText(self._converter, attempt))
+        if live_at is announced:
+            return None
+        return live_at
 
-    async def end(self, key: TurnKey, attempt: int) -> None:
-        if text := self._text(key, attempt):
+    async def write_text(self, key: TurnKey, streamed: Streamed) -> None:
+        if text := self._text_of_try(key, streamed.attempt):
+            await text.add_text(streamed)
+            self._tell_readers(text)
+
+    async def end_try(self, key: TurnKey, attempt: int) -> None:
+        if text := self._text_of_try(key, attempt):
             text.ended = True
-            self._tell(text)
+            self._tell_readers(text)
 
     def is_followed(self, key: TurnKey) -> bool:
-        text = self._server.text_at(_path(key)) if self._server else None
-        return bool(self._server and text and self._server.followers(text))
+        if self._server is None:
+            return False
+        text = self._server.text_at(_path_of_turn(key))
+        return text is not None and bool(self._server.count_followers(text))
 
-    def _text(self, key: TurnKey, attempt: int) -> TurnText | None:
+    def _text_of_try(self, key: TurnKey, attempt: int) -> TurnText | None:
         """The text of this try; None if a later try has replaced it."""
-        text = self._server.text_at(_path(key)) if self._server else None
-        return text if text and text.attempt == attempt else None
+        if self._server is None:
+            return None
+        text = self._server.text_at(_path_of_turn(key))
+        if text is None or text.attempt != attempt:
+            return None
+        return text
 
-    def _tell(self, text: TurnText) -> None:
+    def _tell_readers(self, text: TurnText) -> None:
         if self._server:
-            self._server.said(text)
+            self._server.text_has_grown(text)
 
     async def close(self) -> None:
         if self._server:
             await self._server.close()
 
     async def check(self) -> str:
-        at = f"{self._host}, port {self._port or 'any free one'}"
+        listen = f"straight from the workers: they listen at {self._host}, port {self._port or 'any free one'}"
         if self._url:
-            return f"straight from the workers: they listen at {at}, and clients reach that at {self._url}"
+            return f"{listen}, and clients reach that at {self._url}"
         return (
-            f"straight from the workers: they listen at {at}, which clients on other machines may not reach; see "
+            f"{listen}, which clients on other machines may not reach; see "
             "EVERTURN_LIVE_LISTEN and EVERTURN_LIVE_ADDRESS"
         )
 
@@ -121,94 +134,105 @@ class HttpLane(Lane):
     def has_addresses(self) -> bool:
         return True
 
-    def follow(self, key: TurnKey, at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
-        return self._channels.follow(key, at)
+    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+        return self._channels.follow(key, live_at)
 
-    def hear_of(self, key: TurnKey, at: LiveAt) -> None:
-        self._channels.hear_of(key, at)
+    def hear_of(self, key: TurnKey, live_at: LiveAt) -> None:
+        self._channels.hear_of(key, live_at)
 
     def is_silent(self, key: TurnKey) -> bool:
-        channel = self._channels.get(key)
-        return channel is not None and (channel.silent or channel.at is None)
+        channel = self._channels.find_channel(key)
+        return channel is not None and (channel.silent or channel.live_at is None)
 
-    async def so_far(self, key: TurnKey, at: LiveAt | None = None) -> list[Streamed]:
-        channel = self._channels.get(key)
-        known = channel.at if channel and channel.at else at
-        if known is None:
+    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[Streamed]:
+        channel = self._channels.find_channel(key)
+        if channel and channel.live_at:
+            live_at = channel.live_at
+        if live_at is None:
             raise LaneDown("It is not known which worker runs the turn.")
-        async with self._asked(known, key, {"once": "1"}) as said:
-            return [streamed async for streamed in said]
+        async with self._open_text(live_at, key, {"once": "1"}) as texts:
+            return [streamed async for streamed in texts]
 
-    async def _read(self, key: TurnKey, channel: Channel) -> None:
+    async def _read_turn(self, key: TurnKey, channel: Channel) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
-            at = channel.at
+            live_at = channel.live_at
             channel.moved.clear()
-            if at is not None:
-                asked = {"attempt": str(channel.attempt), "at": str(channel.position)}
+            if live_at is not None:
+                query = {"attempt": str(channel.attempt), "at": str(channel.position)}
                 try:
-                    async with self._asked(at, key, asked) as said:
+                    async with self._open_text(live_at, key, query) as texts:
                         channel.silent = False
-                        async for streamed in said:
-                            channel.tell(streamed)
+                        async for streamed in texts:
+                            channel.add_text(streamed)
                             pause = FIRST_PAUSE_SECONDS
                 except LaneDown as error:
                     channel.silent = True
                     _log.debug("live.unreachable", error=str(error))
             with suppress(TimeoutError):
-                await asyncio.wait_for(channel.moved.wait(), None if at is None else pause)
+                await asyncio.wait_for(channel.moved.wait(), None if live_at is None else pause)
                 pause = FIRST_PAUSE_SECONDS
                 continue
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     @asynccontextmanager
-    async def _asked(self, at: LiveAt, key: TurnKey, asked: dict[str, str]) -> AsyncGenerator[AsyncGenerator[Streamed]]:
+    async def _open_text(
+        self, live_at: LiveAt, key: TurnKey, query: dict[str, str]
+    ) -> AsyncGenerator[AsyncGenerator[Streamed]]:
         """Opens the text that the worker at this address sends, up to the end of the try. Raises LaneDown."""
         import httpx  # imported only by clients that follow a turn
 
         timeout = httpx.Timeout(CONNECT_SECONDS, read=SILENT_SECONDS)
-        headers = {"Authorization": f"Bearer {at.token}", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        headers = {
+            "Authorization": f"Bearer {live_at.token}",
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+        }
         try:
             # Without proxies and redirects: the token goes to this address only.
             async with (
                 httpx.AsyncClient(
-                    verify=_certificates(at.url), timeout=timeout, trust_env=False, follow_redirects=False
+                    verify=_ssl_context(live_at.url), timeout=timeout, trust_env=False, follow_redirects=False
                 ) as client,
-                client.stream("GET", at.url + _path(key), params=asked, headers=headers) as response,
+                client.stream("GET", live_at.url + _path_of_turn(key), params=query, headers=headers) as response,
             ):
                 kind = response.headers.get("content-type", "").partition(";")[0].strip()
                 if response.status_code != 200 or kind != "text/event-stream":
-                    raise LaneDown(f"{at.url} answers {response.status_code}.")
-                yield self._said(response.aiter_raw())
+                    raise LaneDown(f"{live_at.url} answers {response.status_code}.")
+                yield self._read_text(response.aiter_raw())
         except (httpx.HTTPError, httpx.InvalidURL, OSError, InvalidReply) as error:
-            raise LaneDown(f"{at.url}: {type(error).__name__}: {error}") from error
+            raise LaneDown(f"{live_at.url}: {type(error).__name__}: {error}") from error
 
-    async def _said(self, data: AsyncIterator[bytes]) -> AsyncGenerator[Streamed]:
+    async def _read_text(self, data: AsyncIterator[bytes]) -> AsyncGenerator[Streamed]:
         decoder = EventDecoder(MOST_EVENT_BYTES)
         async for some in data:
             for event in decoder.feed(some):
                 if event.name == "end":
                     return
-                if (streamed := await decoded(self._converter, _bytes(event.data))) is not None:
+                if (streamed := await decode_text(self._converter, _decode_data(event.data))) is not None:
                     yield streamed
         raise LaneDown("It broke off.")
 
 
-def _bytes(data: str) -> bytes:
+def _decode_data(data: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except ValueError:
-        return b"\xff"  # not a payload: `decoded` gives None for it
+        return b"\xff"  # not a payload: `decode_text` gives None for it
 
 
-def _path(key: TurnKey) -> str:
+def _path_of_turn(key: TurnKey) -> str:
     return path_of(key.namespace, key.run_id, key.activity_id)
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _base_url(host: str, port: int) -> str:
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
-def _certificates(url: str) -> ssl.SSLContext:
+def _ssl_context(url: str) -> ssl.SSLContext:
     """Certificates for https only: loading those that the system trusts takes 20 ms."""
-    return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if url.startswith("https:"):
+        return ssl.create_default_context()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter
@@ -18,7 +17,7 @@ class LaneDown(Exception):
     """The lane can't be reached, or the text can't be encoded. Text then comes with the ordinary heartbeats."""
 
 
-async def encoded(converter: DataConverter, streamed: Streamed) -> bytes:
+async def encode_text(converter: DataConverter, streamed: Streamed) -> bytes:
     """The text as a Temporal payload, encoded by the same codec. Raises LaneDown."""
     try:
         [payload] = await converter.encode([streamed])
@@ -27,11 +26,12 @@ async def encoded(converter: DataConverter, streamed: Streamed) -> bytes:
     return payload.SerializeToString()
 
 
-async def decoded(converter: DataConverter, data: bytes) -> Streamed | None:
+async def decode_text(converter: DataConverter, data: bytes) -> Streamed | None:
     """None if it can't be read: somebody else may have written it."""
     with suppress(Exception):
-        said: list[Any] = await converter.decode([Payload.FromString(data)], [Streamed])
-        return said[0] if isinstance(said[0], Streamed) else None
+        [streamed] = await converter.decode([Payload.FromString(data)], [Streamed])
+        if isinstance(streamed, Streamed):
+            return streamed
     return None
 
 
@@ -55,22 +55,22 @@ class Lane(ABC):
     async def open(self) -> None:  # noqa: B027 - one address for all turns is there without
         """Called before the first turn. Raises InvalidSetting."""
 
-    def announced(self) -> LiveAt | None:
+    def announced_address(self) -> LiveAt | None:
         """The address for a turn's request, where readers find it; None if they need none. May be called from any
         thread."""
         return None
 
-    def begin(self, key: TurnKey, attempt: int, announced: LiveAt | None) -> LiveAt | None:  # noqa: ARG002
+    def begin_try(self, key: TurnKey, attempt: int, announced: LiveAt | None) -> LiveAt | None:  # noqa: ARG002
         """Begins a try, on this worker, of a turn whose request says `announced`. Returns the address that the try
         has to say instead; None if `announced` is right."""
         return None
 
     @abstractmethod
-    async def write(self, key: TurnKey, streamed: Streamed) -> None:
+    async def write_text(self, key: TurnKey, streamed: Streamed) -> None:
         """Sends new text. Raises LaneDown."""
 
     @abstractmethod
-    async def end(self, key: TurnKey, attempt: int) -> None:
+    async def end_try(self, key: TurnKey, attempt: int) -> None:
         """Says that this try writes no more. Raises LaneDown."""
 
     def is_followed(self, key: TurnKey) -> bool:  # noqa: ARG002
@@ -80,11 +80,11 @@ class Lane(ABC):
     # ------------------------------------------------------------ clients
 
     @abstractmethod
-    def follow(self, key: TurnKey, at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
         """The turn's text from its beginning, and then new text, until the caller stops. Tries again while the lane is
         out of reach. `at`: the address in the turn's request."""
 
-    def hear_of(self, key: TurnKey, at: LiveAt) -> None:  # noqa: B027
+    def hear_of(self, key: TurnKey, live_at: LiveAt) -> None:  # noqa: B027
         """Tells readers of the turn its new address."""
 
     def is_silent(self, key: TurnKey) -> bool:  # noqa: ARG002
@@ -97,7 +97,7 @@ class Lane(ABC):
         return False
 
     @abstractmethod
-    async def so_far(self, key: TurnKey, at: LiveAt | None = None) -> list[Streamed]:
+    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[Streamed]:
         """All text of the turn so far. Raises LaneDown."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from temporalio.converter import DataConverter
 from everturn.errors import InvalidSetting
 from everturn.heartbeat_details import LiveAt, Streamed
 from everturn.live.channels import Channel, Channels
-from everturn.live.lane import Lane, LaneDown, TurnKey, decoded, encoded
+from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text, encode_text
 from everturn.logs import get_logger
 from everturn.system import extras
 
@@ -64,79 +64,80 @@ class RedisLane(Lane):
             ) from None
         self._reader = partial(Redis.from_url, url, socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS, **options)
         """Makes a Redis client for each channel, closed with it: nobody closes Temporal's clients, nor their lanes."""
-        self._channels = Channels(self._read)
+        self._channels = Channels(self._read_turn)
 
     # ------------------------------------------------------------ workers
 
-    async def write(self, key: TurnKey, streamed: Streamed) -> None:
-        written = await encoded(self._converter, streamed)
-        name = _name(key)
+    async def write_text(self, key: TurnKey, streamed: Streamed) -> None:
+        written = await encode_text(self._converter, streamed)
+        name = _stream_name(key)
 
-        async def send() -> None:
+        async def send_entry() -> None:
             async with self._writes.pipeline(transaction=False) as both:
                 both.xadd(name, {FIELD: written}, maxlen=MOST_STORED_PIECES, approximate=True)
                 both.expire(name, KEPT_SECONDS)
                 await both.execute()
 
-        await self._reached(send)
+        await self._ask_redis(send_entry)
 
-    async def end(self, key: TurnKey, attempt: int) -> None:  # noqa: ARG002 - its tries share a stream
-        await self._reached(lambda: self._writes.expire(_name(key), ENDED_SECONDS))
+    async def end_try(self, key: TurnKey, attempt: int) -> None:  # noqa: ARG002 - its tries share a stream
+        await self._ask_redis(lambda: self._writes.expire(_stream_name(key), ENDED_SECONDS))
 
     async def check(self) -> str:
-        await self._reached(self._writes.ping)
+        await self._ask_redis(self._writes.ping)
         return "Redis answers: streamed text goes there and needs no extra heartbeats"
 
     async def close(self) -> None:
         with suppress(*self._down):
             await self._writes.aclose()
 
-    async def _reached(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _ask_redis(self, request: Callable[[], Awaitable[Any]]) -> Any:
         """Redis's answer. Raises LaneDown."""
         try:
-            return await ask()
+            return await request()
         except self._down as error:
             raise LaneDown(f"{type(error).__name__}: {error}") from error
 
     # ------------------------------------------------------------ clients
 
-    def follow(self, key: TurnKey, at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
-        return self._channels.follow(key, at)
+    def follow(self, key: TurnKey, live_at: LiveAt | None = None) -> AsyncGenerator[Streamed]:
+        return self._channels.follow(key, live_at)
 
     def is_silent(self, key: TurnKey) -> bool:
-        channel = self._channels.get(key)
+        channel = self._channels.find_channel(key)
         return channel is not None and channel.silent
 
-    async def so_far(self, key: TurnKey, at: LiveAt | None = None) -> list[Streamed]:  # noqa: ARG002
-        async def read() -> Any:
+    async def so_far(self, key: TurnKey, live_at: LiveAt | None = None) -> list[Streamed]:  # noqa: ARG002
+        async def read_entries() -> Any:
             async with self._reader() as reads:
-                return await reads.xrange(_name(key))
+                return await reads.xrange(_stream_name(key))
 
-        entries: Entries = await self._reached(read)
+        entries: Entries = await self._ask_redis(read_entries)
         return [
             streamed
             for _, fields in entries
-            if (streamed := await decoded(self._converter, fields.get(FIELD, b"\xff"))) is not None
+            if (streamed := await decode_text(self._converter, fields.get(FIELD, b"\xff"))) is not None
         ]
 
-    async def _read(self, key: TurnKey, channel: Channel) -> None:
-        name, last = _name(key), b"0"
+    async def _read_turn(self, key: TurnKey, channel: Channel) -> None:
+        name = _stream_name(key)
+        last = b"0"
         async with self._reader() as reads:
             while True:
                 try:
-                    found = await reads.xread({name: last}, count=1000, block=int(BLOCK_SECONDS * 1000))
+                    streams = await reads.xread({name: last}, count=1000, block=int(BLOCK_SECONDS * 1000))
                 except self._down as error:
                     channel.silent = True
                     _log.debug("live.unreachable", error=type(error).__name__)
                     await asyncio.sleep(AGAIN_SECONDS)
                     continue
                 channel.silent = False
-                for _, entries in cast("Found", found):
+                for _, entries in cast("Found", streams):
                     for entry, fields in entries:
                         last = entry
-                        if (streamed := await decoded(self._converter, fields.get(FIELD, b"\xff"))) is not None:
-                            channel.tell(streamed)
+                        if (streamed := await decode_text(self._converter, fields.get(FIELD, b"\xff"))) is not None:
+                            channel.add_text(streamed)
 
 
-def _name(key: TurnKey) -> str:
+def _stream_name(key: TurnKey) -> str:
     return f"everturn:live:{key.namespace}:{key.run_id}:{key.activity_id}"

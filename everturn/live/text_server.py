@@ -57,11 +57,12 @@ _log = get_logger("everturn.live")
 
 class TextServer:
     def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
+        self._host = host
+        self._port = port
         self._turns: dict[str, tuple[str, TurnText]] = {}
         """Tokens and texts, by path."""
         self._readers: set[_TextReader] = set()
-        self._of: dict[TurnText, set[_TextReader]] = {}
+        self._followers: dict[TurnText, set[_TextReader]] = {}
         self._dirty: dict[TurnText, None] = {}
         self._sending: asyncio.TimerHandle | None = None
         self._rests_until = 0.0
@@ -80,7 +81,7 @@ class TextServer:
                 cure="Give each worker of a machine a port of its own; 0 takes any free one.",
             ) from None
         self._most = files_to_spare(MOST_READERS)
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch_readers())
         bound: socket.socket = self._server.sockets[0]
         return int(bound.getsockname()[1])
 
@@ -96,32 +97,34 @@ class TextServer:
 
     # ------------------------------------------------------------ turns
 
-    def begin(self, path: str, token: str, text: TurnText) -> None:
+    def begin_turn(self, path: str, token: str, text: TurnText) -> None:
         if earlier := self._turns.get(path):
             self._let_go(earlier[1])
         self._turns[path] = (token, text)
 
     def text_at(self, path: str) -> TurnText | None:
-        return self._turns[path][1] if path in self._turns else None
+        if path not in self._turns:
+            return None
+        return self._turns[path][1]
 
-    def said(self, text: TurnText) -> None:
+    def text_has_grown(self, text: TurnText) -> None:
         """To be called if the text has grown or ended: sends that to its readers."""
         if text.ended:
             self._turns = {path: held for path, held in self._turns.items() if held[1] is not text}
-        if self._of.get(text):
+        if self._followers.get(text):
             self._dirty[text] = None
             self._send_soon()
 
-    def followers(self, text: TurnText) -> int:
-        return len(self._of.get(text, ()))
+    def count_followers(self, text: TurnText) -> int:
+        return len(self._followers.get(text, ()))
 
     def _let_go(self, text: TurnText) -> None:
-        for reader in list(self._of.get(text, ())):
+        for reader in list(self._followers.get(text, ())):
             reader.abort()
 
     # ------------------------------------------------------------ readers
 
-    def came(self, reader: _TextReader) -> bool:
+    def add_reader(self, reader: _TextReader) -> bool:
         """Adds a connection; False if there are too many."""
         self._readers.add(reader)
         return len(self._readers) <= self._most
@@ -131,45 +134,49 @@ class TextServer:
         """Whether there are so many connections that new ones are closed without an answer."""
         return len(self._readers) > self._most + MOST_TOLD
 
-    def left(self, reader: _TextReader) -> None:
+    def remove_reader(self, reader: _TextReader) -> None:
         self._readers.discard(reader)
-        if reader.text and (same := self._of.get(reader.text)):
+        if reader.text and (same := self._followers.get(reader.text)):
             same.discard(reader)
             if not same:
-                del self._of[reader.text]
+                del self._followers[reader.text]
                 self._dirty.pop(reader.text, None)
 
-    def follows(self, reader: _TextReader, text: TurnText) -> None:
-        self._of.setdefault(text, set()).add(reader)
+    def add_follower(self, reader: _TextReader, text: TurnText) -> None:
+        self._followers.setdefault(text, set()).add(reader)
 
     def may_read(self, path: str, token: str) -> TurnText | None:
         """The text; None for an unknown turn and for a wrong token alike."""
         right, text = self._turns.get(path, ("", None))
         same = hmac.compare_digest(right.encode(), token.encode("utf-8", "surrogateescape"))
-        return text if same and right else None
+        if not (same and right):
+            return None
+        return text
 
     def _send_soon(self) -> None:
         if self._sending is None:
             loop = asyncio.get_running_loop()
-            self._sending = loop.call_at(max(loop.time(), self._rests_until), self._send)
+            self._sending = loop.call_at(max(loop.time(), self._rests_until), self._send_new_text)
 
-    def _send(self) -> None:
+    def _send_new_text(self) -> None:
         """Sends new text to all readers. Each chunk is put together once."""
         self._sending = None
-        loop, started = asyncio.get_running_loop(), time.perf_counter()
-        dirty, self._dirty = self._dirty, {}
+        loop = asyncio.get_running_loop()
+        started = time.perf_counter()
+        dirty = self._dirty
+        self._dirty = {}
         for text in dirty:
             chunks: dict[int, tuple[bytes, int]] = {}
-            for reader in list(self._of.get(text, ())):
-                reader.send(chunks)
+            for reader in list(self._followers.get(text, ())):
+                reader.send_new_text(chunks)
         self._rests_until = loop.time() + REST_FOR_EACH * (time.perf_counter() - started)
 
-    async def _watch(self) -> None:
+    async def _watch_readers(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             now = time.monotonic()
             for reader in list(self._readers):
-                reader.look(now)
+                reader.check_alive(now)
 
 
 class _TextReader(asyncio.Protocol):
@@ -194,19 +201,21 @@ class _TextReader(asyncio.Protocol):
         transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         with suppress(AttributeError, OSError):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFERED_BYTES)
-        self._is_too_many = not self._server.came(self)
+        self._is_too_many = not self._server.add_reader(self)
         if self._is_too_many and self._server.is_flooded:
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server.left(self)
+        self._server.remove_reader(self)
 
     def pause_writing(self) -> None:
-        self._paused, self._last = True, time.monotonic()
+        self._paused = True
+        self._last = time.monotonic()
 
     def resume_writing(self) -> None:
-        self._paused, self._last = False, time.monotonic()
-        self.send({})
+        self._paused = False
+        self._last = time.monotonic()
+        self.send_new_text({})
 
     def data_received(self, data: bytes) -> None:
         if self.text or self._closing:
@@ -215,44 +224,48 @@ class _TextReader(asyncio.Protocol):
             self._parser.receive_data(data)
             event = self._parser.next_event()
             if isinstance(event, h11.Request):
-                self._answer(event)
+                self._answer_request(event)
         except h11.RemoteProtocolError:
-            self._refuse(b"400 Bad Request")
+            self._refuse_request(b"400 Bad Request")
 
-    def _answer(self, request: h11.Request) -> None:
-        if self._is_too_many or request.method != b"GET":
-            self._refuse(b"503 Service Unavailable" if self._is_too_many else b"405 Method Not Allowed")
+    def _answer_request(self, request: h11.Request) -> None:
+        if self._is_too_many:
+            self._refuse_request(b"503 Service Unavailable")
+            return
+        if request.method != b"GET":
+            self._refuse_request(b"405 Method Not Allowed")
             return
         try:
             url = urlsplit(request.target.decode("ascii", "replace"))
         except ValueError:
-            self._refuse(b"404 Not Found")
+            self._refuse_request(b"404 Not Found")
             return
         scheme, _, token = dict(request.headers).get(b"authorization", b"").decode("latin-1").partition(" ")
         text = self._server.may_read(url.path, token.strip()) if scheme.lower() == "bearer" else None
         if text is None:
-            self._refuse(b"404 Not Found")
+            self._refuse_request(b"404 Not Found")
             return
-        asked = dict(parse_qsl(url.query))
-        self.text, self._once = text, asked.get("once") == "1"
-        self._place = text.place_after(_number(asked.get("attempt")), _number(asked.get("at")))
-        self._server.follows(self, text)
+        query = dict(parse_qsl(url.query))
+        self.text = text
+        self._once = query.get("once") == "1"
+        self._place = text.place_after(_read_number(query.get("attempt")), _read_number(query.get("at")))
+        self._server.add_follower(self, text)
         self._transport.write(ANSWER)
-        self.send({})
+        self.send_new_text({})
 
-    def _refuse(self, status: bytes) -> None:
+    def _refuse_request(self, status: bytes) -> None:
         self._closing = True
         self._transport.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         self._transport.close()
 
-    def send(self, chunks: dict[int, tuple[bytes, int]]) -> None:
+    def send_new_text(self, chunks: dict[int, tuple[bytes, int]]) -> None:
         """Sends the text that it does not have yet, as long as it takes data. `chunks`: those already put together for
         other readers, by place."""
         if self._closing or self.text is None:
             return
         while not self._paused and not self.text.is_whole_at(self._place):
             if self._place not in chunks:
-                chunks[self._place] = self.text.after(self._place)
+                chunks[self._place] = self.text.text_after(self._place)
             chunk, self._place = chunks[self._place]
             self._transport.write(chunk)
             self._last = time.monotonic()
@@ -261,7 +274,7 @@ class _TextReader(asyncio.Protocol):
             self._transport.write(END)
             self._transport.close()
 
-    def look(self, now: float) -> None:
+    def check_alive(self, now: float) -> None:
         """Disconnects it if it takes no data or sends no request; sends it a sign of life if it waits for text."""
         silent = now - self._last
         waits_for_it = self._paused or self._closing
@@ -280,5 +293,5 @@ def path_of(*names: str) -> str:
     return PATH + "/".join(quote(name, safe="") for name in names)
 
 
-def _number(text: str | None) -> int:
+def _read_number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 16 else 0

@@ -14,7 +14,7 @@ from typing import Final
 from temporalio.converter import DataConverter
 
 from everturn.heartbeat_details import Piece, Streamed, chars_of, last_chars
-from everturn.live.lane import encoded
+from everturn.live.lane import encode_text
 
 MOST_RECENT_PIECES: Final = 512
 MOST_RECENT_BYTES: Final = 1_000_000
@@ -47,14 +47,14 @@ class TurnText:
         self._first = 0
         """The number of the first of `_recent`, counted from the beginning of the turn."""
 
-    async def add(self, streamed: Streamed) -> None:
-        frame = await self._frame(streamed)
+    async def add_text(self, streamed: Streamed) -> None:
+        frame = await self._make_frame(streamed)
         self._recent.append((streamed, frame))
         self._bytes += len(frame)
         if len(self._recent) > MOST_RECENT_PIECES:
-            await self._shorten(keep=MOST_RECENT_PIECES // 2)
+            await self._join_earlier(keep=MOST_RECENT_PIECES // 2)
         elif self._bytes > MOST_RECENT_BYTES:
-            await self._shorten(keep=0)
+            await self._join_earlier(keep=0)
 
     def place_after(self, attempt: int, chars: int) -> int:
         """The place where a reader goes on that has `chars` characters of that try."""
@@ -68,24 +68,25 @@ class TurnText:
         end = self._head_at + chars_of(self._head_pieces)
         return next(later, 0 if chars < end else self._first + len(self._recent))
 
-    def after(self, place: int) -> tuple[bytes, int]:
+    def text_after(self, place: int) -> tuple[bytes, int]:
         """The text from `place` on, up to CHUNK_BYTES but at least one piece; and the place after it."""
-        found: list[bytes] = []
+        frames: list[bytes] = []
         if place < self._first:
-            found, place = [self._head], self._first
-        size = sum(map(len, found))
+            frames = [self._head]
+            place = self._first
+        size = sum(map(len, frames))
         for _, frame in self._recent[place - self._first :]:
-            if found and size + len(frame) > CHUNK_BYTES:
+            if frames and size + len(frame) > CHUNK_BYTES:
                 break
-            found.append(frame)
+            frames.append(frame)
             size += len(frame)
             place += 1
-        return b"".join(found), place
+        return b"".join(frames), place
 
     def is_whole_at(self, place: int) -> bool:
         return place >= self._first + len(self._recent)
 
-    async def _shorten(self, *, keep: int) -> None:
+    async def _join_earlier(self, *, keep: int) -> None:
         """Joins all but the last `keep` pieces. Nothing is added meanwhile: only one task writes a try's text."""
         count = len(self._recent) - keep
         pieces = [*self._head_pieces, *(piece for streamed, _ in self._recent[:count] for piece in streamed.pieces)]
@@ -94,13 +95,15 @@ class TurnText:
         ]
         last, _ = self._recent[count - 1]
         start = last.at + chars_of(last.pieces) - chars_of(joined)
-        at, kept = last_chars(joined, MOST_CHARS, max(0, start))
-        head = await self._frame(last.model_copy(update={"at": at, "pieces": tuple(kept)}))
+        position, kept = last_chars(joined, MOST_CHARS, max(0, start))
+        head = await self._make_frame(last.model_copy(update={"at": position, "pieces": tuple(kept)}))
         # Without an await in between: readers see either the old state or the new one.
-        self._head, self._head_pieces, self._head_at = head, kept, at
+        self._head = head
+        self._head_pieces = kept
+        self._head_at = position
         del self._recent[:count]
         self._bytes = sum(len(frame) for _, frame in self._recent)
         self._first += count
 
-    async def _frame(self, streamed: Streamed) -> bytes:
-        return b"data: " + b64encode(await encoded(self._converter, streamed)) + b"\n\n"
+    async def _make_frame(self, streamed: Streamed) -> bytes:
+        return b"data: " + b64encode(await encode_text(self._converter, streamed)) + b"\n\n"

@@ -63,26 +63,33 @@ SHOWN_AT_WORK: Final = 20
 
 
 class Ledger:
-    """A tenant's budget as it is kept: who may take a turn, and who waits. Ask `wake` after each change."""
+    """A tenant's budget as it is kept: who may take a turn, and who waits. Ask `wake_waiting` after each change."""
 
     def __init__(self, start: BudgetStart) -> None:
-        self.tenant, self.terms = start.tenant, start.budget
-        self._declared, self._by = start.declared, start.by
-        self._day, self._turns, self._unpriced = start.day, start.turns, start.unpriced
-        self._tokens, self._usd = start.tokens, start.cost_usd
-        self._other_days = {one.day: one for one in start.other_days}
+        self.tenant = start.tenant
+        self.terms = start.budget
+        self._declared = start.declared
+        self._by = start.by
+        self._day = start.day
+        self._turns = start.turns
+        self._unpriced = start.unpriced
+        self._tokens = start.tokens
+        self._usd = start.cost_usd
+        self._other_days = {spent.day: spent for spent in start.other_days}
         self._at_work = dict(start.at_work)
-        self._waiting = {one.conversation: one for one in start.waiting}
-        self._woken = {one.conversation: one for one in start.woken}
+        self._waiting = {waiter.conversation: waiter for waiter in start.waiting}
+        self._woken = {waiter.conversation: waiter for waiter in start.woken}
         self._counted = dict(start.counted)
         self._reported = dict(start.reported)
 
     # ------------------------------------------------------------ what comes in
 
-    def set(self, terms: Terms, *, by: str) -> None:
-        self.terms, self._by, self._declared = terms, by, False
+    def set_terms(self, terms: Terms, *, set_by: str) -> None:
+        self.terms = terms
+        self._by = set_by
+        self._declared = False
 
-    def take(self, batch: SpendingBatch, *, now: float) -> SpendingAnswer:
+    def take_batch(self, batch: SpendingBatch, *, now: float) -> SpendingAnswer:
         self._pass_time(now)
         if batch.declared and self._declared:
             self.terms = batch.declared
@@ -91,90 +98,106 @@ class Ledger:
         self._counted[batch.worker] = batch.number
         while len(self._counted) > MOST_WORKERS:
             self._counted.pop(next(iter(self._counted)))
-        for item in batch.items if new else ():
-            self._count(item, now)
-        refused = [found for item in batch.items if item.asks and (found := self._ask(item, now))]
+        if new:
+            for spending in batch.items:
+                self._count_spending(spending, now)
+        asking = (spending for spending in batch.items if spending.asks)
         return SpendingAnswer(
-            refused=tuple(refused),
-            over=bool(self._over()),
+            refused=tuple(filter(None, [self._ask_for_turn(spending, now) for spending in asking])),
+            over=bool(self._why_over()),
             lease=self.terms.lease,
             places=self.terms.conversations is not None,
-            room=self._room(now),
+            room=self._room_to_spend(now),
         )
 
-    def _count(self, item: Spending, now: float) -> None:
-        if item.untold:
-            self._count_new(item, item.untold, until=0.0 if item.done or item.late else now + self.terms.lease)
-        elif not item.asks:
-            self._add(Untold(since=0).plus(item.tokens, item.cost_usd))
-        if (name := known_id(item.conversation)) in self._at_work and not item.late:
+    def _count_spending(self, spending: Spending, now: float) -> None:
+        if spending.untold:
+            self._count_new(
+                spending, spending.untold, until=0.0 if spending.done or spending.late else now + self.terms.lease
+            )
+        elif not spending.asks:
+            self._add_spent(Untold(since=0).plus_turn(spending.tokens, spending.cost_usd))
+        if (name := known_id(spending.conversation)) in self._at_work and not spending.late:
             self._at_work[name] = now + self.terms.lease
-        if item.done:
+        if spending.done:
             self._at_work.pop(name, None)
 
-    def _count_new(self, item: Spending, told: Untold, *, until: float) -> None:
+    def _count_new(self, spending: Spending, untold: Untold, *, until: float) -> None:
         """Counts what no earlier report of these turns has told: one may come again, and with more turns."""
-        before = found.of if (found := self._reported.get(_short(item.conversation))) else None
-        if before and before.run == told.run and told.since < before.since:
-            told = before  # it comes late, and a later one has told it
-        elif before and (before.run, before.since) == (told.run, told.since):
-            told = Untold(**{key: max(had, getattr(told, key)) for key, had in before if key != "run"}, run=told.run)
-            self._add(told, counted=before)
+        before = self._last_report(spending.conversation)
+        if before and before.run == untold.run and untold.since < before.since:
+            untold = before  # it comes late, and a later one has told it
+        elif before and (before.run, before.since) == (untold.run, untold.since):
+            untold = Untold(
+                **{key: max(had, getattr(untold, key)) for key, had in before if key != "run"}, run=untold.run
+            )
+            self._add_spent(untold, counted=before)
         else:
-            self._add(told)
-        self._remember(item.conversation, Reported(of=told, until=until))
+            self._add_spent(untold)
+        self._remember_report(spending.conversation, Reported(of=untold, until=until))
 
-    def _remember(self, conversation: str, reported: Reported) -> None:
-        self._reported.pop(_short(conversation), None)
-        self._reported[_short(conversation)] = reported  # as the last one
+    def _last_report(self, conversation: str) -> Untold | None:
+        reported = self._reported.get(_digest_of(conversation))
+        if reported is None:
+            return None
+        return reported.of
+
+    def _remember_report(self, conversation: str, reported: Reported) -> None:
+        self._reported.pop(_digest_of(conversation), None)
+        self._reported[_digest_of(conversation)] = reported  # as the last one
         while len(self._reported) > MOST_REPORTED:
             self._reported.pop(next(iter(self._reported)))
 
-    def _add(self, told: Untold, *, counted: Untold | None = None) -> None:
+    def _add_spent(self, spent: Untold, *, counted: Untold | None = None) -> None:
         had = counted or Untold(since=0)
-        self._turns += told.turns - had.turns
-        self._tokens += told.tokens - had.tokens
-        self._usd += told.cost_usd - had.cost_usd
-        self._unpriced += told.unpriced - had.unpriced
+        self._turns += spent.turns - had.turns
+        self._tokens += spent.tokens - had.tokens
+        self._usd += spent.cost_usd - had.cost_usd
+        self._unpriced += spent.unpriced - had.unpriced
 
-    def _room(self, now: float) -> Room:
+    def _room_to_spend(self, now: float) -> Room:
         """The nearer the limit and the more conversations spend, the less."""
-        active = sum(one.until > now for one in self._reported.values())
+        active = sum(reported.until > now for reported in self._reported.values())
         share = UNTOLD_SHARE / max(FEWEST_ACTIVE, active)
-        most, usd = self.terms.tokens_per_day, self.terms.usd_per_day
+        most = self.terms.tokens_per_day
+        usd = self.terms.usd_per_day
         return Room(
             turns=UNTOLD_TURNS,
             tokens=None if most is None else max(0, int((most - self._tokens) * share)),
             cost_usd=None if usd is None else max(0.0, (usd - self._usd) * share),
         )
 
-    def _ask(self, item: Spending, now: float) -> Refusal | None:
+    def _ask_for_turn(self, spending: Spending, now: float) -> Refusal | None:
         """The refusal; None if the conversation may take its turn."""
-        name = item.conversation
+        name = spending.conversation
         self._woken.pop(name, None)
-        cause, cure = self._over() or self._full(item) or ("", "")
-        told = found.of if (found := self._reported.get(_short(name))) else Untold(since=0)
-        self._remember(name, Reported(of=told, until=0.0 if cause else now + self.terms.lease))
+        cause, cure = self._why_over() or self._why_full(spending) or ("", "")
+        before = self._last_report(name) or Untold(since=0)
+        self._remember_report(name, Reported(of=before, until=0.0 if cause else now + self.terms.lease))
         if not cause:
             self._waiting.pop(name, None)
-            if self.terms.conversations and not item.asked:
+            if self.terms.conversations and not spending.asked:
                 self._at_work[known_id(name)] = now + self.terms.lease
             return None
         self._at_work.pop(known_id(name), None)
         room = sum(map(size_of, self._waiting)) + size_of(name) <= MAX_WAITING_BYTES
         if name not in self._waiting and room and len(self._waiting) < MOST_WAITING:
-            self._waiting[name] = Waiter(conversation=name, asked=item.asked, since=now)
+            self._waiting[name] = Waiter(conversation=name, asked=spending.asked, since=now)
         if name not in self._waiting:
             cure = f"Too many wait already to be resumed by themselves: `everturn resume {name}` once there is room."
         return Refusal(conversation=name, cause=cause, cure=cure)
 
-    def _over(self) -> tuple[str, str] | None:
+    def _why_over(self) -> tuple[str, str] | None:
         """Cause and cure if the day's budget is used up."""
-        most, usd, name = self.terms.tokens_per_day, self.terms.usd_per_day, self.tenant
+        most = self.terms.tokens_per_day
+        usd = self.terms.usd_per_day
+        name = self.tenant
         if most is not None and self._tokens >= most:
-            used, option = f"{self._tokens:,} tokens today, and may use {most:,}", "--tokens-per-day"
+            used = f"{self._tokens:,} tokens today, and may use {most:,}"
+            option = "--tokens-per-day"
         elif usd is not None and self._usd >= usd:
-            used, option = f"{self._usd:,.2f} dollars today, and may use {usd:,.2f}", "--usd-per-day"
+            used = f"{self._usd:,.2f} dollars today, and may use {usd:,.2f}"
+            option = "--usd-per-day"
         else:
             return None
         return (
@@ -182,10 +205,16 @@ class Ledger:
             f"It goes on by itself at 00:00 UTC, or with more: `everturn budget {name} {option} …`.",
         )
 
-    def _full(self, item: Spending) -> tuple[str, str] | None:
+    def _why_full(self, spending: Spending) -> tuple[str, str] | None:
         """Cause and cure if the conversation needs a place, and there is none."""
-        most, name = self.terms.conversations, self.tenant
-        if most is None or item.asked or known_id(item.conversation) in self._at_work or len(self._at_work) < most:
+        most = self.terms.conversations
+        name = self.tenant
+        if (
+            most is None
+            or spending.asked
+            or known_id(spending.conversation) in self._at_work
+            or len(self._at_work) < most
+        ):
             return None
         return (
             f"Tenant {name!r} has {len(self._at_work):,} conversations at work, and may have {most:,}.",
@@ -194,28 +223,28 @@ class Ledger:
 
     # ------------------------------------------------------------ who goes on
 
-    def wake(self, now: float) -> list[str]:
+    def wake_waiting(self, now: float) -> list[str]:
         """The conversations that are to be resumed now: they have a place until they ask."""
         self._pass_time(now)
-        again = [one for one in self._woken.values() if one.until <= now]
-        for one in again:
-            del self._woken[one.conversation]
-            self._at_work.pop(known_id(one.conversation), None)
-        tired = {one.conversation for one in again if one.wakes >= MOST_WAKES}
-        due = [one for one in again if one.conversation not in tired]
-        due += [one for one in self._waiting.values() if one not in due]
-        return [one.conversation for one in due if self._wakes(one, now)]
+        again = [waiter for waiter in self._woken.values() if waiter.until <= now]
+        for waiter in again:
+            del self._woken[waiter.conversation]
+            self._at_work.pop(known_id(waiter.conversation), None)
+        tired = {waiter.conversation for waiter in again if waiter.wakes >= MOST_WAKES}
+        due = [waiter for waiter in again if waiter.conversation not in tired]
+        due += [waiter for waiter in self._waiting.values() if waiter not in due]
+        return [waiter.conversation for waiter in due if self._wake_if_free(waiter, now)]
 
-    def _wakes(self, one: Waiter, now: float) -> bool:
-        free = self.terms.conversations is None or one.asked or len(self._at_work) < self.terms.conversations
-        if self._over() or not free or len(self._woken) >= MOST_WOKEN:
-            self._waiting.setdefault(one.conversation, one)
+    def _wake_if_free(self, waiter: Waiter, now: float) -> bool:
+        free = self.terms.conversations is None or waiter.asked or len(self._at_work) < self.terms.conversations
+        if self._why_over() or not free or len(self._woken) >= MOST_WOKEN:
+            self._waiting.setdefault(waiter.conversation, waiter)
             return False
-        self._waiting.pop(one.conversation, None)
+        self._waiting.pop(waiter.conversation, None)
         until = now + WAKE_SECONDS
-        self._woken[one.conversation] = one.model_copy(update={"until": until, "wakes": one.wakes + 1})
-        if self.terms.conversations and not one.asked:
-            self._at_work[known_id(one.conversation)] = until
+        self._woken[waiter.conversation] = waiter.model_copy(update={"until": until, "wakes": waiter.wakes + 1})
+        if self.terms.conversations and not waiter.asked:
+            self._at_work[known_id(waiter.conversation)] = until
         return True
 
     def forget(self, conversation: str) -> None:
@@ -225,14 +254,14 @@ class Ledger:
         self._at_work.pop(known_id(conversation), None)
 
     def next_wake(self, now: float) -> float | None:
-        """When to ask `wake` again, if nothing comes before; None if nobody waits."""
-        return min(self._moments(now), default=None)
+        """When to ask `wake_waiting` again, if nothing comes before; None if nobody waits."""
+        return min(self._wake_times(now), default=None)
 
-    def _moments(self, now: float) -> Iterator[float]:
-        yield from (one.until for one in self._woken.values())
+    def _wake_times(self, now: float) -> Iterator[float]:
+        yield from (waiter.until for waiter in self._woken.values())
         if self._waiting:
             yield from self._at_work.values()
-            if self._over():
+            if self._why_over():
                 yield (now // DAY_SECONDS + 1) * DAY_SECONDS
 
     def _pass_time(self, now: float) -> None:
@@ -247,8 +276,11 @@ class Ledger:
                     day=self._day, tokens=self._tokens, cost_usd=self._usd, turns=self._turns, unpriced=self._unpriced
                 )
             spent = self._other_days.pop(day, None) or SpentOn(day=day)
-            self._day, self._tokens, self._usd = day, spent.tokens, spent.cost_usd
-            self._turns, self._unpriced = spent.turns, spent.unpriced
+            self._day = day
+            self._tokens = spent.tokens
+            self._usd = spent.cost_usd
+            self._turns = spent.turns
+            self._unpriced = spent.unpriced
             while len(self._other_days) > MOST_OTHER_DAYS:
                 self._other_days.pop(next(iter(self._other_days)))
         for name in [name for name, until in self._at_work.items() if until <= now]:
@@ -256,22 +288,24 @@ class Ledger:
         # What a clock that was ahead has promised holds no longer than it may.
         longest = now + max(self.terms.lease, WAKE_SECONDS)
         self._at_work = {name: min(until, longest) for name, until in self._at_work.items()}
-        for name, waiter in [(name, one) for name, one in self._woken.items() if one.until > now + WAKE_SECONDS]:
-            self._woken[name] = waiter.model_copy(update={"until": now + WAKE_SECONDS})
-        for name, report in [(name, one) for name, one in self._reported.items() if one.until > longest]:
-            self._reported[name] = report.model_copy(update={"until": longest})
+        for name, waiter in self._woken.items():
+            if waiter.until > now + WAKE_SECONDS:
+                self._woken[name] = waiter.model_copy(update={"until": now + WAKE_SECONDS})
+        for name, reported in self._reported.items():
+            if reported.until > longest:
+                self._reported[name] = reported.model_copy(update={"until": longest})
         if self.terms.conversations is None:
             self._at_work.clear()
 
     # ------------------------------------------------------------ read off it
 
     @property
-    def waiting(self) -> list[str]:
+    def waiting_ids(self) -> list[str]:
         return [*self._woken, *self._waiting]
 
     def status(self, now: float) -> BudgetStatus:
         """As it is at that time."""
-        today = Ledger(self.carried())
+        today = Ledger(self.as_start())
         today._pass_time(now)
         return BudgetStatus(
             tenant=self.tenant,
@@ -285,10 +319,10 @@ class Ledger:
             unpriced_turns=today._unpriced,
             at_work=len(today._at_work),
             conversations=tuple(today._at_work)[:SHOWN_AT_WORK],
-            waiting=len(self.waiting),
+            waiting=len(self.waiting_ids),
         )
 
-    def carried(self) -> BudgetStart:
+    def as_start(self) -> BudgetStart:
         """What the next run begins with."""
         return BudgetStart(
             tenant=self.tenant,
@@ -309,5 +343,5 @@ class Ledger:
         )
 
 
-def _short(conversation: str) -> str:
+def _digest_of(conversation: str) -> str:
     return blake2b(conversation.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -24,7 +24,7 @@ class Terms(Record):
     """Seconds."""
 
     @classmethod
-    def of(cls, budget: Budget) -> Terms:
+    def from_budget(cls, budget: Budget) -> Terms:
         return cls(
             tokens_per_day=budget.tokens_per_day,
             usd_per_day=budget.usd_per_day,
@@ -54,7 +54,7 @@ class Untold(Record):
     unpriced: int = 0
     """Turns whose price is not known."""
 
-    def plus(self, tokens: int, cost_usd: float | None) -> Untold:
+    def plus_turn(self, tokens: int, cost_usd: float | None) -> Untold:
         """With one more turn."""
         return self.model_copy(
             update={
@@ -233,7 +233,7 @@ class BudgetStatus(Record):
 def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, Terms]:
     """What a worker's settings say, by tenant: `acme=tokens:1000000+usd:50,*=conversations:20`. Raises
     InvalidSetting."""
-    budgets = _read(given) if isinstance(given, str) else given
+    budgets = _read_budgets(given) if isinstance(given, str) else given
     for tenant, budget in budgets.items():
         if not tenant or not isinstance(tenant, str) or len(tenant) > MAX_NAME_CHARS:
             raise InvalidSetting(f"A budget is for {tenant!r:.100}, which is no tenant.", cure="Name one, or all: '*'.")
@@ -241,23 +241,23 @@ def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, Terms]:
             raise InvalidSetting(
                 f"The budget of {tenant!r} is {budget!r:.100}.", cure="Write Budget(tokens_per_day=1_000_000)."
             )
-    return {tenant: Terms.of(budget) for tenant, budget in budgets.items()}
+    return {tenant: Terms.from_budget(budget) for tenant, budget in budgets.items()}
 
 
 _WORDS: Final = {"tokens": "tokens_per_day", "usd": "usd_per_day", "conversations": "conversations"}
 
 
-def _read(written: str) -> dict[str, Budget]:
-    found = {}
+def _read_budgets(written: str) -> dict[str, Budget]:
+    budgets = {}
     for item in filter(None, (part.strip() for part in written.split(","))):
         tenant, _, terms = item.rpartition("=")
         try:
             pairs = [part.split(":") for part in terms.split("+")]
             numbers = {_WORDS[name]: float(number) if name == "usd" else int(number) for name, number in pairs}
-            found[tenant.strip()] = Budget(**numbers)
+            budgets[tenant.strip()] = Budget(**numbers)
         except (KeyError, ValueError, InvalidSetting):
             raise InvalidSetting(
                 f"EVERTURN_TENANT_BUDGETS has {item!r:.100}, which is no budget.",
                 cure="Write acme=tokens:1000000+usd:50+conversations:20, with commas between tenants; '*' is for all.",
             ) from None
-    return found
+    return budgets

@@ -35,7 +35,7 @@ class Labelled(Record):
 
     @field_validator("metadata")
     @classmethod
-    def _small(cls, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    def _check_size(cls, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if (size := size_of(metadata)) > MAX_METADATA_BYTES:
             raise ValueError(
                 f"it has {size:,} bytes of JSON, and the limit is {MAX_METADATA_BYTES:,}: store large "
@@ -51,39 +51,43 @@ class Labelled(Record):
 
 def in_words(metadata: Mapping[str, JsonValue]) -> str:
     """`order: 81, vip: true`."""
-    return ", ".join(f"{key}: {written(value)}" for key, value in metadata.items())
+    return ", ".join(f"{key}: {as_text(value)}" for key, value in metadata.items())
 
 
-def written(value: JsonValue) -> str:
+def as_text(value: JsonValue) -> str:
     """A text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
-def searched(key: str, value: JsonValue) -> str:
+def search_keyword(key: str, value: JsonValue) -> str:
     """As the search attribute holds it, and is searched for: `order=81`."""
-    return keyword(f"{key}={written(value)}")
+    return keyword(f"{key}={as_text(value)}")
 
 
 def in_index(start: Labelled, keys: Iterable[str]) -> list[str]:
     """Those of the start's labels that are there, as the search attribute holds them."""
     known = {TENANT: start.tenant, **start.metadata}
-    return [searched(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]
+    return [search_keyword(key, known[key]) for key in dict.fromkeys(keys) if known.get(key) is not None]
 
 
-def keywords(labels: list[str], *, tenant: str | None = None, forked_from: Sequence[str] = ()) -> list[str]:
+def index_keywords(labels: list[str], *, tenant: str | None = None, forked_from: Sequence[str] = ()) -> list[str]:
     """All that the search attribute holds, as far as there is room. `labels`: what was asked for, from `in_index`; it
     comes first. `tenant`: what is there by itself. `forked_from`: the conversations that a fork shares its beginning
     with. Each conversation has one of these, if only to say that it is no fork: else, all that have none would have to
     be looked at to find forks that were started before the namespace had the attribute."""
-    found = list(labels)
-    if tenant and (one := searched(TENANT, tenant)) not in found and fit([*found, one]):
-        found.append(one)
-    line = [searched(FORK_OF, one) for one in forked_from or [""]]
-    while line and fit([*found, line[0]]):
-        found.append(line.pop(0))
-    return [*found, MORE_FORKS_OF] if line else found
+    held = list(labels)
+    if tenant and (label := search_keyword(TENANT, tenant)) not in held and fits_index([*held, label]):
+        held.append(label)
+    line = [search_keyword(FORK_OF, conversation_id) for conversation_id in forked_from or [""]]
+    while line and fits_index([*held, line[0]]):
+        held.append(line.pop(0))
+    if line:
+        held.append(MORE_FORKS_OF)
+    return held
 
 
-def fit(found: list[str]) -> bool:
+def fits_index(labels: list[str]) -> bool:
     """Whether Temporal takes these in one search attribute."""
-    return len(json.dumps(found)) <= MAX_KEYWORD_BYTES  # Temporal takes more: MORE_FORKS_OF still fits in
+    return len(json.dumps(labels)) <= MAX_KEYWORD_BYTES  # Temporal takes more: MORE_FORKS_OF still fits in

@@ -16,7 +16,8 @@ from everturn.sizes import MAX_FAIRNESS_KEY_BYTES
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
-LIGHTEST, HEAVIEST = 0.001, 1000.0
+LIGHTEST = 0.001
+HEAVIEST = 1000.0
 """The server takes others, too, and replaces them by the nearer one of these."""
 
 
@@ -29,13 +30,13 @@ class Order:
     fairness_weight: float | None = None
 
     def __post_init__(self) -> None:
-        self.of(None)
+        self.priority_for(None)
 
-    def of(self, tenant: str | None) -> Priority:
+    def priority_for(self, tenant: str | None) -> Priority:
         """The priority of a new conversation."""
         return priority_of(self.priority, self.fairness_key, self.fairness_weight, tenant=tenant)
 
-    async def after(self, before: WorkflowHandle[Any, Any]) -> Priority:
+    async def priority_after(self, before: WorkflowHandle[Any, Any]) -> Priority:
         """The priority of a conversation that goes on from another one, which gives what nobody asked for here."""
         had = Priority._from_proto((await before.describe()).raw_description.workflow_execution_info.priority)
         return Priority(
@@ -67,13 +68,14 @@ def priority_of(
             f"The fairness key has {size} bytes; the limit is {MAX_FAIRNESS_KEY_BYTES}.",
             cure="Use a shorter one, or a digest.",
         )
-    key = fairness_key if fairness_key is not None else _key(tenant or "")
-    return Priority(priority_key=priority, fairness_key=key or None, fairness_weight=fairness_weight)
+    if fairness_key is None:
+        fairness_key = _fairness_key(tenant or "")
+    return Priority(priority_key=priority, fairness_key=fairness_key or None, fairness_weight=fairness_weight)
 
 
 def read_weights(written: str) -> dict[str, float]:
     """`acme=4,free=0.5`, by tenant. Raises InvalidSetting."""
-    found = {}
+    weights = {}
     for item in filter(None, (part.strip() for part in written.split(","))):
         tenant, _, number = item.rpartition("=")
         try:
@@ -86,35 +88,39 @@ def read_weights(written: str) -> dict[str, float]:
                 cure=f"Write acme=4,free=0.5, each weight from {LIGHTEST:g} to {HEAVIEST:g}: "
                 "twice the weight is twice the share.",
             )
-        found[tenant] = weight
-    return found
+        weights[tenant] = weight
+    return weights
 
 
-def weighted(order: Priority, tenant: str | None, weights: Mapping[str, float]) -> Priority:
+def with_weight(order: Priority, tenant: str | None, weights: Mapping[str, float]) -> Priority:
     """The same with the tenant's weight, if the tenant is the fairness key and nobody gave another weight."""
     if tenant is None or tenant not in weights or order.fairness_weight is not None:
         return order
-    if order.fairness_key != _key(tenant):
+    if order.fairness_key != _fairness_key(tenant):
         return order
     return replace(order, fairness_weight=weights[tenant])
 
 
 def without_name(order: Priority, tenant: str | None) -> Priority:
     """The same with a digest in the tenant's place, if the tenant is the fairness key: no codec encodes the key."""
-    return replace(order, fairness_key=_digest(tenant)) if tenant and order.fairness_key == tenant else order
+    if not tenant or order.fairness_key != tenant:
+        return order
+    return replace(order, fairness_key=_digest_of(tenant))
 
 
 def budget_id(tenant: str, *, encoded: bool) -> str:
     """The id of the tenant's budget workflow. `encoded`: payloads are encoded, so the id may not show the name."""
-    return f"{names.BUDGET_OF}{_digest(tenant) if encoded else tenant}"
+    return f"{names.BUDGET_OF}{_digest_of(tenant) if encoded else tenant}"
 
 
-def _key(tenant: str) -> str:
+def _fairness_key(tenant: str) -> str:
     """The tenant's name, or a digest of it if it is too long for a key."""
-    return tenant if len(tenant.encode("utf-8", "replace")) <= MAX_FAIRNESS_KEY_BYTES else _digest(tenant)
+    if len(tenant.encode("utf-8", "replace")) > MAX_FAIRNESS_KEY_BYTES:
+        return _digest_of(tenant)
+    return tenant
 
 
-def _digest(tenant: str) -> str:
+def _digest_of(tenant: str) -> str:
     return blake2b(tenant.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 

@@ -26,15 +26,19 @@ def main() -> int:
     try:
         script = getattr(load_file(Path(arguments.script)), "script", None)
     except InvalidFile as error:
-        return _fail(str(error), status=1)
+        return _report_failure(str(error), status=1)
     if script is None:
-        return _fail(f"{arguments.script} defines no `script`: give it a list of replies or a function.", status=2)
+        return _report_failure(
+            f"{arguments.script} defines no `script`: give it a list of replies or a function.", status=2
+        )
     try:
         model = ScriptedModel(script, host=arguments.host, port=arguments.port, keep=0).start()
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         cure = "Choose another --port, or leave it out to take a free one."
-        return _fail(f"Port {arguments.port} at {arguments.host} can't be listened on: {why}. {cure}", status=1)
+        return _report_failure(
+            f"Port {arguments.port} at {arguments.host} can't be listened on: {reason}. {cure}", status=1
+        )
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     try:
@@ -46,8 +50,8 @@ def main() -> int:
     return 0
 
 
-def _fail(why: str, *, status: int) -> int:
-    sys.stderr.write(f"{why}\n")
+def _report_failure(error_text: str, *, status: int) -> int:
+    sys.stderr.write(f"{error_text}\n")
     return status
 
 

@@ -76,7 +76,7 @@ async def record_history(client: Client, conversation_id: str, path: Path | str)
     written = []
     for number, history in enumerate(await read_histories(client, conversation_id), 1):
         file = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
-        file.write_text(json.dumps(_anonymous(history.to_json_dict()), separators=(",", ":")) + "\n")
+        file.write_text(json.dumps(_without_identities(history.to_json_dict()), separators=(",", ":")) + "\n")
         written.append(file)
     return tuple(written)
 
@@ -109,33 +109,36 @@ class Replays:
         """As `replay_history`."""
         from everturn.history.reader import HistoryReader
 
-        place = str(history) if isinstance(history, Path | str) else history.workflow_id
-        loaded = _load(Path(history)) if isinstance(history, Path | str) else history
-        if loaded.events:
-            await HistoryReader(self._converter).read_event(loaded.events[0])  # what can't be read is no divergence
+        if isinstance(history, Path | str):
+            place = str(history)
+            history = _load_history(Path(history))
+        else:
+            place = history.workflow_id
+        if history.events:
+            await HistoryReader(self._converter).read_event(history.events[0])  # what can't be read is no divergence
         failure: Exception | None
         try:
-            self._results = self._results or await self._begun()
-            self._todo.put_nowait(loaded)
+            self._results = self._results or await self._open_replayer()
+            self._todo.put_nowait(history)
             failure = (await anext(self._results)).replay_failure
         except (RuntimeError, ValueError) as error:
             failure = error
         if failure is not None:
-            await self._end()
+            await self._close_replayer()
             raise Diverged(place, " ".join(str(failure).split())) from failure
-        return len(loaded.events)
+        return len(history.events)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end()
+        await self._close_replayer()
 
-    async def _end(self) -> None:
+    async def _close_replayer(self) -> None:
         self._results = None
         await self._stack.aclose()
 
-    async def _begun(self) -> AsyncIterator[WorkflowReplayResult]:
+    async def _open_replayer(self) -> AsyncIterator[WorkflowReplayResult]:
         from temporalio.worker import Replayer
 
         from everturn.storage.unreadable import for_replayer
@@ -143,17 +146,17 @@ class Replays:
 
         interpreter_exit.runtime_is_used()  # or its threads could abort a test run as it ends
         replayer = Replayer(workflows=[ConversationWorkflow], data_converter=for_replayer(self._converter))
-        histories = await self._stack.enter_async_context(aclosing(self._histories()))
+        histories = await self._stack.enter_async_context(aclosing(self._queued_histories()))
         results = await self._stack.enter_async_context(replayer.workflow_replay_iterator(histories))
         return await self._stack.enter_async_context(aclosing(cast("AsyncGenerator[WorkflowReplayResult]", results)))
 
-    async def _histories(self) -> AsyncGenerator[WorkflowHistory]:
+    async def _queued_histories(self) -> AsyncGenerator[WorkflowHistory]:
         while True:
             yield await self._todo.get()
 
 
 async def replay_all(
-    client: Client, found: AsyncIterator[WorkflowExecution], *, at_once: int = AT_ONCE
+    client: Client, runs: AsyncIterator[WorkflowExecution], *, at_once: int = AT_ONCE
 ) -> AsyncGenerator[Replayed]:
     """Fetches and replays the runs, several at the same time. Each result comes as soon as it is there."""
     from temporalio.client import WorkflowHistory
@@ -163,7 +166,7 @@ async def replay_all(
 
     idle = [Replays(data_converter=client.temporal.data_converter) for _ in range(at_once)]
 
-    async def replayed(run: WorkflowExecution) -> Replayed:
+    async def replay_run(run: WorkflowExecution) -> Replayed:
         handle = client.temporal.get_workflow_handle(run.id, run_id=run.run_id)
         try:
             history = await handle.fetch_history()
@@ -183,9 +186,9 @@ async def replay_all(
     async with AsyncExitStack() as stack:
         for replays in idle[:]:
             await stack.enter_async_context(replays)
-        async with aclosing(bounded(found, replayed, most=at_once)) as done:
-            async for one in done:
-                yield one
+        async with aclosing(bounded(runs, replay_run, most=at_once)) as done:
+            async for replayed_run in done:
+                yield replayed_run
 
 
 async def read_histories(client: Client, conversation_id: str) -> list[WorkflowHistory]:
@@ -200,7 +203,7 @@ async def read_histories(client: Client, conversation_id: str) -> list[WorkflowH
             history = await handle.fetch_history()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
-                raise client.unreachable(error) from error
+                raise client.unreachable_error(error) from error
             if histories:
                 break  # earlier runs have outlived the namespace's retention
             raise NotFound(
@@ -211,7 +214,7 @@ async def read_histories(client: Client, conversation_id: str) -> list[WorkflowH
     return histories
 
 
-def _load(path: Path) -> WorkflowHistory:
+def _load_history(path: Path) -> WorkflowHistory:
     from temporalio.client import WorkflowHistory
 
     try:
@@ -233,11 +236,13 @@ def _load(path: Path) -> WorkflowHistory:
     return WorkflowHistory(started.workflow_id or path.stem, history.events)
 
 
-def _anonymous(value: Any, key: str = "") -> Any:
+def _without_identities(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         if value.get("kind") == "TASK_QUEUE_KIND_STICKY":
             return {**value, "name": SOMEBODY}
-        return {name: _anonymous(one, name) for name, one in value.items() if name != STACK_TRACE}
+        return {name: _without_identities(member, name) for name, member in value.items() if name != STACK_TRACE}
     if isinstance(value, list):
-        return [_anonymous(one, key) for one in value]
-    return SOMEBODY if key == "identity" else value
+        return [_without_identities(member, key) for member in value]
+    if key == "identity":
+        return SOMEBODY
+    return value

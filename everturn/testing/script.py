@@ -92,8 +92,11 @@ def fail(
     """An HTTP error, with OpenAI's error body unless `body` is another."""
     if body is None:
         body = {"error": {"message": message, "type": "scripted", "param": None, "code": code}}
-    raw = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else to_json(body)
-    return Fail(status, raw, dict(headers or {}))
+    if isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes):
+        body = to_json(body)
+    return Fail(status, body, dict(headers or {}))
 
 
 def cut(
@@ -148,27 +151,29 @@ class Picker:
         """The reply to a request's body; the script's end, or its exception, is a `fail(500)`."""
         messages: Messages = body["messages"]
         if self._ask is None:
-            return self._next(messages)
+            return self._next_reply(messages)
         try:
             reply = self._ask(messages, body) if self._takes_body else self._ask(messages)
-            return asyncio.run(_awaited(reply)) if inspect.isawaitable(reply) else reply
+            return asyncio.run(_await_reply(reply)) if inspect.isawaitable(reply) else reply
         except Exception as error:  # noqa: BLE001 - whatever the script raises, its user has to see
-            return broken(f"the script raised {type(error).__name__}: {error}", code="script_failed")
+            return script_error(f"the script raised {type(error).__name__}: {error}", code="script_failed")
 
-    def _next(self, messages: Messages) -> Reply:
+    def _next_reply(self, messages: Messages) -> Reply:
         if self._order == "arrival":
-            index = self._count(b"")
-            return self._steps[index] if index < len(self._steps) else _ended(len(self._steps), index)
+            index = self._count_arrival(b"")
+            if index >= len(self._steps):
+                return _script_ended(len(self._steps), index)
+            return self._steps[index]
         position = turn_of(messages)
         if position >= len(self._positions):
-            return _ended(len(self._positions), position)
+            return _script_ended(len(self._positions), position)
         choices = self._positions[position]
         if len(choices) == 1:
             return choices[0]
-        seen = self._count(blake2b(to_json(messages), digest_size=16).digest())
+        seen = self._count_arrival(blake2b(to_json(messages), digest_size=16).digest())
         return choices[min(seen, len(choices) - 1)]
 
-    def _count(self, key: bytes) -> int:
+    def _count_arrival(self, key: bytes) -> int:
         with self._lock:
             self._arrivals[key] += 1
             return self._arrivals[key] - 1
@@ -179,7 +184,7 @@ def turn_of(messages: Messages) -> int:
     return sum(message.get("role") == "assistant" for message in messages)
 
 
-def contents(reply: Whole) -> list[Say | Call]:
+def contents_of(reply: Whole) -> list[Say | Call]:
     """The texts and calls of a reply."""
     items = [reply] if isinstance(reply, str | Say | Call) else reply
     for item in items:
@@ -196,17 +201,19 @@ def _by_position(steps: Sequence[Reply]) -> list[list[Reply]]:
         if not isinstance(step, Cut | Fail | Garbage):
             positions.append(hitches)
             hitches = []
-    return [*positions, hitches] if hitches else positions
+    if hitches:
+        positions.append(hitches)
+    return positions
 
 
-def broken(message: str, *, code: str) -> Fail:
+def script_error(message: str, *, code: str) -> Fail:
     """The answer if the script itself has an error."""
     # Asking again can't help: the header keeps a test from waiting through its patience.
     return fail(500, f"scripted model: {message}", code=code, headers={"x-should-retry": "false"})
 
 
-def _ended(replies: int, index: int) -> Fail:
-    return broken(
+def _script_ended(replies: int, index: int) -> Fail:
+    return script_error(
         f"the script has ended: it holds {replies} replies, and this request asks for number {index + 1}",
         code="script_ended",
     )
@@ -220,5 +227,5 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return positional >= 2 or inspect.Parameter.VAR_POSITIONAL in kinds
 
 
-async def _awaited(reply: Awaitable[Reply]) -> Reply:
+async def _await_reply(reply: Awaitable[Reply]) -> Reply:
     return await reply

@@ -19,7 +19,20 @@ from typing import Any, Self
 from pydantic_core import from_json, to_json
 
 from everturn.testing import wire
-from everturn.testing.script import Cut, Fail, Garbage, Order, Picker, Reply, Script, Slow, Whole, broken, fail, turn_of
+from everturn.testing.script import (
+    Cut,
+    Fail,
+    Garbage,
+    Order,
+    Picker,
+    Reply,
+    Script,
+    Slow,
+    Whole,
+    fail,
+    script_error,
+    turn_of,
+)
 
 LONGEST_WAIT_SECONDS = 60.0
 
@@ -91,13 +104,13 @@ class ScriptedModel:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.stop)
 
-    def _answer(self, body: dict[str, Any], size: int) -> _Answer:
+    def _answer_request(self, body: dict[str, Any], size: int) -> _Answer:
         with self._lock:
             self._requests.append(body)
         try:
-            return _answer(self._picker.pick(body), body, size)
+            return _answer_with(self._picker.pick(body), body, size)
         except Exception as error:  # noqa: BLE001 - what the script gave is no reply: its user has to see that
-            return _failure(broken(f"the script's reply is invalid: {error}", code="script_failed"))
+            return _failure_answer(script_error(f"the script's reply is invalid: {error}", code="script_failed"))
 
 
 class _Answer:
@@ -114,20 +127,22 @@ class _Answer:
         """The event to wait for at an empty piece."""
 
 
-def _answer(reply: Reply, body: dict[str, Any], size: int) -> _Answer:
+def _answer_with(reply: Reply, body: dict[str, Any], size: int) -> _Answer:
     if isinstance(reply, Fail):
-        return _failure(reply)
+        return _failure_answer(reply)
     if isinstance(reply, Garbage):
-        return _plain(HTTPStatus.OK, reply.data, content_type=reply.content_type)
+        return _plain_answer(HTTPStatus.OK, reply.data, content_type=reply.content_type)
     if isinstance(reply, Slow):
         time.sleep(reply.seconds)
-        return _spoken(reply.reply, body, size, per_chunk=reply.per_chunk, wait_after=reply.after, until=reply.until)
+        return _spoken_answer(
+            reply.reply, body, size, per_chunk=reply.per_chunk, wait_after=reply.after, until=reply.until
+        )
     if isinstance(reply, Cut):
-        return _spoken(reply.reply, body, size, cut_after=reply.after, wait_after=reply.after, until=reply.until)
-    return _spoken(reply, body, size)
+        return _spoken_answer(reply.reply, body, size, cut_after=reply.after, wait_after=reply.after, until=reply.until)
+    return _spoken_answer(reply, body, size)
 
 
-def _spoken(
+def _spoken_answer(
     reply: Whole,
     body: dict[str, Any],
     size: int,
@@ -137,35 +152,38 @@ def _spoken(
     wait_after: int = 0,
     until: threading.Event | None = None,
 ) -> _Answer:
-    model, turn = str(body.get("model", "")), turn_of(body["messages"])
+    model = str(body.get("model", ""))
+    turn = turn_of(body["messages"])
     if not body.get("stream"):
-        data = wire.whole(reply, model=model, turn=turn, prompt_bytes=size)
+        data = wire.whole_reply(reply, model=model, turn=turn, prompt_bytes=size)
         end = len(data) if cut_after is None else len(data) // 2
-        head = _head(HTTPStatus.OK, {"Content-Type": "application/json", "Content-Length": str(len(data))})
+        head = _response_head(HTTPStatus.OK, {"Content-Type": "application/json", "Content-Length": str(len(data))})
         return _Answer([head, b"", data[:end]], breaks=cut_after is not None, until=until)
     options = body.get("stream_options") or {}
-    events = wire.events(reply, model=model, turn=turn, prompt_bytes=size, usage=bool(options.get("include_usage")))
-    head = _head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-    chunks = map(_chunk, islice(events, cut_after))
+    events = wire.reply_events(
+        reply, model=model, turn=turn, prompt_bytes=size, usage=bool(options.get("include_usage"))
+    )
+    head = _response_head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+    chunks = map(_http_chunk, islice(events, cut_after))
     last = [] if cut_after is not None else [b"0\r\n\r\n"]
     pieces = chain([head], islice(chunks, wait_after), [b""], chunks, last)
     return _Answer(pieces, breaks=cut_after is not None, pause=per_chunk, until=until)
 
 
-def _failure(reply: Fail) -> _Answer:
+def _failure_answer(reply: Fail) -> _Answer:
     headers = dict(reply.headers)
     content_type = next((headers.pop(name) for name in [*headers] if name.lower() == "content-type"), None)
-    return _plain(reply.status, reply.body, content_type=content_type or "application/json", headers=headers)
+    return _plain_answer(reply.status, reply.body, content_type=content_type or "application/json", headers=headers)
 
 
-def _plain(
+def _plain_answer(
     status: int, data: bytes, *, content_type: str = "application/json", headers: dict[str, str] | None = None
 ) -> _Answer:
     fields = {"Content-Type": content_type, "Content-Length": str(len(data)), **(headers or {})}
-    return _Answer([_head(status, fields), data])
+    return _Answer([_response_head(status, fields), data])
 
 
-def _head(status: int, headers: dict[str, str]) -> bytes:
+def _response_head(status: int, headers: dict[str, str]) -> bytes:
     lines = [
         f"HTTP/1.1 {int(status)} {responses.get(status, '')}",
         *(f"{name}: {value}" for name, value in headers.items()),
@@ -173,7 +191,7 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def _chunk(data: bytes) -> bytes:
+def _http_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -213,25 +231,27 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.rstrip("/").endswith("/models"):
             listed = {"object": "list", "data": [{"id": "demo", "object": "model", "owned_by": "everturn"}]}
-            self._send(_plain(HTTPStatus.OK, to_json(listed)))
+            self._send_answer(_plain_answer(HTTPStatus.OK, to_json(listed)))
         else:
-            self._send(_failure(fail(404, f"scripted model: there is nothing at GET {self.path}")))
+            self._send_answer(_failure_answer(fail(404, f"scripted model: there is nothing at GET {self.path}")))
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if not self.path.partition("?")[0].endswith("/chat/completions"):
-            self._send(_failure(fail(404, f"scripted model: there is nothing at POST {self.path}")))
+            self._send_answer(_failure_answer(fail(404, f"scripted model: there is nothing at POST {self.path}")))
             return
         try:
             body = from_json(data)
         except ValueError as error:
             body = str(error)
         if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-            self._send(_failure(fail(400, f"scripted model: not a Chat Completions request: {body!r:.200}")))
+            self._send_answer(
+                _failure_answer(fail(400, f"scripted model: not a Chat Completions request: {body!r:.200}"))
+            )
             return
-        self._send(self.server.model._answer(body, len(data)))
+        self._send_answer(self.server.model._answer_request(body, len(data)))
 
-    def _send(self, answer: _Answer) -> None:
+    def _send_answer(self, answer: _Answer) -> None:
         for piece in answer.pieces:
             if not piece:
                 if answer.until:

@@ -12,7 +12,7 @@ _COMMON: Final = str.maketrans("-_", "+/", " \t\r\n")
 
 def as_base64(data: str) -> str:
     """The data with no line breaks and no escapes, the common alphabet and its padding; empty if it can't be read."""
-    for mend in (str, _mended):
+    for mend in (str, _mend_base64):
         with suppress(binascii.Error, ValueError):
             written = mend(data)
             binascii.a2b_base64(written, strict_mode=True)
@@ -20,7 +20,7 @@ def as_base64(data: str) -> str:
     return ""
 
 
-def _mended(data: str) -> str:
+def _mend_base64(data: str) -> str:
     # A `data:` URL may have its =, + and / escaped (RFC 2397); base64 has no % of its own.
     data = unquote(data).translate(_COMMON).rstrip("=")
     return data + "=" * (-len(data) % 4)

@@ -48,22 +48,22 @@ def with_exact_values(ours: JsonValue, edited: JsonValue) -> JsonValue:
 
     Raises Refused if a whole number may not be the one that the person meant.
     """
-    return _merged(ours, edited, exact=_has_exact_number(edited))
+    return _merge_values(ours, edited, exact=_has_exact_number(edited))
 
 
-def _merged(ours: JsonValue, edited: JsonValue, *, exact: bool) -> JsonValue:
+def _merge_values(ours: JsonValue, edited: JsonValue, *, exact: bool) -> JsonValue:
     if is_same_in_browser(ours, edited, exact=exact):
         return ours
     match ours, edited:
         case dict(), dict():
             return {
-                name: _merged(ours[name], value, exact=exact) if name in ours else _typed(value, exact)
+                name: _merge_values(ours[name], value, exact=exact) if name in ours else _check_typed(value, exact)
                 for name, value in edited.items()
             }
         case list(), list():
             return _merged_list(ours, edited, exact=exact)
         case _:
-            return _typed(edited, exact)
+            return _check_typed(edited, exact)
 
 
 def _merged_list(ours: Sequence[JsonValue], edited: Sequence[JsonValue], *, exact: bool) -> list[JsonValue]:
@@ -77,23 +77,23 @@ def _merged_list(ours: Sequence[JsonValue], edited: Sequence[JsonValue], *, exac
         if alike and all(member == alike[0] for member in alike):
             merged.append(alike[0])
         elif alike:
-            raise _refused(alike)
+            raise _rounding_refusal(alike)
         elif in_place:
-            merged.append(_merged(ours[position], value, exact=exact))
+            merged.append(_merge_values(ours[position], value, exact=exact))
         else:
-            merged.append(_typed(value, exact))
+            merged.append(_check_typed(value, exact))
     return merged
 
 
-def _typed(value: JsonValue, exact: bool) -> JsonValue:
+def _check_typed(value: JsonValue, exact: bool) -> JsonValue:
     """A value that the person wrote. Raises Refused if the browser may have rounded it."""
     match value:
         case dict():
-            return {name: _typed(member, exact) for name, member in value.items()}
+            return {name: _check_typed(member, exact) for name, member in value.items()}
         case list():
-            return [_typed(member, exact) for member in value]
+            return [_check_typed(member, exact) for member in value]
         case int() if not isinstance(value, bool) and not exact and _may_be_rounded(value):
-            raise _refused(value)
+            raise _rounding_refusal(value)
         case _:
             return value
 
@@ -132,7 +132,7 @@ def _may_be_rounded(number: int) -> bool:
         return False
 
 
-def _refused(value: Any) -> Refused:
+def _rounding_refusal(value: Any) -> Refused:
     return Refused(
         f"Browsers round whole numbers beyond {MOST_EXACT}, so {value!r:.100} may not be what was meant.",
         cure="Leave such a number as it was, or write it as a text, in quotes.",

@@ -17,7 +17,7 @@ LogFormat = Literal["console", "json"]
 _PLAIN: Final = (int, float, type(None))
 
 
-def formatter(form: LogFormat) -> logging.Formatter:
+def make_formatter(form: LogFormat) -> logging.Formatter:
     """For lines on stderr; in colours if that is a terminal."""
     import structlog
 
@@ -29,36 +29,38 @@ def formatter(form: LogFormat) -> logging.Formatter:
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             # Not rich's traceback, which shows local variables: prompts, results, keys.
             structlog.processors.format_exc_info,
-            *(_json() if as_json else _console()),
-            _scrub,
+            *(_json_processors() if as_json else _console_processors()),
+            _hide_secrets,
         ],
     )
 
 
-def _json() -> list[Any]:
+def _json_processors() -> list[Any]:
     import structlog
 
-    return [structlog.processors.JSONRenderer(default=str, ensure_ascii=False), _shown_whole]
+    return [structlog.processors.JSONRenderer(default=str, ensure_ascii=False), _show_line]
 
 
-def _console() -> list[Any]:
+def _console_processors() -> list[Any]:
     import structlog
 
     colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     plain = structlog.dev.plain_traceback
     return [
-        _shown,
+        _show_facts,
         structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False, exception_formatter=plain),
     ]
 
 
-def _shown(_: Any, __: str, facts: Any) -> Any:
+def _show_facts(_: Any, __: str, facts: Any) -> Any:
     """For the console, whose own colours come later: names and values that no terminal acts on. A line that looks like
     one of ours is seen to be the continuation of another."""
     exception = printable(facts.pop("exception", ""))
-    shown = {_shown_name(str(name)): _shown_value(value) for name, value in facts.items()}
-    shown["event"] = printable(str(facts.get("event", ""))).replace("\n", "\n    ")
-    return {**shown, "exception": exception} if exception else shown
+    line = {_shown_name(str(name)): _shown_value(value) for name, value in facts.items()}
+    line["event"] = printable(str(facts.get("event", ""))).replace("\n", "\n    ")
+    if exception:
+        line["exception"] = exception
+    return line
 
 
 _shown_name = lru_cache(maxsize=1_000)(printable_line)  # they are few, and in every line
@@ -67,7 +69,9 @@ _shown_name = lru_cache(maxsize=1_000)(printable_line)  # they are few, and in e
 def _shown_value(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
-    return value if isinstance(value, _PLAIN) else _Shown(printable(repr(value)))
+    if isinstance(value, _PLAIN):
+        return value
+    return _Shown(printable(repr(value)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +84,7 @@ class _Shown:
         return self.text
 
 
-def _shown_whole(_: Any, __: str, line: Any) -> str:
+def _show_line(_: Any, __: str, line: Any) -> str:
     return printable(line)
 
 
@@ -100,6 +104,6 @@ def _facts_of_record(_: Any, __: str, facts: Any) -> Any:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _scrub(_: Any, __: str, line: Any) -> str:
+def _hide_secrets(_: Any, __: str, line: Any) -> str:
     """The last step: no value of a secret environment variable leaves, wherever in the line it is."""
     return hidden(str(line))

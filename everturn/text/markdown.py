@@ -23,22 +23,25 @@ _BACKTICKS = re.compile(r"`+")
 
 def inline(text: str) -> str:
     """Running text, on one line, that shows as it was written."""
-    return _MARKS.sub(_escaped, printable_line(text))
+    return _MARKS.sub(_escape_mark, printable_line(text))
 
 
-def plain(shown: str) -> str:
+def unescape(markdown: str) -> str:
     """What `inline` was given, on one line."""
-    return _ESCAPES.sub(r"\1", shown)
+    return _ESCAPES.sub(r"\1", markdown)
 
 
 def first_line(text: str) -> str:
     """The one line that says what a conversation is about: as much of the text as Temporal takes for a summary."""
     words = " ".join(text[: 2 * FIRST_CHARS].split())
     line = words[:FIRST_CHARS]
-    whole = line == words and len(text) <= 2 * FIRST_CHARS
-    while summary_bytes(shown := inline(line) + ("" if whole else "…")) > SUMMARY_BYTES:
-        line, whole = line[: len(line) * 9 // 10], False
-    return shown
+    summary = inline(line)
+    if line != words or len(text) > 2 * FIRST_CHARS:
+        summary += "…"
+    while summary_bytes(summary) > SUMMARY_BYTES:
+        line = line[: len(line) * 9 // 10]
+        summary = inline(line) + "…"
+    return summary
 
 
 def summary_bytes(line: str) -> int:
@@ -66,11 +69,12 @@ def fence_for(text: str, *, shortest: int = 3) -> str:
     return "`" * max(shortest, longest + 1)
 
 
-def written(value: Any) -> str:
+def written_json(value: Any) -> str:
     """JSON that can be copied, and that shows what else could not be seen as JSON's own escapes."""
     return printable(json.dumps(value, ensure_ascii=False))
 
 
-def _escaped(mark: re.Match[str]) -> str:
-    found = mark[0]
-    return f"{found}\\" if found.isdigit() else f"\\{found}"
+def _escape_mark(mark: re.Match[str]) -> str:
+    if mark[0].isdigit():
+        return f"{mark[0]}\\"
+    return f"\\{mark[0]}"

@@ -49,7 +49,7 @@ def printable(text: str) -> str:
     """
     if not _SELDOM.search(text):
         return text
-    return _UNSAFE.sub(_escaped, text.replace("\r\n", "\n"))
+    return _UNSAFE.sub(_escape_match, text.replace("\r\n", "\n"))
 
 
 def printable_line(text: str) -> str:
@@ -57,6 +57,6 @@ def printable_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     units = match.group().encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))

@@ -59,7 +59,7 @@ def arguments_of(call: ToolCall) -> str:
 
 def _untaken_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[AgUiMessage]:
     """What people said and no turn has read yet. The newest may be on its way to the conversation itself, too."""
-    messages = list(answer.untaken)
+    messages = list(answer.untaken_messages)
     if not any(isinstance(event, events.TurnStarted) for event in answer.events):
         received = next((event.message for event in answer.events if isinstance(event, events.MessageReceived)), None)
         last_said = [*[message for message in transcript if message.role == "user"], *messages][-1:]

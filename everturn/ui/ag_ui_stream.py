@@ -79,7 +79,7 @@ class AgUiRun:
         for page_step in steps:
             for event in self._events_of(page_step):
                 yield event
-        async for happened in answer.more():
+        async for happened in answer.follow_on():
             self._usage.count(happened)
             for page_step in self._narrates.steps_for(happened):
                 for event in self._events_of(page_step):

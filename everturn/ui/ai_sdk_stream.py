@@ -82,7 +82,7 @@ class UIMessageStream:
         for question in self._narrates.ask_approvals(answer.waiting):
             for chunk in self._ask_approval(question):
                 yield chunk
-        async for event in answer.more():
+        async for event in answer.follow_on():
             for chunk in self._chunks_of_event(event):
                 yield chunk
             if isinstance(event, ApprovalRequested):

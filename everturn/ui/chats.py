@@ -195,7 +195,9 @@ class Chat:
         shown_calls: Collection[str] = ()
         if seen:
             shown_calls = seen.calls - seen.results
-        return FollowedReply(self.conversation, message_id=message_id, decides=self.visitor.decides, shown=shown_calls)
+        return FollowedReply(
+            self.conversation, message_id=message_id, decides=self.visitor.decides, shown_addresses=shown_calls
+        )
 
     async def decide(self, choices: Sequence[PageDecision], outputs: Sequence[PageResult]) -> tuple[bool, list[str]]:
         """Carries out the person's decisions, as far as they are still asked for. Returns whether there were any such,

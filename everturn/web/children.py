@@ -20,6 +20,6 @@ async def status_with_children(client: Client, conversation_id: str) -> dict[str
             continue  # it can't be asked: the cause says so
         parents = [conversation_id, *(asked_agent.conversation_id for asked_agent in agent.path)]
         details = {"parent": parents[-2], "state": agent.status.state, "waiting": agent.status.as_json()["waiting"]}
-        children.append({**agent.asked.model_dump(), **details})
+        children.append({**agent.asked_agent.model_dump(), **details})
     held_up = with_agents(status, agents)
     return {**status.as_json(), "cause": held_up.cause, "cure": held_up.cure, "children": children}

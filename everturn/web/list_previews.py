@@ -19,7 +19,7 @@ from everturn.client.many_decisions import AT_ONCE
 from everturn.errors import EverturnError
 from everturn.payloads import WaitingCall
 from everturn.records import Outcome
-from everturn.text.markdown import plain
+from everturn.text.markdown import unescape
 
 MOST_PREVIEWS_KEPT: Final = 10_000
 """In memory: those that were read least recently go first."""
@@ -138,7 +138,7 @@ class Glances:
     async def _first_words(self, conversation: ListedConversation) -> str:
         try:
             described = await self._client.temporal.get_workflow_handle(conversation.id).describe()
-            return plain(await described.static_summary() or "")
+            return unescape(await described.static_summary() or "")
         except Exception:  # noqa: BLE001 - codecs may raise anything: without the key, people see the id
             return ""
 

@@ -10,7 +10,7 @@ from typing import Final
 from everturn.agent import Agent, with_sub_agents
 from everturn.client.client import Client
 from everturn.client.listing import quoted
-from everturn.client.matching import matching, sampled
+from everturn.client.matching import draw_sample, find_matching
 from everturn.errors import EverturnError
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
@@ -43,8 +43,8 @@ async def find_conflicts(
     from everturn.testing.replay import Diverged, replay_all
 
     by_name = with_sub_agents(agents)
-    executions = matching(client.temporal, query, also=f"{OPEN_QUERY} AND TaskQueue = {quoted(client.task_queue)}")
-    async with aclosing(replay_all(client, sampled(executions, sample))) as done:
+    executions = find_matching(client.temporal, query, also=f"{OPEN_QUERY} AND TaskQueue = {quoted(client.task_queue)}")
+    async with aclosing(replay_all(client, draw_sample(executions, sample))) as done:
         async for replayed in done:
             conversation = replayed.history.workflow_id
             if isinstance(replayed.problem, Diverged):

@@ -39,7 +39,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.agent import Agent
 from everturn.client import interpreter_exit
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
 from everturn.prices import unpriced
@@ -122,7 +122,7 @@ class Hosting(Interceptor):
         self._known_limits = hosted.rate_limits
         self._restored_at = hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
-        self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=polling)
+        self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=find_pollers)
         interceptors: list[Interceptor] = [Attempts(), UnexpectedErrors(), LostTries()]
         sinks: list[Sink] = []
         if meter:

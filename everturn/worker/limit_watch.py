@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from temporalio.client import Client
 from temporalio.common import MetricMeter
 
-from everturn.client.pollers import polling, sorted_out
+from everturn.client.pollers import find_pollers, sorted_out
 from everturn.errors import Unreachable
 from everturn.logs import get_logger
 from everturn.providers import rate_limit_queue
@@ -113,5 +113,5 @@ async def count_sharing(client: Client, task_queue: str, *, activities: bool = F
     """How many workers share the limits. Temporal shows one that was killed for another minute: a worker that is
     killed again and again would be counted many times, and the others would hold back for it. Those of this machine
     (or container) are known to be gone. Raises Unreachable."""
-    pollers = await polling(client, task_queue, activities=activities)
+    pollers = await find_pollers(client, task_queue, activities=activities)
     return len(sorted_out(poller.identity for poller in pollers)[0])

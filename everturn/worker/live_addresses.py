@@ -27,7 +27,7 @@ def announce_lane(lane: Lane) -> type[WorkflowInboundInterceptor]:
         def start_activity(self, input: StartActivityInput) -> Any:  # noqa: A002
             request = next(iter(input.args), None)
             if isinstance(request, ModelRequest) and request.stream and not workflow.unsafe.is_replaying():
-                input.args = [request.model_copy(update={"live_at": lane.announced()}), *input.args[1:]]
+                input.args = [request.model_copy(update={"live_at": lane.announced_address()}), *input.args[1:]]
             return self.next.start_activity(input)
 
     return Inbound

@@ -53,12 +53,12 @@ class TenantBudgetWorkflow:
             await workflow.wait_condition(lambda: self._changed or self._removed or self._is_long)
             self._changed = False
             now = workflow.time()
-            await self._resume_all(self._ledger.wake(now))
+            await self._resume_all(self._ledger.wake_waiting(now))
             if not self._changed:
                 self._set_alarm(self._ledger.next_wake(now))
             if self._is_long and not self._removed:
-                continue_as_new.go_on(self._ledger.carried().model_dump(mode="json"))
-        await self._resume_all(self._ledger.waiting)
+                continue_as_new.go_on(self._ledger.as_start().model_dump(mode="json"))
+        await self._resume_all(self._ledger.waiting_ids)
 
     @property
     def _is_long(self) -> bool:
@@ -102,7 +102,7 @@ class TenantBudgetWorkflow:
             raise ApplicationError(explain(error), type=names.REFUSED, non_retryable=True) from error
         self._updates += 1
         self._changed = True
-        return self._ledger.take(batch, now=workflow.time()).model_dump(mode="json")
+        return self._ledger.take_batch(batch, now=workflow.time()).model_dump(mode="json")
 
     @workflow.signal(name=names.SET_BUDGET, description='Sets the budget: {"budget": {"tokens_per_day": 1000000}}.')
     def set_budget(self, *inputs: Any) -> None:
@@ -113,7 +113,7 @@ class TenantBudgetWorkflow:
             return
         self._changed = True
         self._removed = change.budget is None
-        self._ledger.set(change.budget or Terms(), by=change.by)  # until it is gone, it allows everything
+        self._ledger.set_terms(change.budget or Terms(), set_by=change.by)  # until it is gone, it allows everything
 
     @workflow.query(name=names.BUDGET, description="The tenant's budget, and what is spent of it.")
     def budget(self, *_: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from everturn.payloads import Status
 from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
 from everturn.temporal.ids import keyword
-from everturn.tenants.metadata import keywords
+from everturn.tenants.metadata import index_keywords
 from everturn.workflows import web_ui
 from everturn.workflows.eviction_guard import OwnLoop
 from everturn.workflows.recent_messages import RecentMessages
@@ -91,7 +91,7 @@ class Visibility:
         if self._indexed_tenant or not state.start.tenant or not (state.facts and state.facts.tenants_indexed):
             return []
         self._indexed_tenant = True
-        return [METADATA.value_set(keywords([], tenant=state.start.tenant))]
+        return [METADATA.value_set(index_keywords([], tenant=state.start.tenant))]
 
     @property
     def _is_indexed(self) -> bool:

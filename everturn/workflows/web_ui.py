@@ -18,7 +18,7 @@ from everturn.calls.decisions import VERDICTS
 from everturn.payloads import Status, WaitingCall
 from everturn.records import Decision, Message, in_dollars
 from everturn.sizes import SUMMARY_BYTES, clipped
-from everturn.text.markdown import block, code, inline, summary_bytes, written
+from everturn.text.markdown import block, code, inline, summary_bytes, written_json
 from everturn.text.printable import printable_line
 
 SUMMARY_CHARS = 80
@@ -242,4 +242,4 @@ def _state_words(state: str) -> str:
 
 
 def _json_text(payload: Mapping[str, str]) -> str:
-    return written(payload)
+    return written_json(payload)

@@ -61,8 +61,8 @@ def _nothing_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _lists_say_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = listing.listed
-    monkeypatch.setattr(listing, "listed", lambda execution: replace(listed(execution), status="running"))
+    listed = listing.read_listed
+    monkeypatch.setattr(listing, "read_listed", lambda execution: replace(listed(execution), status="running"))
 
 
 def _whoever_began_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

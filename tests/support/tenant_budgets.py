@@ -91,7 +91,7 @@ async def replays(client: Client, tenant: str) -> None:
         kept = await kept_budget(client.temporal, handle.id, run_id=run_id)
         assert kept is not None
         if after:  # the history says what the workflow handed on
-            carried = kept.ledger.carried()
+            carried = kept.ledger.as_start()
             for field in ("budget", "day", "tokens", "cost_usd", "turns", "counted", "reported"):
                 assert getattr(carried, field) == getattr(after, field)
         began = history.events[0].workflow_execution_started_event_attributes

@@ -29,14 +29,14 @@ class Office:
     """A ledger and the worker that speaks to it."""
 
     def __init__(self, **terms: Any) -> None:
-        self.ledger = Ledger(BudgetStart(tenant="acme", budget=Terms.of(Budget(**terms))))
+        self.ledger = Ledger(BudgetStart(tenant="acme", budget=Terms.from_budget(Budget(**terms))))
         self.now = NOON
         self.number = 0
 
     def says(self, *items: Spending, number: int | None = None) -> SpendingAnswer:
         self.number += 1
         batch = SpendingBatch(worker="w", number=self.number if number is None else number, items=items)
-        return self.ledger.take(batch, now=self.now)
+        return self.ledger.take_batch(batch, now=self.now)
 
     def asks(self, name: str, *, asked: bool = False) -> bool:
         """Whether it may take a turn."""
@@ -46,7 +46,7 @@ class Office:
         self.says(Spending(conversation=name, tokens=tokens, cost_usd=usd, done=done))
 
     def wakes(self) -> list[str]:
-        return self.ledger.wake(self.now)
+        return self.ledger.wake_waiting(self.now)
 
 
 def test_who_has_used_a_days_tokens_waits_until_midnight() -> None:
@@ -76,7 +76,7 @@ def test_a_clock_that_is_wrong_for_one_update_changes_no_other_day(days: int) ->
     assert not office.asks("a")
     assert office.ledger.status(office.now).tokens == 120
     assert office.ledger.next_wake(office.now) == 20_001 * DAY_SECONDS, "as the cure says"
-    office.ledger = Ledger(office.ledger.carried())  # a new run
+    office.ledger = Ledger(office.ledger.as_start())  # a new run
     office.now = 20_001 * DAY_SECONDS + 1
     assert office.asks("a") == (days != 1), "a day ahead is the next day: what was reported for it counts then"
 
@@ -96,7 +96,7 @@ def test_a_larger_budget_wakes_those_that_wait() -> None:
     office = Office(usd_per_day=1.0)
     office.spends("a", usd=1.5)
     assert not office.asks("a")
-    office.ledger.set(Terms(usd_per_day=2.0), by="ops")
+    office.ledger.set_terms(Terms(usd_per_day=2.0), set_by="ops")
     assert office.wakes() == ["a"]
     assert office.ledger.status(office.now).by == "ops"
 
@@ -173,10 +173,10 @@ def test_a_batch_that_comes_twice_counts_once_and_is_answered_twice() -> None:
 def test_what_a_workers_settings_say_holds_unless_somebody_sets_another() -> None:
     ledger = Ledger(BudgetStart(tenant="acme", budget=Terms(tokens_per_day=1), declared=True))
     more = SpendingBatch(worker="w", number=1, declared=Terms(tokens_per_day=2))
-    ledger.take(more, now=NOON)
+    ledger.take_batch(more, now=NOON)
     assert ledger.terms.tokens_per_day == 2
-    ledger.set(Terms(tokens_per_day=3), by="ops")
-    ledger.take(more.model_copy(update={"number": 2}), now=NOON)
+    ledger.set_terms(Terms(tokens_per_day=3), set_by="ops")
+    ledger.take_batch(more.model_copy(update={"number": 2}), now=NOON)
     assert ledger.terms.tokens_per_day == 3
 
 
@@ -185,8 +185,8 @@ def test_more_than_can_be_resumed_are_told_so_and_what_is_handed_on_fits() -> No
     worst = "\0" * 500
     for number in range(3_000):
         office.asks(f"{worst}{number}")
-    assert len(office.ledger.waiting) <= MOST_WAITING
-    assert size_of(office.ledger.carried()) < MAX_PAYLOAD_BYTES
+    assert len(office.ledger.waiting_ids) <= MOST_WAITING
+    assert size_of(office.ledger.as_start()) < MAX_PAYLOAD_BYTES
     refused = office.says(Spending(conversation="one more" * 60_000 and worst, asks=True)).refused
     assert "everturn resume" in refused[0].cure
 
@@ -217,8 +217,8 @@ def test_no_more_than_the_budget_are_at_work_and_runs_hand_on_all_of_it(
                     working.add(one)
         assert len(working) <= most
         before = office.ledger
-        office.ledger = Ledger(BudgetStart.model_validate_json(before.carried().model_dump_json()))
-        assert office.ledger.carried() == before.carried()
+        office.ledger = Ledger(BudgetStart.model_validate_json(before.as_start().model_dump_json()))
+        assert office.ledger.as_start() == before.as_start()
         assert office.ledger.next_wake(office.now) == before.next_wake(office.now)
     # Nobody waits for ever: one after the other has its place.
     for _ in range(40):
@@ -227,7 +227,7 @@ def test_no_more_than_the_budget_are_at_work_and_runs_hand_on_all_of_it(
         working = set(office.wakes())
         for name in working:
             assert office.asks(name)
-    assert office.ledger.waiting == []
+    assert office.ledger.waiting_ids == []
 
 
 def test_budgets_are_read_from_the_settings() -> None:

@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
 from everturn.client.missing_worker import Silence
-from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleaved
+from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleave_events
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.heartbeat_details import Streamed
 from everturn.history import steps
@@ -37,7 +37,7 @@ def turn_finished(text: str, *, thinking: str = "", turn: int = 1, attempt: int 
 def following(*steps: steps.Step, clock: Callable[[], float] = time.monotonic) -> LiveActivities:
     followed = LiveActivities(cast("Any", None), "order-81", clock=clock)
     for step in (STARTED, *steps):
-        assert followed.take("run", step) == []
+        assert followed.take_step("run", step) == []
     return followed
 
 
@@ -48,7 +48,7 @@ def heard(
     details = Streamed.model_validate({"attempt": said_in or attempt, "every": 0.2, "at": at, "pieces": pieces})
     info = PendingActivityInfo(activity_id="a1", attempt=attempt)
     glimpse = HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, details.model_dump(mode="json"))})
-    return told(followed.hear(glimpse))
+    return told(followed.take_heartbeats(glimpse))
 
 
 def told(events: list[Event]) -> list[str]:
@@ -62,18 +62,18 @@ def test_each_look_tells_what_is_new_in_the_order_in_which_it_was_said() -> None
     assert heard(followed, ("thinking", "Hm."), ("text", "It")) == []
     assert heard(followed, ("thinking", "Hm."), ("text", "It is"), ("thinking", "?")) == [" is", "~?"]
     assert heard(followed, ("text", "is"), ("thinking", "?"), ("text", " so"), at=6) == [" so"]
-    assert told(followed.take("run", turn_finished("It is so.", thinking="Hm.?!"))) == ["~!", "."]
+    assert told(followed.take_step("run", turn_finished("It is so.", thinking="Hm.?!"))) == ["~!", "."]
 
 
 def test_a_window_that_begins_too_late_is_passed_over_and_the_reply_brings_the_rest() -> None:
     followed = following(turn_started())
     assert heard(followed, ("text", "One ")) == ["One "]
     assert heard(followed, ("text", "three "), at=8) == []
-    assert told(followed.take("run", turn_finished("One two three four"))) == ["two three four"]
+    assert told(followed.take_step("run", turn_finished("One two three four"))) == ["two three four"]
 
 
 def test_nothing_is_told_before_the_reply_where_nothing_was_told_of_the_turn() -> None:
-    assert following(turn_started()).take("run", turn_finished("All of it")) == []
+    assert following(turn_started()).take_step("run", turn_finished("All of it")) == []
 
 
 def test_the_text_of_another_attempt_is_void() -> None:
@@ -81,7 +81,7 @@ def test_the_text_of_another_attempt_is_void() -> None:
     assert heard(followed, ("text", "Once")) == ["Once"]
     assert heard(followed, ("text", "Once"), attempt=2, said_in=1) == ["retried"], "the old details stay for a while"
     assert heard(followed, ("text", "One"), attempt=2) == ["One"]
-    assert told(followed.take("run", turn_finished("One day", attempt=2))) == [" day"]
+    assert told(followed.take_step("run", turn_finished("One day", attempt=2))) == [" day"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_text_of_another_attempt_is_void() -> None:
 def test_a_reply_that_nobody_saw_coming_starts_the_text_over(reply: str, attempt: int, expected: list[str]) -> None:
     followed = following(turn_started())
     heard(followed, ("thinking", "."), ("text", "Once"))
-    assert told(followed.take("run", turn_finished(reply, thinking="...", attempt=attempt))) == expected
+    assert told(followed.take_step("run", turn_finished(reply, thinking="...", attempt=attempt))) == expected
 
 
 def test_who_comes_while_a_turn_is_tried_again_hears_so() -> None:
@@ -107,25 +107,25 @@ def test_who_comes_while_a_turn_is_tried_again_hears_so() -> None:
 def test_a_look_that_comes_back_after_the_reply_says_nothing() -> None:
     followed = following(turn_started())
     heard(followed, ("text", "Once"))
-    followed.take("run", turn_finished("Once more"))
+    followed.take_step("run", turn_finished("Once more"))
     assert heard(followed, ("text", "Once more")) == []
     assert followed.due is None
 
 
 def test_a_look_that_is_older_than_a_turn_does_not_end_it() -> None:
     followed = following(turn_started())
-    followed.hear(HeartbeatDetails("run", frozenset()))
+    followed.take_heartbeats(HeartbeatDetails("run", frozenset()))
     assert followed.due is not None
-    followed.hear(HeartbeatDetails("an earlier run", frozenset({"a1"})))
+    followed.take_heartbeats(HeartbeatDetails("an earlier run", frozenset({"a1"})))
     assert followed.due is not None
 
 
 def test_what_runs_no_longer_is_not_looked_for_and_its_reply_still_brings_the_rest() -> None:
     followed = following(turn_started())
     heard(followed, ("text", "Once"))
-    followed.hear(HeartbeatDetails("run", frozenset({"a1"})))
+    followed.take_heartbeats(HeartbeatDetails("run", frozenset({"a1"})))
     assert followed.due is None
-    assert told(followed.take("run", turn_finished("Once more"))) == [" more"]
+    assert told(followed.take_step("run", turn_finished("Once more"))) == [" more"]
 
 
 def test_a_summary_is_no_text_of_the_conversation() -> None:
@@ -136,18 +136,18 @@ def test_a_summary_is_no_text_of_the_conversation() -> None:
 def test_details_of_others_say_nothing(details: Any) -> None:
     followed = following(turn_started())
     info = PendingActivityInfo(activity_id="a1", attempt=1)
-    assert followed.hear(HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, details)})) == []
+    assert followed.take_heartbeats(HeartbeatDetails("run", frozenset({"a1"}), {"a1": (info, details)})) == []
 
 
 def test_a_waiting_conversation_is_not_looked_at() -> None:
     request = ToolRequest(agent="clerk", turn=1, call_id="c1")
     tool = steps.ToolScheduled(9, AT, "refund", request, "t1")
     followed = following(turn_started())
-    followed.take("run", turn_finished("Let me see"))
+    followed.take_step("run", turn_finished("Let me see"))
     assert followed.due is None
-    followed.take("run", tool)
+    followed.take_step("run", tool)
     assert followed.due is not None
-    followed.take("run", steps.ToolCompleted(11, AT, "refund", request, ToolResult(call_id="c1", content=())))
+    followed.take_step("run", steps.ToolCompleted(11, AT, "refund", request, ToolResult(call_id="c1", content=())))
     assert followed.due is None
 
 
@@ -178,7 +178,7 @@ class Slowly(LiveActivities):
     def prepare(self) -> None:
         self.begun, self.answer = asyncio.Event(), asyncio.get_running_loop().create_future()
 
-    async def look(self) -> HeartbeatDetails:
+    async def look_at_heartbeats(self) -> HeartbeatDetails:
         self.begun.set()
         glimpse: HeartbeatDetails = await asyncio.shield(self.answer)
         return glimpse
@@ -200,6 +200,6 @@ async def test_a_look_that_takes_long_holds_up_no_step() -> None:
 
     silence = Silence(cast("Any", None), "order-81")
     async with asyncio.timeout(10):
-        seen = [(step, events) async for _, step, events in interleaved(happening(), followed, silence)]
+        seen = [(step, events) async for _, step, events in interleave_events(happening(), followed, silence)]
     assert [type(step).__name__ for step, _ in seen] == ["RunStarted", "TurnScheduled", "TurnCompleted", "RunClosed"]
     assert [events for _, events in seen] == [[], [], [], []]

@@ -163,10 +163,12 @@ def test_a_long_message_as_the_line_that_says_what_a_conversation_is_about(lette
 def test_many_tools_and_long_metadata_as_the_web_ui_shows_them_of_a_start() -> None:
     tools = [tool(lambda: "", name=f"tool_{number}") for number in range(43)]
     agent = Agent("clerk", model="scripted:demo", tools=tools)
-    shown = client_base._details(Start(agent="clerk", metadata={"order": "x" * 500}), agent)
+    shown = client_base._details_in_markdown(Start(agent="clerk", metadata={"order": "x" * 500}), agent)
     assert shown.endswith("- `tool_39`\n- and 3 more")
     assert "xxx…`" in shown
-    few = client_base._details(Start(agent="clerk"), Agent("clerk", model="scripted:demo", tools=tools[:40]))
+    few = client_base._details_in_markdown(
+        Start(agent="clerk"), Agent("clerk", model="scripted:demo", tools=tools[:40])
+    )
     assert few.endswith("- `tool_39`")
     assert "with" not in few
 

@@ -30,7 +30,7 @@ class Counting(Silence):
     def __init__(self) -> None:
         self.times = 0
 
-    def heard(self) -> None:
+    def note_step(self) -> None:
         self.times += 1
 
 
@@ -42,7 +42,7 @@ async def test_what_only_temporal_needs_is_heard_and_not_told() -> None:
             yield "run", step
 
     silence = Counting()
-    assert [step async for _, step in silence.hearing(source())] == [*TOLD]
+    assert [step async for _, step in silence.note_steps(source())] == [*TOLD]
     assert silence.times == len(PLAIN)
 
 

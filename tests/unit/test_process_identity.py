@@ -17,7 +17,7 @@ HERE = f"@{socket.gethostname()}"
 
 def test_a_process_of_here_is_known_to_run_or_to_be_gone() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    named = process_identity.own().replace(str(os.getpid()), str(child.pid), 1)
+    named = process_identity.own_identity().replace(str(os.getpid()), str(child.pid), 1)
     assert not process_identity.died_here(named)
     child.communicate(b"\n")
     assert process_identity.died_here(named)
@@ -38,10 +38,10 @@ def _may_make_namespaces() -> bool:
     not _may_make_namespaces(), reason="this machine lets nobody make a PID namespace, or not this user"
 )
 def test_two_containers_with_one_host_name_have_names_of_their_own() -> None:
-    program = "from everturn.client import process_identity; print(process_identity.own())"
+    program = "from everturn.client import process_identity; print(process_identity.own_identity())"
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
     began = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     names = [one.communicate(timeout=180)[0].strip() for one in began]
     assert all(name.startswith(f"1{HERE}/") for name in names)
-    assert process_identity.own() not in names
+    assert process_identity.own_identity() not in names
     assert not any(map(process_identity.died_here, names))

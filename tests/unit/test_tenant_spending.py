@@ -31,7 +31,7 @@ class Tenant:
     tenant = "acme"
 
     def __init__(self, **terms: Any) -> None:
-        self.ledger = Ledger(BudgetStart(tenant=self.tenant, budget=Terms.of(Budget(**terms))))
+        self.ledger = Ledger(BudgetStart(tenant=self.tenant, budget=Terms.from_budget(Budget(**terms))))
         self.now = 20_000.5 * 86_400
         self.updates = 0
         self.silent = False
@@ -42,7 +42,7 @@ class Tenant:
         if self.silent:
             raise NoAnswer("it is away")
         self.updates += 1
-        return self.ledger.take(batch, now=self.now)
+        return self.ledger.take_batch(batch, now=self.now)
 
     def worker(self) -> TenantSpending:
         return TenantSpending(self, worker=uuid4().hex)  # type: ignore[arg-type]

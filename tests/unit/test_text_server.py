@@ -11,7 +11,7 @@ import pytest
 
 from everturn.heartbeat_details import Streamed
 from everturn.live import text_server, turn_text
-from everturn.live.lane import decoded
+from everturn.live.lane import decode_text
 from everturn.live.text_server import TextServer
 from everturn.live.turn_text import CHUNK_BYTES, MOST_CHARS, MOST_RECENT_BYTES, MOST_RECENT_PIECES, TurnText
 from everturn.storage.data_converter import data_converter
@@ -36,7 +36,7 @@ def said(at: int, text: str) -> Streamed:
 async def filled(count: int, chars: int = 1000) -> TurnText:
     text = TurnText(data_converter, attempt=1)
     for number in range(count):
-        await text.add(said(number * chars, chr(97 + number % 26) * chars))
+        await text.add_text(said(number * chars, chr(97 + number % 26) * chars))
     return text
 
 
@@ -66,7 +66,7 @@ async def text_of(answer: bytes) -> str:
     text = ""
     for line in answer.splitlines():
         if line.startswith(b"data: ") and line != b"data: .":
-            streamed = await decoded(data_converter, b64decode(line[6:]))
+            streamed = await decode_text(data_converter, b64decode(line[6:]))
             assert streamed is not None
             text += "".join(piece for _, piece in streamed.after(len(text)))
     return text
@@ -74,24 +74,24 @@ async def text_of(answer: bytes) -> str:
 
 async def test_who_reads_nothing_has_little_ready_for_them_and_no_one_else_waits(server: TextServer) -> None:
     text = TurnText(data_converter, attempt=1)
-    server.begin(PATH, TOKEN, text)
+    server.begin_turn(PATH, TOKEN, text)
     slow, quick = await connected(server), await connected(server)
-    await eventually(lambda: server.followers(text) == 2)
+    await eventually(lambda: server.count_followers(text) == 2)
     reading = asyncio.create_task(all_of(quick))
     whole = ""
     for number in range(150):
         piece = f"{number:04}" * 250
-        await text.add(said(len(whole), piece))
+        await text.add_text(said(len(whole), piece))
         whole += piece
-        server.said(text)
+        server.text_has_grown(text)
         await asyncio.sleep(0)
     text.ended = True
-    server.said(text)
+    server.text_has_grown(text)
     assert await text_of(await reading) == whole, "nobody waits for the slow one"
     [reader] = server._readers
     assert reader._transport.get_write_buffer_size() <= text_server.BUFFERED_BYTES + CHUNK_BYTES
     assert await text_of(await all_of(slow)) == whole, "who reads on later gets all of it"
-    await eventually(lambda: not server._readers and not server._of)
+    await eventually(lambda: not server._readers and not server._followers)
 
 
 async def test_who_takes_nothing_for_long_is_let_go_and_goes_on_at_their_place(
@@ -99,15 +99,15 @@ async def test_who_takes_nothing_for_long_is_let_go_and_goes_on_at_their_place(
 ) -> None:
     bounds(live_look_seconds=0.02, live_stalled_seconds=0.2)
     text = await filled(400)
-    server.begin(PATH, TOKEN, text)
+    server.begin_turn(PATH, TOKEN, text)
     slow = await connected(server)
-    await eventually(lambda: server.followers(text) == 1)
+    await eventually(lambda: server.count_followers(text) == 1)
     await eventually(lambda: not server._readers, what="it is let go")
     slow.close()
     text.ended = True
     later = text.place_after(1, 300_000)
-    chunk, _ = text.after(later)
-    first = await decoded(data_converter, b64decode(chunk.splitlines()[0][6:]))
+    chunk, _ = text.text_after(later)
+    first = await decode_text(data_converter, b64decode(chunk.splitlines()[0][6:]))
     assert first is not None
     assert first.at == 300_000
 
@@ -133,7 +133,7 @@ async def test_a_request_that_never_ends_is_let_go(server: TextServer, bounds: B
     ],
 )
 async def test_what_is_no_request_for_a_turn_gets_nothing(server: TextServer, sent: bytes, status: bytes) -> None:
-    server.begin(PATH, TOKEN, await filled(1))
+    server.begin_turn(PATH, TOKEN, await filled(1))
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     writer.write(sent)
     answer = await reader.read()
@@ -144,10 +144,10 @@ async def test_what_is_no_request_for_a_turn_gets_nothing(server: TextServer, se
 
 async def test_those_above_the_most_are_told_to_follow_otherwise(server: TextServer) -> None:
     text = TurnText(data_converter, attempt=1)
-    server.begin(PATH, TOKEN, text)
+    server.begin_turn(PATH, TOKEN, text)
     server._most = 2
     within = [await connected(server) for _ in range(2)]
-    await eventually(lambda: server.followers(text) == 2)
+    await eventually(lambda: server.count_followers(text) == 2)
     assert b" 503 " in await all_of(await connected(server))
     for own in within:
         own.close()
@@ -155,11 +155,11 @@ async def test_those_above_the_most_are_told_to_follow_otherwise(server: TextSer
 
 
 async def test_a_later_try_takes_the_place_of_the_one_before(server: TextServer) -> None:
-    server.begin(PATH, TOKEN, await filled(1))
+    server.begin_turn(PATH, TOKEN, await filled(1))
     own = await connected(server)
-    await eventually(lambda: server._of)
+    await eventually(lambda: server._followers)
     later = TurnText(data_converter, attempt=2)
-    server.begin(PATH, TOKEN, later)
+    server.begin_turn(PATH, TOKEN, later)
     answer = await all_of(own)
     assert turn_text.END not in answer, "it broke off: they come again"
     assert server.text_at(PATH) is later
@@ -169,17 +169,17 @@ async def test_a_long_turn_takes_little_more_room_than_its_text_and_nobody_lacks
     text = TurnText(data_converter, attempt=1)
     place, heard, whole = 0, "", ""
     for number in range(3 * MOST_RECENT_PIECES):
-        await text.add(said(len(whole), f"{number} "))
+        await text.add_text(said(len(whole), f"{number} "))
         whole += f"{number} "
         if number % 7 == 0 or number > 3 * MOST_RECENT_PIECES - 2:
             while not text.is_whole_at(place):
-                chunk, place = text.after(place)
+                chunk, place = text.text_after(place)
                 heard += await text_of_from(chunk, len(heard))
     assert heard == whole, "who is at the end is sent each piece once"
     assert len(text._recent) <= MOST_RECENT_PIECES
     late, place = b"", 0
     while not text.is_whole_at(place):
-        chunk, place = text.after(place)
+        chunk, place = text.text_after(place)
         late += chunk
     assert await text_of(late) == whole
     assert late.count(b"data: ") <= MOST_RECENT_PIECES + 1
@@ -198,7 +198,7 @@ async def text_of_from(chunk: bytes, position: int) -> str:
     text = ""
     for line in chunk.splitlines():
         if line.startswith(b"data: "):
-            streamed = await decoded(data_converter, b64decode(line[6:]))
+            streamed = await decode_text(data_converter, b64decode(line[6:]))
             assert streamed is not None
             text += "".join(piece for _, piece in streamed.after(position + len(text)))
     return text
@@ -207,7 +207,7 @@ async def text_of_from(chunk: bytes, position: int) -> str:
 @pytest.mark.parametrize(("attempt", "chars"), [(1, 0), (1, 500), (1, 1500), (1, 99_999_999), (2, 5), (0, 5)])
 async def test_every_place_leads_to_the_rest_of_the_text(attempt: int, chars: int) -> None:
     text = await filled(3)
-    chunk, _ = text.after(text.place_after(attempt, chars))
+    chunk, _ = text.text_after(text.place_after(attempt, chars))
     rest = await text_of_from(chunk, chars if attempt == 1 else 0)
     whole = "a" * 1000 + "b" * 1000 + "c" * 1000
     assert rest == (whole[chars:] if attempt == 1 else whole)

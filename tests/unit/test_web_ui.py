@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from everturn import Agent, tool
-from everturn.client.client_base import _details as _details_of_start
+from everturn.client.client_base import _details_in_markdown as _details_of_start
 from everturn.payloads import AskedAgent, Start, Status, WaitingCall
 from everturn.records import Decision, Message, Text, ToolCall, ToolResult, Usage
 from everturn.storage.data_converter import data_converter

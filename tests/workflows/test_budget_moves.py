@@ -13,7 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from everturn import Budget, Client, names
 from everturn.activities.budget_moves import move_here
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.history.budget_by_history import kept_budget
 from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, slow
@@ -84,7 +84,7 @@ async def test_workers_that_move_a_budget_at_the_same_time_move_it_once(
     async with hosting(others[0], agent), hosting(others[1], agent):
         where = [one.task_queue for one in others]
         name = budget_id(tenant, encoded=False)
-        moved = await asyncio.gather(*(move_here(client.temporal, name, to, pollers=polling) for to in where * 3))
+        moved = await asyncio.gather(*(move_here(client.temporal, name, to, pollers=find_pollers) for to in where * 3))
         assert any(moved)
         for one in others:
             await one.run(agent, "Hi", tenant=tenant)
@@ -96,9 +96,9 @@ async def test_a_budget_stays_where_a_worker_polls(client: Client, scripted: Scr
     agent = agent_on(scripted(lambda messages: "Hello."))
     await client.set_budget(tenant, Budget(tokens_per_day=1_000_000))
     async with hosting(client, agent):
-        await eventually(lambda: polling(client.temporal, client.task_queue))
+        await eventually(lambda: find_pollers(client.temporal, client.task_queue))
         name = budget_id(tenant, encoded=False)
-        assert not await move_here(client.temporal, name, "another", pollers=polling)
+        assert not await move_here(client.temporal, name, "another", pollers=find_pollers)
         await client.run(agent, "Hi", tenant=tenant)
     assert (await budget_of(client, tenant).describe()).task_queue == client.task_queue
 
@@ -132,7 +132,7 @@ async def test_workers_are_killed_and_whoever_moves_their_budget_is_killed_too_a
     assert (between.run_id, between.status) == (old.run_id, WorkflowExecutionStatus.TERMINATED)
     kept = await kept_budget(client.temporal, old.id, run_id=old.run_id)
     assert kept is not None
-    left = kept.ledger.carried()
+    left = kept.ledger.as_start()
     assert (kept.moves, left.turns, left.tokens) == (True, before.turns, before.tokens)
 
     async with worker_process(client, model), worker_process(client, model):

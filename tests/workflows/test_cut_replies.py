@@ -45,7 +45,7 @@ async def test_the_outcome_and_the_event_say_that_a_reply_is_not_whole(
         conversation = await client.start(agent, "How much?", keep_open=keep_open)
         assert await conversation.reply() == TEXT
         async with FollowedReply(conversation) as answer:
-            _ = [event async for event in answer.more()]
+            _ = [event async for event in answer.follow_on()]
         if keep_open:
             await conversation.pause()
             await conversation.resume()

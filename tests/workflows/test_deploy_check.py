@@ -11,7 +11,7 @@ import pytest
 from temporalio import workflow
 
 from everturn import Agent, Client, tool
-from everturn.client.matching import matching
+from everturn.client.matching import find_matching
 from everturn.testing import ScriptedModel, call
 from everturn.testing.replay import Diverged, replay_all
 from everturn.worker.deploy_check import find_conflicts, group_conflicts
@@ -159,7 +159,7 @@ async def test_many_are_replayed_at_once_and_what_diverges_alike_is_told_once(
     query = f"TaskQueue = '{client.task_queue}'"
 
     async def all_listed() -> bool:
-        return {one.id async for one in matching(client.temporal, query)} == ids
+        return {one.id async for one in find_matching(client.temporal, query)} == ids
 
     await eventually(all_listed)
     done = shell.run("replay", "--query", query)
@@ -175,9 +175,9 @@ async def test_many_are_replayed_at_once_and_what_diverges_alike_is_told_once(
 
     with monkeypatch.context() as new_code:
         new_code.setattr(ConversationWorkflow, "_next_message", with_a_timer_first)
-        found = [one async for one in replay_all(client, matching(client.temporal, query), at_once=3)]
+        found = [one async for one in replay_all(client, find_matching(client.temporal, query), at_once=3)]
     problems = [one.problem for one in found if isinstance(one.problem, Diverged)]
     assert {one.history.workflow_id for one in found if one.problem} == ids
     assert len({problem.kind for problem in problems}) == 1
-    again = [one async for one in replay_all(client, matching(client.temporal, query))]
+    again = [one async for one in replay_all(client, find_matching(client.temporal, query))]
     assert [one.problem for one in again] == [None] * 5

@@ -106,12 +106,12 @@ async def test_a_conversation_that_is_pinned_to_a_version_that_nobody_runs_is_st
         await eventually(lambda: _runs_on(client, on, new), what="conversations begin on the new version")
         others = len(begun) - 1  # of those, the index may not know all yet
         # The server remembers a poller for minutes.
-        polling = pollers.polling
+        polling = pollers.find_pollers
 
         async def without_old(*args: Any) -> Any:
             return [one for one in await polling(*args) if one.deployment_options.build_id != "old"]
 
-        monkeypatch.setattr(listing, "polling", without_old)
+        monkeypatch.setattr(listing, "find_pollers", without_old)
         await eventually(lambda: _counts(client, agent.name, {"idle": others, "stuck": 1}))
         found = {one.id: one async for one in client.conversations(agent=agent.name)}
         assert found[stuck.id].status == "stuck"

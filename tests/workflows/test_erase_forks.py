@@ -21,7 +21,7 @@ from everturn.errors import Refused
 from everturn.history import fork_start
 from everturn.sizes import MAX_FORK_LINE_BYTES, size_of
 from everturn.temporal.namespace import Namespace
-from everturn.tenants.metadata import keywords
+from everturn.tenants.metadata import index_keywords
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -145,7 +145,7 @@ async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Cl
 async def listed_by(monkeypatch: pytest.MonkeyPatch, client: Client) -> list[str]:
     """The ids of all workflows whose memos are read from now on."""
     seen: list[str] = []
-    read = fork_lines._line
+    read = fork_lines._fork_line
 
     def reading(execution: WorkflowExecution) -> tuple[str, ...]:
         seen.append(execution.id)
@@ -195,13 +195,13 @@ async def test_a_fork_that_the_index_does_not_show_yet_is_said_to_be_left(
         await fork.outcome()
     await eventually(lambda: _has(conversation, 1))
     asked: list[str] = []
-    real = ForkLines.of
+    real = ForkLines.find_forks
 
     async def lagging(self: ForkLines, conversation_id: str) -> list[Fork]:
         asked.append(conversation_id)
         return [] if len(asked) == 1 else await real(self, conversation_id)
 
-    monkeypatch.setattr(ForkLines, "of", lagging)
+    monkeypatch.setattr(ForkLines, "find_forks", lagging)
     [left] = (await keeper.erase(conversation.id)).left
     assert left.startswith(f"{fork.id}: a fork of it that was started just before")
     assert [one.id for one in (await keeper.erase(conversation.id)).conversations] == [fork.id]
@@ -216,10 +216,10 @@ async def _is_listed(client: Client, conversation: Conversation) -> bool:
 
 
 def test_a_line_of_forks_that_there_is_no_room_for_in_the_index_is_marked() -> None:
-    assert keywords([]) == ["fork-of="]
-    assert keywords([], forked_from=["b", "a"]) == ["fork-of=b", "fork-of=a"]
+    assert index_keywords([]) == ["fork-of="]
+    assert index_keywords([], forked_from=["b", "a"]) == ["fork-of=b", "fork-of=a"]
     ids = [f"{number}-{'x' * 200}" for number in range(30)]
-    found = keywords(["user=u"], tenant="acme", forked_from=ids)
+    found = index_keywords(["user=u"], tenant="acme", forked_from=ids)
     assert found[:3] == ["user=u", "tenant=acme", f"fork-of={ids[0]}"]
     assert found[-1] == "fork-of-more"
     assert len(json.dumps(found)) <= 2_048

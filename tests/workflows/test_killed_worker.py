@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from everturn import Client
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.errors import Unreachable
 from everturn.events import WorkerAwaited
 from everturn.settings import Settings
@@ -33,7 +33,7 @@ async def test_a_worker_that_was_killed_here_is_not_waited_for_in_silence(
     client = await Client.connect()
 
     async def seen() -> bool:
-        return bool(await polling(client.temporal, client.task_queue))
+        return bool(await find_pollers(client.temporal, client.task_queue))
 
     worker = await asyncio.to_thread(shell.start, "worker", "--agents", "desk.py")
     try:

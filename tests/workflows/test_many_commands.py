@@ -9,7 +9,7 @@ import pytest
 
 from everturn import Client, Conversation
 from everturn.client.many_commands import Steered
-from everturn.client.matching import RUNNING, matching
+from everturn.client.matching import RUNNING, find_matching
 from everturn.errors import Refused
 from everturn.testing import ScriptedModel
 from tests.support.agents import agent_on, hosting
@@ -25,7 +25,7 @@ async def begun(client: Client, count: int) -> list[Conversation]:
     made = [await client.start(agent, "Hi", keep_open=timedelta(minutes=5)) for _ in range(count)]
 
     async def listed() -> bool:
-        return len([one async for one in matching(client.temporal, of(client))]) == count
+        return len([one async for one in find_matching(client.temporal, of(client))]) == count
 
     await eventually(listed)
     return made
@@ -64,7 +64,7 @@ async def test_what_is_no_conversation_or_no_query_is_left_alone(client: Client)
     with pytest.raises(Refused, match="Temporal can't read the query"):
         await client.pause_all("EverturnStatus LIKES 'x'")
     # Whatever brackets it closes, it finds nothing but conversations.
-    found = matching(client.temporal, "StartTime IS NULL) OR (WorkflowType != 'Conversation'", also=RUNNING)
+    found = find_matching(client.temporal, "StartTime IS NULL) OR (WorkflowType != 'Conversation'", also=RUNNING)
     assert {one.workflow_type async for one in found} <= {"Conversation"}
 
 

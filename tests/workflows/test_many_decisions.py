@@ -117,7 +117,7 @@ async def test_from_the_command_line(client: Client, scripted: Scripted, shell: 
 
 @pytest.mark.parametrize("reason", ["outcome_unknown", "invalid_edit", "has_not_run", "tool_asks"])
 def test_what_may_have_run_or_was_edited_is_not_decided_on_with_others(reason: Any) -> None:
-    many = Many.of("approve", tool=None, where={}, words=None, always=False, within=None)
+    many = Many.from_options("approve", tool=None, where={}, words=None, always=False, within=None)
     assert many._is_about(WaitingCall(call_id="a", tool="refund", reason="needs_approval"))
     assert not many._is_about(WaitingCall(call_id="a", tool="refund", reason=reason))
 
@@ -138,7 +138,7 @@ async def test_a_conversation_is_read_from_the_list_when_there_is_room_for_it() 
             return [conversation]
 
     deciding = asyncio.create_task(
-        decide_all(Slow.of("deny", tool=None, where={}, words=None, always=False, within=None), listed())
+        decide_all(Slow.from_options("deny", tool=None, where={}, words=None, always=False, within=None), listed())
     )
     for _ in range(10 * AT_ONCE):
         await asyncio.sleep(0)
@@ -149,7 +149,7 @@ async def test_a_conversation_is_read_from_the_list_when_there_is_room_for_it() 
 
 def test_conditions_that_are_none_are_refused() -> None:
     with pytest.raises(Refused, match="no condition 'atmost'"):
-        Many.of("approve", tool=None, where={"cents": {"atmost": 5}}, words=None, always=False, within=None)
+        Many.from_options("approve", tool=None, where={"cents": {"atmost": 5}}, words=None, always=False, within=None)
 
 
 async def test_a_policy_that_a_conversation_starts_with_decides_from_its_first_turn_on(

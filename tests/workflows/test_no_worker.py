@@ -153,18 +153,18 @@ async def test_who_waits_for_a_person_or_a_tool_is_not_told_of_workers(
         await begun.wait()
         silence = Silence(client.temporal, conversation.id)
         looked: list[AwaitedQueue | bool] = []
-        queue = silence._queue
+        queue = silence._find_queue
 
         async def looks() -> AwaitedQueue | bool:
             looked.append(await queue())
             return looked[-1]
 
-        silence._queue = looks  # type: ignore[method-assign]
-        listening = asyncio.create_task(silence.unattended())
+        silence._find_queue = looks  # type: ignore[method-assign]
+        listening = asyncio.create_task(silence.wait_until_unattended())
         await eventually(lambda: len(looked) > 1, what="it was looked at again while the tool runs")
         may_end.set()
         await waiting(conversation)
-        silence.heard()
+        silence.note_step()
         await eventually(lambda: looked[-1] is False, what="nothing is to be done by a worker now")
         await conversation.approve()
         assert await replied == "Done."

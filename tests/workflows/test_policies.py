@@ -187,7 +187,7 @@ async def test_a_decision_is_not_taken_after_its_time(client: Client, scripted: 
         handle = client.temporal.get_workflow_handle(conversation.id)
         for verdict, more in (("approve", {}), ("deny", {}), ("answer", {"content": "x"})):
             with pytest.raises(Refused, match="s too late"):
-                await conversation._update(verdict, {"call_id": "c1", "valid_until": 1.0, **more})
+                await conversation._send_update(verdict, {"call_id": "c1", "valid_until": 1.0, **more})
             await handle.signal(verdict, {"call_id": "c1", "valid_until": 1.0, **more})
         assert await waiting(conversation) == ("c1",)
         await conversation.approve("c1", within=timedelta(hours=1))

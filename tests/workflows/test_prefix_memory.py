@@ -63,7 +63,7 @@ async def fork(client: Client, messages: tuple[Message, ...], *, at: int, said: 
     """Another conversation, from behind message `at` on; its prefix may be in memory already."""
     prefix, unseen = messages[:at], tuple(one for one in messages[at : at + 1] if one.role == "tool")
     carried = CarryOver(earlier=Packed(data=pack(prefix)), length=len(prefix), digest=digest_of(prefix), unseen=unseen)
-    await client._start(Start(agent="reader", message=said, carry=carried), name)
+    await client._start_workflow(Start(agent="reader", message=said, carry=carried), name)
     return client.conversation(name)
 
 

@@ -16,7 +16,7 @@ import pytest
 from everturn import Agent, Client, Model, Patience, RateLimit, generate
 from everturn.activities import attempts
 from everturn.client.conversation import Conversation
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, RateLimited, Stalled
 from everturn.events import TurnLimited
 from everturn.guardrails import Judge
@@ -120,7 +120,7 @@ async def test_a_worker_that_was_killed_shares_no_limit(client: Client) -> None:
     """Temporal shows it for a minute more, and whoever is killed again and again was many workers until then."""
 
     async def polls(workers: int) -> bool:
-        return len({one.identity for one in await polling(client.temporal, client.task_queue)}) == workers
+        return len({one.identity for one in await find_pollers(client.temporal, client.task_queue)}) == workers
 
     async with hosting(client, agent_at("http://127.0.0.1:1")):
         command = [sys.executable, "-c", WORKER, client.temporal.service_client.config.target_host, client.task_queue]

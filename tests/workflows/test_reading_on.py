@@ -150,7 +150,7 @@ async def _by_run_tools(conversation: Conversation) -> str:
 
 async def _by_its_answer(conversation: Conversation) -> str:
     async with FollowedReply(conversation) as answer:
-        events = [*answer.events, *[event async for event in answer.more()]]
+        events = [*answer.events, *[event async for event in answer.follow_on()]]
     return [event.message.text for event in events if isinstance(event, Replied)][-1]
 
 

@@ -21,7 +21,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Agent, Budget, Client, Conversation, EverturnPlugin, QueueLimit, RateLimit, Worker, tool
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, Refused, Unreachable
 from everturn.events import WorkerAwaited
 from everturn.settings import Settings
@@ -414,7 +414,7 @@ async def test_a_server_that_knows_no_limits_says_so(
         raise RPCError("unknown method UpdateTaskQueueConfig", RPCStatusCode.UNIMPLEMENTED, b"")
 
     async with hosting(await beside(client), agent_on(scripted([])), roles=["models"]):
-        await eventually(lambda: polling(client.temporal, f"{client.task_queue}-models", activities=True))
+        await eventually(lambda: find_pollers(client.temporal, f"{client.task_queue}-models", activities=True))
         monkeypatch.setattr(client.temporal.workflow_service, "update_task_queue_config", unknown)
         with pytest.raises(Refused) as refused:
             await client.limit_task_queue("models", QueueLimit(per_second=1))

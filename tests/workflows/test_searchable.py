@@ -17,7 +17,7 @@ from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.exporting import read_conversation, to_jsonl, to_markdown, write_sqlite
 from everturn.temporal.namespace import Namespace
-from everturn.tenants.metadata import keywords
+from everturn.tenants.metadata import index_keywords
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.histories import check_all
@@ -123,9 +123,9 @@ async def test_a_tenant_that_must_not_be_plain_text_is_not_put_into_the_index(
 def test_what_there_is_no_room_for_is_left_out_of_the_index() -> None:
     """Temporal would turn down the start."""
     labels = [f"{number}={'x' * 240}" for number in range(7)]  # 1,722 bytes of 2,000
-    assert keywords(labels, tenant="acme") == [*labels, "tenant=acme", "fork-of="]
-    assert keywords(["tenant=acme"], tenant="acme") == ["tenant=acme", "fork-of="]
-    assert "tenant" not in str(keywords([*labels, "8=" + "x" * 240], tenant="acme" * 20))
+    assert index_keywords(labels, tenant="acme") == [*labels, "tenant=acme", "fork-of="]
+    assert index_keywords(["tenant=acme"], tenant="acme") == ["tenant=acme", "fork-of="]
+    assert "tenant" not in str(index_keywords([*labels, "8=" + "x" * 240], tenant="acme" * 20))
 
 
 async def _two(look: Callable[[], object]) -> bool:

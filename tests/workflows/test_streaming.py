@@ -137,13 +137,13 @@ async def test_a_watcher_asks_no_more_than_it_has_to(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[bool] = []
-    look = LiveActivities.look
+    look = LiveActivities.look_at_heartbeats
 
     async def counted(self: LiveActivities) -> Any:
         looks.append(self.due is not None and self.due <= self.clock())
         return await look(self)
 
-    monkeypatch.setattr(LiveActivities, "look", counted)
+    monkeypatch.setattr(LiveActivities, "look_at_heartbeats", counted)
     agent = agent_on(scripted([slow(STORY, per_chunk=0.03)]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Tell me a story", stream=True)

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from everturn import Budget, Client, tool
 from everturn.activities import budget_calls
-from everturn.client.pollers import polling
+from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, OtherWorkflow
 from everturn.history import event_types
 from everturn.tenants.budgets import Spending, SpendingBatch
@@ -306,7 +306,7 @@ async def test_a_question_that_was_in_a_budget_when_it_ended_is_not_put_for_ever
     elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
     await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
     ended = budget_of(client, tenant)
-    asks = budget_calls.BudgetCalls(client.temporal, tenant, ended.id, client.task_queue, None, polling)
+    asks = budget_calls.BudgetCalls(client.temporal, tenant, ended.id, client.task_queue, None, find_pollers)
     question = SpendingBatch(worker="w", number=1, items=(Spending(conversation="one", asks=True),))
     asked = asyncio.create_task(asks.count_spending(question))
     for _ in range(5):
