@@ -264,7 +264,7 @@ class Heartbeats:
     def begin_activity(self, info: activity.Info) -> None:
         """The activity is begun: whether it has heartbeats is its own business now."""
         if self.intake:
-            self.intake.begin(info.task_token)
+            self.intake.begin_task(info.task_token)
 
     def begin_tool(self, task_token: bytes) -> None:
         """The tool of this activity begins: from here on, it may take effect. May be called from any thread, and again
