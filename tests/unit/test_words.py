@@ -20,10 +20,10 @@ RIDDLES = frozenset(
 
 VAGUE = frozenset(("item", "value", "data", "info", "x"))
 
-BOUNDS = {"riddles": 2.0, "vague": 11.8, "pairs": 1.5, "conditional expressions": 12.0}
+BOUNDS = {"riddles": 1.0, "vague": 8.5, "pairs": 0.1, "conditional expressions": 10.5}
 """Per 1,000 lines."""
 
-MOST_FUNCTIONS_OF_ONE_WORD = 0.35
+MOST_FUNCTIONS_OF_ONE_WORD = 0.15
 
 
 def names_bound(node: ast.AST) -> Iterator[str]:

@@ -151,7 +151,7 @@ async def listed_by(monkeypatch: pytest.MonkeyPatch, client: Client) -> list[str
         seen.append(execution.id)
         return read(execution)
 
-    monkeypatch.setattr(fork_lines, "_line", reading)
+    monkeypatch.setattr(fork_lines, "_fork_line", reading)
     return seen
 
 
