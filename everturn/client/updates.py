@@ -94,6 +94,8 @@ async def _send_until_taken(client: Client, conversation_id: str, name: str, pay
                 await asyncio.sleep(RESEND_SECONDS)
                 continue
             if not (temporal_errors.passes(error) or temporal_errors.task_turned_down(error)):
+                if previous and (answer := await previous.accepted_answer()) is not None:
+                    return answer  # with it, the conversation ended
                 raise  # the server has not taken it
             return await update.give_up(temporal_errors.in_our_words(error, client, conversation_id, name))
 

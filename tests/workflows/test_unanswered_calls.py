@@ -26,9 +26,14 @@ TURNED_DOWN = RPCError("unexpected workflow task failure", RPCStatusCode.FAILED_
 
 
 def losing_answers(
-    call: Callable[..., Awaitable[Any]], error: RPCError, *, times: int, carried_out: bool
+    call: Callable[..., Awaitable[Any]],
+    error: RPCError,
+    *,
+    times: int,
+    carried_out: bool,
+    after: Callable[[], Awaitable[Any]] | None,
 ) -> Callable[..., Any]:
-    """The call as it is; its first answers are lost, though, and `error` comes in their place."""
+    """The call as it is; its first answers are lost, though, and `error` comes in their place, once `after` is done."""
     lost = 0
 
     async def losing(*args: Any, **options: Any) -> Any:
@@ -38,6 +43,8 @@ def losing_answers(
         lost += 1
         if carried_out:
             await call(*args, **options)
+        if after:
+            await after()
         raise error
 
     return losing
@@ -45,9 +52,16 @@ def losing_answers(
 
 @pytest.fixture
 def lose(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def patch(name: str, error: RPCError = TIMED_OUT, *, times: int = 1, carried_out: bool = True) -> None:
+    def patch(
+        name: str,
+        error: RPCError = TIMED_OUT,
+        *,
+        times: int = 1,
+        carried_out: bool = True,
+        after: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
         owner = client.temporal if name == "start_workflow" else WorkflowHandle
-        losing = losing_answers(getattr(owner, name), error, times=times, carried_out=carried_out)
+        losing = losing_answers(getattr(owner, name), error, times=times, carried_out=carried_out, after=after)
         monkeypatch.setattr(owner, name, losing)
 
     return patch
@@ -105,15 +119,18 @@ async def test_a_server_that_never_answers_is_not_asked_for_ever(
         await client.start(agent_on(scripted([])), "Hi")
 
 
+@pytest.mark.parametrize("keep_open", [None, timedelta(minutes=1)], ids=["over by then", "open"])
 async def test_a_decision_that_was_taken_after_all_is_not_refused(
-    client: Client, scripted: Scripted, lose: Callable[..., None]
+    client: Client, scripted: Scripted, lose: Callable[..., None], keep_open: timedelta | None
 ) -> None:
     """The server says that it took nothing of the task that an update was in. It had, though."""
     agent = agent_on(scripted([ONE, "Refunded."]), tools=[refund])
     async with hosting(client, agent):
-        conversation = await client.start(agent, "Refund it")
+        conversation = await client.start(agent, "Refund it", keep_open=keep_open)
         await waiting(conversation)
-        lose("execute_update", TURNED_DOWN)
+        # What is lost is lost once the conversation has done what follows from it.
+        done = conversation.reply if keep_open else conversation.outcome
+        lose("execute_update", TURNED_DOWN, after=done)
         decided = await conversation.approve()
         assert decided
         assert await conversation.reply() == "Refunded."
@@ -124,7 +141,7 @@ async def test_somebody_elses_decision_is_still_told(
 ) -> None:
     agent = agent_on(scripted([ONE, "Refunded."]), tools=[refund])
     async with hosting(client, agent):
-        conversation = await client.start(agent, "Refund it")
+        conversation = await client.start(agent, "Refund it", keep_open=timedelta(minutes=1))
         (call_id,) = await waiting(conversation)
         await conversation.approve(call_id)
         lose("execute_update", TURNED_DOWN, carried_out=False)
