@@ -89,7 +89,7 @@ async def measure(
             log = RESULTS / f"limited-{number}.log"
             stack.callback(stop, spawn(*command, log=log, SCRIPTED_BASE_URL=base_url))
         client = await Client.connect(server.address, task_queue="limited")
-        while len({one.identity for one in await find_pollers(client.temporal, client.task_queue)}) < workers:  # noqa: ASYNC110
+        while len({poller.identity for poller in await find_pollers(client.temporal, client.task_queue)}) < workers:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         held = await asyncio.gather(*(client.start("limited", "Go") for _ in range(conversations)))
         stalled = sum(await asyncio.gather(*map(_stalls, held)))

@@ -80,7 +80,7 @@ class BudgetingClient(ClientBase):
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
-            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            if temporal_errors.unanswered(error):
                 raise Unreachable(
                     f"The budget of {tenant!r} does not answer within {seconds:g} s.",
                     cure="Read the log of the workers of its task queue.",

@@ -216,33 +216,37 @@ class ClientBase:
             priority = without_name(priority, start.tenant)
         if (name := _in_charge(start)) != start.agent:  # another agent has taken over
             agent = name
+        summary = None if minimal else first_line(message or _origin_in_words(start) or _in_charge(start))
         asks = 0
 
         async def start_workflow() -> None:
             nonlocal asks
             asks += 1
-            await self.temporal.start_workflow(
-                names.CONVERSATION,
-                start,
-                id=conversation_id,
-                task_queue=self.task_queue,
-                task_timeout=TASK_TIMEOUT,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=reuse,
-                search_attributes=attributes,
-                static_summary=None if minimal else first_line(message or _origin_in_words(start) or _in_charge(start)),
-                static_details=None if minimal else _details_in_markdown(start, agent),
-                memo=_build_memo(start),
-                priority=priority,
-                request_eager_start=True,  # a worker in this process, if there is one, begins at once
-            )
+            try:
+                await self.temporal.start_workflow(
+                    names.CONVERSATION,
+                    start,
+                    id=conversation_id,
+                    task_queue=self.task_queue,
+                    task_timeout=TASK_TIMEOUT,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    id_reuse_policy=reuse,
+                    search_attributes=attributes,
+                    static_summary=summary,
+                    static_details=None if minimal else _details_in_markdown(start, agent),
+                    memo=_build_memo(start),
+                    priority=priority,
+                    request_eager_start=True,  # a worker in this process, if there is one, begins at once
+                )
+            except WorkflowAlreadyStartedError:
+                # By the ask before, perhaps, whose answer did not come.
+                if asks == 1 or not await self._is_started_with(start, conversation_id):
+                    raise
 
         try:
             attributes = await self._first_attributes(start, agent)
             await self.namespace.once_noticed(temporal_errors.ask_until_answered, start_workflow)
         except WorkflowAlreadyStartedError:
-            if asks > 1 and await self._is_started_with(start, conversation_id):
-                return  # by the ask before, whose answer did not come
             raise AlreadyStarted(
                 f"Conversation {conversation_id!r} {'is already running' if again else 'exists already'}.",
                 cure="Send to it with client.send(), or use another id.",

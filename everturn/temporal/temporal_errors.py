@@ -23,10 +23,11 @@ ANSWER_TRIES = 3
 WORKER_TIMEOUT_SECONDS = 10.0
 """How long a decision or a status query waits for a worker to take it."""
 
+_UNANSWERED = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+
 _PASSING = (
+    *_UNANSWERED,
     RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
     RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.UNKNOWN,  # "transport error": the connection broke before the server said anything
 )
@@ -73,7 +74,7 @@ async def ask_until_answered(ask: Callable[P, Awaitable[R]], *args: P.args, **op
 
 def unanswered(error: RPCError) -> bool:
     """Whether the server did not answer in time: it may have done what it was asked for."""
-    return error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+    return error.status in _UNANSWERED
 
 
 def history_moved(error: RPCError) -> bool:

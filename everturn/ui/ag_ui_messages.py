@@ -12,7 +12,7 @@ from everturn.records import Document, Image, Message, Part, Text, Thinking, Too
 from everturn.text.json_text import json_text
 from everturn.ui.ag_ui_request import ProtocolVersion
 from everturn.ui.answer_ids import reply_id, thinking_id, user_message_id
-from everturn.ui.narrator import Called, calls_below, held_calls
+from everturn.ui.narrator import Called, calls_below, held_call_ids
 from everturn.ui.page_fields import message_fields, part_fields
 from everturn.ui.results import media_type_of, url_of
 
@@ -26,12 +26,12 @@ def ag_ui_messages(transcript: Sequence[Message], answer: FollowedReply, version
         event.result.call_id: event.result for event in answer.events if isinstance(event, events.ToolFinished)
     }
     below = calls_below(answer.events)
-    held_call_ids = held_calls(answer.events).keys()
+    held = held_call_ids(answer.events)
     messages: list[AgUiMessage] = []
     for position, message in enumerate(transcript):
         if message.role == "assistant" and not message.summary:
             messages += _thoughts_of(message, position)
-            calls = [call for call in _calls_of(message, below) if call.call_id not in held_call_ids]
+            calls = [call for call in _calls_of(message, below) if call.call_id not in held]
             messages.append(
                 {"id": reply_id(position), "role": "assistant", "content": message.text, **_calls_field(calls)}
             )

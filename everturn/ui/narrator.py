@@ -146,19 +146,20 @@ def calls_below(so_far: Iterable[Event]) -> dict[str, list[Called]]:
     return {call_id: [*of_agent.values()] for call_id, of_agent in calls.items()}
 
 
-def held_calls(so_far: Iterable[Event]) -> dict[str, ToolCall]:
-    """The calls that run outside of workers and that nobody has approved yet, by their ids."""
-    held: dict[str, ToolCall] = {}
+def held_call_ids(so_far: Iterable[Event]) -> set[str]:
+    """The calls that run outside of workers and that nobody has approved yet."""
+    held: set[str] = set()
     for event in so_far:
         match event:
-            case events.ToolCalled(call=call, refused=None, awaits_answer=True):
-                held[call.call_id] = call
-            case events.ApprovalRequested(call=call, awaits_answer=True):
-                held[call.call_id] = call
+            case (
+                events.ToolCalled(call=call, refused=None, awaits_answer=True)
+                | events.ApprovalRequested(call=call, awaits_answer=True)
+            ):
+                held.add(call.call_id)
             case events.AnswerRequested(call=call):
-                held.pop(call.call_id, None)
+                held.discard(call.call_id)
             case events.ToolFinished(result=result):
-                held.pop(result.call_id, None)
+                held.discard(result.call_id)
             case _:
                 pass
     return held

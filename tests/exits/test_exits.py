@@ -36,12 +36,12 @@ def ended(program: str, server: DevServer, *, times: int = TIMES, **environment:
         for _ in range(times)
     ]
     try:
-        said = [run.communicate(timeout=180)[1] for run in runs]
+        error_texts = [run.communicate(timeout=180)[1] for run in runs]
     finally:
         for run in runs:
             run.kill()
             run.communicate()  # also closes its pipe
-    return [f"{run.returncode}: {text}" for run, text in zip(runs, said, strict=True) if run.returncode]
+    return [f"{run.returncode}: {text}" for run, text in zip(runs, error_texts, strict=True) if run.returncode]
 
 
 @pytest.mark.parametrize("name", ["start", "follow and leave", "a client of one's own beside"])

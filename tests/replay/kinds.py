@@ -131,10 +131,10 @@ async def whole(conversation: Conversation) -> str:
 
 @tool(needs_approval=True, effect="once")
 def book(table: str) -> str:
-    said = current_answer()
-    if said is None or not said.text:
+    answer = current_answer()
+    if answer is None or not answer.text:
         raise AsksPerson(f"Which day for {table}?", carried={"asked": True})
-    return f"{table} on {said.text}"
+    return f"{table} on {answer.text}"
 
 
 @kind

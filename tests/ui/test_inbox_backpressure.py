@@ -151,16 +151,16 @@ async def test_who_puts_in_waits_for_room_and_not_longer() -> None:
             put = number
 
     filling = asyncio.create_task(fill())
-    taken = ""
+    taken_ids = ""
     while not filling.done():
-        for told in await box.take_all():
-            taken += told.id
+        for event in await box.take_all():
+            taken_ids += event.id
         assert box.chars <= 15
         await asyncio.sleep(0)
     assert put == 9
     if box.chars:
-        taken += "".join(told.id for told in await box.take_all())
-    assert taken[-1] == "9"
+        taken_ids += "".join(event.id for event in await box.take_all())
+    assert taken_ids[-1] == "9"
 
 
 async def test_an_inbox_that_stops_lets_its_streams_end(client: Client) -> None:

@@ -272,15 +272,15 @@ def result(text: str, **fields: Any) -> ToolResult:
 def test_an_event_is_a_line(event: events.Event, line: str) -> None:
     lines = EventLines(width=160)
     lines.lines_for(events.ToolCalled(turn=1, call=CALL))
-    (shown,) = lines.lines_for(event)
-    assert line in shown.plain
+    (event_line,) = lines.lines_for(event)
+    assert line in event_line.plain
 
 
 def test_nothing_that_a_model_or_tool_wrote_reaches_the_terminal_as_a_command() -> None:
     nasty = "\x1b[2J\x1b]0;owned\x07 [bold]x[/bold]\r\x9b31m"
-    (shown,) = EventLines(width=160).lines_for(events.ToolFinished(turn=1, result=result(nasty)))
-    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in shown.plain)
-    assert "[bold]x[/bold]" in shown.plain
+    (line,) = EventLines(width=160).lines_for(events.ToolFinished(turn=1, result=result(nasty)))
+    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in line.plain)
+    assert "[bold]x[/bold]" in line.plain
 
 
 def test_a_transcript_reads_from_top_to_bottom() -> None:
@@ -309,8 +309,8 @@ def test_folding_and_columns_keep_to_one_line() -> None:
     assert one_line("a\n  b\tc", 10) == "a b c"
     assert one_line("abcdefgh", 4) == "abc…"
     long = "x" * 200
-    shown = table_lines(("ID", "N"), [(long, Text("1")), ("b\x1b", "2")])
-    assert [line.plain for line in shown] == [
+    table = table_lines(("ID", "N"), [(long, Text("1")), ("b\x1b", "2")])
+    assert [line.plain for line in table] == [
         f"ID{' ' * 200}N",
         f"{long}  1",
         f"b\\u001b{' ' * 195}2",

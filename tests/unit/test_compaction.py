@@ -45,14 +45,14 @@ def test_the_last_messages_are_always_shown_with_one_summary_and_calls_beside_th
                 messages.append(summary(number))
         messages.append(behind)
         said.append(behind)
-        shown = list(compaction.messages_shown(messages, view))
-        summaries = [message for message in shown if message.summary]
+        visible = list(compaction.messages_shown(messages, view))
+        summaries = [message for message in visible if message.summary]
         assert len(summaries) == (view is not None)
-        rest = [message for message in shown if message not in summaries]
+        rest = [message for message in visible if message not in summaries]
         assert rest == said[-len(rest) :], "the end of what was said, without a gap"
         assert len(rest) >= min(keep, len(said))
-        called = [call.call_id for message in shown for call in message.tool_calls]
-        assert [result.call_id for message in shown for result in message.tool_results] == called[: len(called)]
+        called = [call.call_id for message in visible for call in message.tool_calls]
+        assert [result.call_id for message in visible for result in message.tool_results] == called[: len(called)]
 
 
 def test_nothing_is_summed_up_twice() -> None:

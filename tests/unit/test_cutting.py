@@ -69,16 +69,16 @@ MESSAGES = st.lists(
 @settings(max_examples=200)
 @given(MESSAGES, st.integers(15_000, 100_000))
 def test_messages_that_are_cut_fit_and_each_is_still_there(messages: list[Message], room: int) -> None:
-    made = cut_messages(messages, room)
-    assert size_of(made) <= room
-    assert [(message.role, len(message.parts)) for message in made] == [
+    cut = cut_messages(messages, room)
+    assert size_of(cut) <= room
+    assert [(message.role, len(message.parts)) for message in cut] == [
         (message.role, len(message.parts)) for message in messages
     ]
-    assert [result.call_id for message in made for result in message.tool_results] == [
+    assert [result.call_id for message in cut for result in message.tool_results] == [
         result.call_id for message in messages for result in message.tool_results
     ]
     if size_of(messages) <= room:
-        assert list(made) == messages
+        assert list(cut) == messages
 
 
 @settings(max_examples=200)

@@ -388,8 +388,8 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
 
 
 def test_arguments_that_are_shown_end_at_their_limit_though_no_piece_ends_there() -> None:
-    shown = web_ui._json_beginning({"text": "x" * (web_ui.ARGUMENTS_CHARS + 1_000), "more": 1})
-    beginning, _, notice = shown.rpartition("\n")
+    json_beginning = web_ui._json_beginning({"text": "x" * (web_ui.ARGUMENTS_CHARS + 1_000), "more": 1})
+    beginning, _, notice = json_beginning.rpartition("\n")
     assert beginning.endswith("x")
     assert len(beginning) == web_ui.ARGUMENTS_CHARS
     assert notice == "[Cut: the first 2,000 characters are shown.]"

@@ -180,10 +180,10 @@ def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None
     assert Encryption.of_settings(Settings.load()) is None
     assert configured_converter() is data_converter
     monkeypatch.setenv("EVERTURN_ENCRYPTION_KEYS", written(new=NEW, old=OLD))
-    made = configured_converter()
-    assert isinstance(made.payload_codec, Encryption)
-    assert made.payload_codec.key_ids == ("new", "old")
-    assert made.failure_converter_class is DefaultFailureConverterWithEncodedAttributes
+    converter = configured_converter()
+    assert isinstance(converter.payload_codec, Encryption)
+    assert converter.payload_codec.key_ids == ("new", "old")
+    assert converter.failure_converter_class is DefaultFailureConverterWithEncodedAttributes
     assert SECRET not in repr(Settings.load())
     monkeypatch.setenv("EVERTURN_ENCRYPTION_COMMAND", "true")
     with pytest.raises(InvalidSetting, match="both set"):
@@ -193,9 +193,9 @@ def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_command_gives_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(written(new=NEW).replace(",", "\n"))
     monkeypatch.setenv("EVERTURN_ENCRYPTION_COMMAND", f"cat {shlex.quote(str(tmp_path / 'keys'))}")
-    found = encryption_of(configured_converter())
-    assert found
-    assert found.key_ids == ("new",)
+    encryption = encryption_of(configured_converter())
+    assert encryption
+    assert encryption.key_ids == ("new",)
 
 
 @pytest.mark.parametrize(
@@ -254,21 +254,21 @@ class Upside(PayloadCodec):
 
 
 async def test_it_goes_around_a_codec_of_the_users_own() -> None:
-    made = with_encryption(DataConverter(payload_codec=Upside()), Encryption({"k": NEW}))
-    assert isinstance(made.payload_codec, Codecs)
-    (payload,) = await made.encode(["secret"])
+    converter = with_encryption(DataConverter(payload_codec=Upside()), Encryption({"k": NEW}))
+    assert isinstance(converter.payload_codec, Codecs)
+    (payload,) = await converter.encode(["secret"])
     assert key_id_of(payload) == "k"
     assert (await decoded(Encryption({"k": NEW}), payload)).data == b'"terces"'
-    assert await made.decode([payload]) == ["secret"]
-    assert encryption_of(made)
-    assert with_encryption(made, Encryption({"other": OLD})) is made
+    assert await converter.decode([payload]) == ["secret"]
+    assert encryption_of(converter)
+    assert with_encryption(converter, Encryption({"other": OLD})) is converter
 
 
 def test_a_failure_converter_of_the_users_own_stays() -> None:
     class Own(DefaultFailureConverter): ...
 
-    made = with_encryption(DataConverter(failure_converter_class=Own), Encryption({"k": NEW}))
-    assert made.failure_converter_class is Own
+    converter = with_encryption(DataConverter(failure_converter_class=Own), Encryption({"k": NEW}))
+    assert converter.failure_converter_class is Own
 
 
 @pytest.mark.parametrize("place", ["directory", "memory"])

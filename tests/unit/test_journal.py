@@ -191,8 +191,8 @@ def test_a_damaged_journal_stops_nothing(folder: Path, damage: str, caplog: pyte
     DAMAGED[damage](folder / NAME)
     left(folder, task("lost"), name=NAME.replace("0123", "dddd"))
     with Journal(folder, scope=SCOPE) as mine:
-        found = tokens(mine._orphaned_tasks())
-        assert set(found) - set(tokens([task("x")])) == set(tokens([task("lost")]))
+        orphaned = tokens(mine._orphaned_tasks())
+        assert set(orphaned) - set(tokens([task("x")])) == set(tokens([task("lost")]))
         told = len(caplog.records)
         assert list(mine._orphaned_tasks()) == []
         assert len(caplog.records) == told, "said once"

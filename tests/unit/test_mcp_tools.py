@@ -313,11 +313,11 @@ async def test_a_question_is_asked_of_the_only_call_that_may_have_asked_it(*, an
     connection = ServerConnection(server(), on_change=lambda: None)
     one, other = Running(), Running()
     connection._running = {one: None, other: None}
-    asked = asyncio.create_task(connection._find_asking_call())
+    asking_call = asyncio.create_task(connection._find_asking_call())
     await asyncio.sleep(0)
     one.answered = answered
     del connection._running[one]
     async with connection._fewer:
         connection._fewer.notify_all()
-    assert await asked is (other if answered else None)
+    assert await asking_call is (other if answered else None)
     await connection.close()

@@ -120,9 +120,9 @@ def test_a_long_reason_that_becomes_a_rule(letter: str) -> None:
 
 
 def test_large_progress_of_a_tool() -> None:
-    said = heartbeat._progress_copy({"rows": "\x00" * MAX_PROGRESS_BYTES})
-    assert said.startswith('{"rows":"')
-    assert is_cut(said, 1_000)
+    progress = heartbeat._progress_copy({"rows": "\x00" * MAX_PROGRESS_BYTES})
+    assert progress.startswith('{"rows":"')
+    assert is_cut(progress, 1_000)
     assert is_cut(heartbeat._progress_copy(iter_named("é" * 5_000)), 1_000)
     assert heartbeat._progress_copy({"rows": 3}) == {"rows": 3}
 
@@ -143,8 +143,8 @@ def iter_named(name: str) -> Any:
 
 def test_long_arguments_that_an_mcp_client_shows() -> None:
     call = WaitingCall(call_id="c1", tool="pay", arguments={"x": "y" * 5_000}, needs="approval", why="w", since="now")
-    asked, _ = turns.question_about("clerk", call)
-    assert "[Cut: 1,000 of 5,009 characters are shown.]" in asked
+    question, _ = turns.question_about("clerk", call)
+    assert "[Cut: 1,000 of 5,009 characters are shown.]" in question
 
 
 def test_long_arguments_in_the_web_ui() -> None:
@@ -163,9 +163,9 @@ def test_a_long_message_as_the_line_that_says_what_a_conversation_is_about(lette
 def test_many_tools_and_long_metadata_as_the_web_ui_shows_them_of_a_start() -> None:
     tools = [tool(lambda: "", name=f"tool_{number}") for number in range(43)]
     agent = Agent("clerk", model="scripted:demo", tools=tools)
-    shown = client_base._details_in_markdown(Start(agent="clerk", metadata={"order": "x" * 500}), agent)
-    assert shown.endswith("- `tool_39`\n- and 3 more")
-    assert "xxx…`" in shown
+    details = client_base._details_in_markdown(Start(agent="clerk", metadata={"order": "x" * 500}), agent)
+    assert details.endswith("- `tool_39`\n- and 3 more")
+    assert "xxx…`" in details
     few = client_base._details_in_markdown(
         Start(agent="clerk"), Agent("clerk", model="scripted:demo", tools=tools[:40])
     )

@@ -72,9 +72,9 @@ def test_signals_reach_it_and_nothing_else(sent: signal.Signals) -> None:
         assert program.stdout.readline() == "here\n"
         assert program.poll() is None
         program.send_signal(sent)
-        _, said = program.communicate(timeout=180)
+        _, error_text = program.communicate(timeout=180)
         assert program.returncode == -sent
-        assert ("KeyboardInterrupt" in said) == (sent is signal.SIGINT)
+        assert ("KeyboardInterrupt" in error_text) == (sent is signal.SIGINT)
         assert other.poll() is None
         other.kill()
     assert other.returncode == -signal.SIGKILL

@@ -41,7 +41,7 @@ def test_two_containers_with_one_host_name_have_names_of_their_own() -> None:
     program = "from everturn.client import process_identity; print(process_identity.own_identity())"
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
     began = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    names = [one.communicate(timeout=180)[0].strip() for one in began]
+    names = [process.communicate(timeout=180)[0].strip() for process in began]
     assert all(name.startswith(f"1{HERE}/") for name in names)
     assert process_identity.own_identity() not in names
     assert not any(map(process_identity.died_here, names))

@@ -41,7 +41,7 @@ def test_anthropic_says_times_which_are_compared_with_its_own_clock() -> None:
         Allowance("output_tokens", 800_000, 700_000, 1.0),
     ]
     late = datetime(2027, 1, 1, tzinfo=UTC)
-    assert [one.reset for one in read_allowances(ANTHROPIC, now=late)] == [0.0, 0.0]
+    assert [allowance.reset for allowance in read_allowances(ANTHROPIC, now=late)] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_anthropic_says_times_which_are_compared_with_its_own_clock() -> None:
     ["", "soon", "-1s", "nan", "inf", "1e999", "9" * 400, "5x", "2026-13-77", "99999d", "1s" * 80],
 )
 def test_a_reset_that_is_none_counts_as_absent(reset: str) -> None:
-    (found,) = read_allowances(
+    (allowance,) = read_allowances(
         {**{name: OPENAI[name] for name in list(OPENAI)[:2]}, "x-ratelimit-reset-requests": reset}
     )
-    assert found.reset is None
+    assert allowance.reset is None
 
 
 @pytest.mark.parametrize("number", ["", "many", "-5", "nan", "inf", "1e30"])
@@ -62,5 +62,5 @@ def test_a_limit_that_is_none_counts_as_absent(number: str) -> None:
 
 
 def test_no_more_is_left_than_there_is() -> None:
-    (found,) = read_allowances({"x-ratelimit-limit-tokens": "5", "x-ratelimit-remaining-tokens": "50"})
-    assert found == Allowance("tokens", 5, 5, None)
+    (allowance,) = read_allowances({"x-ratelimit-limit-tokens": "5", "x-ratelimit-remaining-tokens": "50"})
+    assert allowance == Allowance("tokens", 5, 5, None)

@@ -320,9 +320,9 @@ def test_a_long_exception_is_cut_and_a_long_failure_is_not() -> None:
 def test_what_a_failure_shows_reaches_the_model_and_what_is_none_is_told() -> None:
     picture = Image(data="AAAA", media_type="image/png")
     assert parts_of_error(ToolFailed("no", parts=[picture, {"code": 7}])) == (picture, Text(text='{"code":7}'))
-    [told] = parts_of_error(ToolFailed("no", parts=[Image(data="no base64!", media_type="image/png")]))
-    assert isinstance(told, Text)
-    assert "not base64" in told.text
+    [part] = parts_of_error(ToolFailed("no", parts=[Image(data="no base64!", media_type="image/png")]))
+    assert isinstance(part, Text)
+    assert "not base64" in part.text
     assert parts_of_error(ValueError("no")) == ()
     block = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
     with pytest.raises(ToolFailed) as failed:

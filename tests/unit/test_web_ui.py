@@ -157,13 +157,13 @@ def test_the_latest_messages_are_told_in_a_line_each() -> None:
         Message(role="assistant", parts=(Text(text="I do."), refund)),
         Message(role="tool", parts=(result,)),
     ]
-    *_, user, assistant, told = _details(
+    *_, user, assistant, result_line = _details(
         Status(state="running"), latest=list(web_ui.message_lines(latest))
     ).splitlines()
     assert user == "- **user:** Please refund it."
     assert assistant == "- **assistant:** I do. `refund(cents=5)`"
-    assert told.startswith("- **refund:** done done")
-    assert told.endswith("…")
+    assert result_line.startswith("- **refund:** done done")
+    assert result_line.endswith("…")
 
 
 def test_what_a_model_says_can_not_pass_for_ours() -> None:

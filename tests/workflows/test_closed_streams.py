@@ -59,8 +59,8 @@ async def test_a_command_whose_reader_has_gone_ends_quietly(shell: Shell, long_c
         os.close(writer)
         os.close(reader)
         running.append(process)
-    said = [process.communicate(timeout=180)[1].decode() for process in running]
-    assert said == [""] * len(running)
+    error_texts = [process.communicate(timeout=180)[1].decode() for process in running]
+    assert error_texts == [""] * len(running)
     assert {process.returncode for process in running} == {1}
 
 
@@ -83,8 +83,8 @@ async def test_a_closed_stream_stops_no_command(shell: Shell, long_conversation:
         )
         for arguments in COMMANDS
     ]
-    said = [process.communicate(timeout=180)[1].decode() for process in running]
-    assert not [text for text in said if "Error" in text or "Traceback" in text]
+    error_texts = [process.communicate(timeout=180)[1].decode() for process in running]
+    assert not [text for text in error_texts if "Error" in text or "Traceback" in text]
     expected = [1 if arguments[0] == "doctor" else 0 for arguments in COMMANDS]  # nobody hosts an agent
     assert [process.returncode for process in running] == expected
 
@@ -148,5 +148,5 @@ async def test_half_a_surrogate_pair_is_refused_in_an_id_and_a_filter(client: Cl
 def test_an_export_to_a_full_disk_says_so(shell: Shell, long_conversation: str) -> None:
     with Path("/dev/full").open("wb") as full:
         process = start(shell, ["export", long_conversation], stdout=full, stderr=subprocess.PIPE)
-        said = process.communicate(timeout=180)[1].decode()
-    assert (process.returncode, said) == (1, "everturn: The output can't be written: No space left on device.\n")
+        error_text = process.communicate(timeout=180)[1].decode()
+    assert (process.returncode, error_text) == (1, "everturn: The output can't be written: No space left on device.\n")

@@ -118,6 +118,6 @@ def test_a_codec_and_a_plain_converter_go_around_everturns_own(
     assert configured_converter() is data_converter
     for spec in ("hiding.py:Codec", "hiding:converter"):
         monkeypatch.setenv("EVERTURN_DATA_CONVERTER", spec)
-        made = configured_converter()
-        assert made.payload_converter_class is Payloads
-        assert made.payload_codec is not None
+        converter = configured_converter()
+        assert converter.payload_converter_class is Payloads
+        assert converter.payload_codec is not None

@@ -119,7 +119,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def failed(stage: Stage, it: Played) -> list[int]:
-    return [index for index, one in enumerate(check_demo(stage, it)) if not one.happened]
+    return [index for index, check in enumerate(check_demo(stage, it)) if not check.happened]
 
 
 def test_what_went_as_it_should_passes(stage: Stage) -> None:

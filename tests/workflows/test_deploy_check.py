@@ -55,7 +55,7 @@ async def test_a_deploy_that_does_not_fit_a_running_conversation_is_found(
         await waiting(conversation)
 
         async def found() -> list[tuple[str, str]]:
-            return [(one.conversation, one.problem) async for one in find_conflicts(client, [deploy])]
+            return [(conflict.conversation, conflict.problem) async for conflict in find_conflicts(client, [deploy])]
 
         if problem is None:
             assert await found() == []
@@ -74,7 +74,7 @@ async def test_calls_that_are_over_conflict_with_nothing(client: Client, scripte
         await waiting(conversation, calls=2)
 
         async def found(name: str) -> list[str]:
-            return [one.problem async for one in find_conflicts(client, [Agent(name, model="scripted:new")])]
+            return [conflict.problem async for conflict in find_conflicts(client, [Agent(name, model="scripted:new")])]
 
         await conversation.deny("a")
         (problem,) = await eventually(lambda: found("clerk"))
@@ -95,7 +95,7 @@ async def test_code_that_would_not_replay_what_runs_is_found(
         await waiting(conversation)
 
         async def found() -> list[tuple[str, str]]:
-            return [(one.conversation, one.problem) async for one in find_conflicts(client, [agent])]
+            return [(conflict.conversation, conflict.problem) async for conflict in find_conflicts(client, [agent])]
 
         async def with_a_timer_first(self: ConversationWorkflow) -> bool:
             await workflow.sleep(1)
@@ -125,7 +125,7 @@ async def test_conversations_with_the_same_conflict_are_one_finding(
 
         async def all_found() -> bool:
             groups = group_conflicts(
-                [one async for one in find_conflicts(client, [Agent("clerk", model="scripted:new")])]
+                [conflict async for conflict in find_conflicts(client, [Agent("clerk", model="scripted:new")])]
             )
             return [{*group.conversations} for group in groups] == [ids]
 
@@ -159,7 +159,7 @@ async def test_many_are_replayed_at_once_and_what_diverges_alike_is_told_once(
     query = f"TaskQueue = '{client.task_queue}'"
 
     async def all_listed() -> bool:
-        return {one.id async for one in find_matching(client.temporal, query)} == ids
+        return {execution.id async for execution in find_matching(client.temporal, query)} == ids
 
     await eventually(all_listed)
     done = shell.run("replay", "--query", query)
@@ -175,9 +175,9 @@ async def test_many_are_replayed_at_once_and_what_diverges_alike_is_told_once(
 
     with monkeypatch.context() as new_code:
         new_code.setattr(ConversationWorkflow, "_next_message", with_a_timer_first)
-        found = [one async for one in replay_all(client, find_matching(client.temporal, query), at_once=3)]
-    problems = [one.problem for one in found if isinstance(one.problem, Diverged)]
-    assert {one.history.workflow_id for one in found if one.problem} == ids
+        replays = [replay async for replay in replay_all(client, find_matching(client.temporal, query), at_once=3)]
+    problems = [replay.problem for replay in replays if isinstance(replay.problem, Diverged)]
+    assert {replay.history.workflow_id for replay in replays if replay.problem} == ids
     assert len({problem.kind for problem in problems}) == 1
-    again = [one async for one in replay_all(client, find_matching(client.temporal, query))]
-    assert [one.problem for one in again] == [None] * 5
+    again = [replay async for replay in replay_all(client, find_matching(client.temporal, query))]
+    assert [replay.problem for replay in again] == [None] * 5

@@ -128,14 +128,14 @@ def test_texts_of_prompts_have_a_bound_in_a_run() -> None:
     known = KnownPrompts()
     for number in range(500):
         text = "".join(random.Random(f"{number}").choices("abcdefghijklmnopqrstuvwxyz", k=2_000))
-        asked = known.request_fields
-        one = RecordedPrompt.from_prompt(
-            Prompt(instructions=text), known=asked.get("prompts", ()), room=asked.get("prompt_room")
+        fields = known.request_fields
+        recorded = RecordedPrompt.from_prompt(
+            Prompt(instructions=text), known=fields.get("prompts", ()), room=fields.get("prompt_room")
         )
-        known.take_prompt(one)
+        known.take_prompt(recorded)
     assert known.request_fields["prompt_room"] < 3_000
-    assert not one.packed
-    assert one.digest
+    assert not recorded.packed
+    assert recorded.digest
 
 
 async def test_what_a_function_raises_is_tried_again_and_then_stalls(client: Client, scripted: Scripted) -> None:

@@ -219,10 +219,10 @@ def test_a_line_of_forks_that_there_is_no_room_for_in_the_index_is_marked() -> N
     assert index_keywords([]) == ["fork-of="]
     assert index_keywords([], forked_from=["b", "a"]) == ["fork-of=b", "fork-of=a"]
     ids = [f"{number}-{'x' * 200}" for number in range(30)]
-    found = index_keywords(["user=u"], tenant="acme", forked_from=ids)
-    assert found[:3] == ["user=u", "tenant=acme", f"fork-of={ids[0]}"]
-    assert found[-1] == "fork-of-more"
-    assert len(json.dumps(found)) <= 2_048
+    keywords = index_keywords(["user=u"], tenant="acme", forked_from=ids)
+    assert keywords[:3] == ["user=u", "tenant=acme", f"fork-of={ids[0]}"]
+    assert keywords[-1] == "fork-of-more"
+    assert len(json.dumps(keywords)) <= 2_048
 
 
 def test_a_line_of_forks_that_is_too_long_keeps_the_nearest() -> None:

@@ -92,12 +92,12 @@ def test_nexus_operations_and_who_is_told_are_named() -> None:
     called = HistoryEvent(event_type=event_types.NEXUS_OPERATION_SCHEDULED)  # type: ignore[arg-type]
     attributes = called.nexus_operation_scheduled_event_attributes
     attributes.endpoint, attributes.service, attributes.operation = "shop", "Shop", "ship"
-    assert [one.words for one in named_in(called, conversation_id="a")] == [
+    assert [entry.words for entry in named_in(called, conversation_id="a")] == [
         "Nexus operation Shop.ship at the endpoint shop, which a called: it was given the call's arguments."
     ]
     sent = HistoryEvent(event_type=event_types.WORKFLOW_EXECUTION_SIGNALED)  # type: ignore[arg-type]
     assert list(named_in(sent, conversation_id="a")) == [], "by a client"
     sent.workflow_execution_signaled_event_attributes.external_workflow_execution.workflow_id = "w"
-    assert [one.words for one in named_in(sent, conversation_id="a")] == [
+    assert [entry.words for entry in named_in(sent, conversation_id="a")] == [
         "workflow w, which sent signals to a: it has what they said."
     ]

@@ -551,7 +551,7 @@ async def test_exports_the_terminal_and_the_deploy_check_say_who_speaks(client: 
         await reaches(conversation, "idle")
         exported = await read_conversation(client, conversation.id)
         lines = [line.plain for line in transcript_lines(exported.messages, width=100)]
-        found = [conflict.problem async for conflict in find_conflicts(client, [triage])]
+        problems = [conflict.problem async for conflict in find_conflicts(client, [triage])]
         assert [conflict async for conflict in find_conflicts(client, [triage, billing])] == []
         await conversation.close()
         await conversation.outcome()
@@ -559,5 +559,5 @@ async def test_exports_the_terminal_and_the_deploy_check_say_who_speaks(client: 
     assert "Agent triage, then billing" in to_markdown(exported)
     assert "## billing" in to_markdown(exported)
     assert "billing:" in lines
-    assert len(found) == 1
-    assert "its agent 'billing' is not hosted" in found[0]
+    assert len(problems) == 1
+    assert "its agent 'billing' is not hosted" in problems[0]

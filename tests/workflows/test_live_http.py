@@ -47,9 +47,11 @@ async def turn_of(client: Client, conversation_id: str) -> tuple[TurnKey, LiveAt
     [turn] = described.raw_description.pending_activities
     key = TurnKey(client.temporal.namespace, described.run_id or "", turn.activity_id)
     reader = Reading(client.temporal).reader
-    told = [await reader.read_event(event) for event in (await handle.fetch_history()).events]
+    steps = [await reader.read_event(event) for event in (await handle.fetch_history()).events]
     [live_at] = [
-        one.request.live_at for one in told if isinstance(one, TurnScheduled) and one.activity_id == key.activity_id
+        step.request.live_at
+        for step in steps
+        if isinstance(step, TurnScheduled) and step.activity_id == key.activity_id
     ]
     assert live_at is not None
     return key, live_at
@@ -276,13 +278,13 @@ async def test_a_worker_whose_port_is_taken_says_so_and_does_not_begin(
 
 
 async def test_doctor_says_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    [found] = [one async for one in _live_findings(Settings.load())]
-    assert (found.part, found.state) == ("live text", "ok")
-    assert "EVERTURN_LIVE_ADDRESS" in found.detail
+    [finding] = [entry async for entry in _live_findings(Settings.load())]
+    assert (finding.part, finding.state) == ("live text", "ok")
+    assert "EVERTURN_LIVE_ADDRESS" in finding.detail
     monkeypatch.setenv("EVERTURN_LIVE_LISTEN", "0.0.0.0:7879")
-    [found] = [one async for one in _live_findings(Settings.load())]
-    assert found.state == "wrong"
+    [finding] = [entry async for entry in _live_findings(Settings.load())]
+    assert finding.state == "wrong"
     monkeypatch.setenv("EVERTURN_LIVE_ADDRESS", "http://10.0.0.5:7879")
-    [found] = [one async for one in _live_findings(Settings.load())]
-    assert found.state == "ok"
-    assert "http://10.0.0.5:7879" in found.detail
+    [finding] = [entry async for entry in _live_findings(Settings.load())]
+    assert finding.state == "ok"
+    assert "http://10.0.0.5:7879" in finding.detail

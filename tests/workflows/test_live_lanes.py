@@ -196,8 +196,8 @@ def test_what_was_said_is_put_together_from_pieces_that_follow_each_other() -> N
         return Streamed(every=0, attempt=attempt, at=at, pieces=tuple(("text", text) for text in texts))
 
     def text(*pieces: Streamed) -> str | None:
-        found = whole_reply(pieces)
-        return None if found is None else "".join(one for _, one in found.pieces)
+        reply = whole_reply(pieces)
+        return None if reply is None else "".join(text for _, text in reply.pieces)
 
     assert text() is None
     assert text(said(0, "one "), said(4, "two ")) == "one two "

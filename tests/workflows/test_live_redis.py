@@ -106,9 +106,9 @@ def test_an_address_that_is_none_is_refused_without_its_password(monkeypatch: py
 
 
 async def test_doctor_says_whether_redis_answers(redis: RedisServer) -> None:
-    [found] = [one async for one in _live_findings(Settings.load())]
-    assert (found.part, found.state) == ("live text", "ok")
+    [finding] = [entry async for entry in _live_findings(Settings.load())]
+    assert (finding.part, finding.state) == ("live text", "ok")
     redis.kill()
-    [found] = [one async for one in _live_findings(Settings.load())]
-    assert found.state == "wrong"
-    assert PASSWORD not in found.detail + found.cure
+    [finding] = [entry async for entry in _live_findings(Settings.load())]
+    assert finding.state == "wrong"
+    assert PASSWORD not in finding.detail + finding.cure

@@ -25,7 +25,7 @@ async def begun(client: Client, count: int) -> list[Conversation]:
     made = [await client.start(agent, "Hi", keep_open=timedelta(minutes=5)) for _ in range(count)]
 
     async def listed() -> bool:
-        return len([one async for one in find_matching(client.temporal, of(client))]) == count
+        return len([execution async for execution in find_matching(client.temporal, of(client))]) == count
 
     await eventually(listed)
     return made
@@ -64,8 +64,8 @@ async def test_what_is_no_conversation_or_no_query_is_left_alone(client: Client)
     with pytest.raises(Refused, match="Temporal can't read the query"):
         await client.pause_all("EverturnStatus LIKES 'x'")
     # Whatever brackets it closes, it finds nothing but conversations.
-    found = find_matching(client.temporal, "StartTime IS NULL) OR (WorkflowType != 'Conversation'", also=RUNNING)
-    assert {one.workflow_type async for one in found} <= {"Conversation"}
+    executions = find_matching(client.temporal, "StartTime IS NULL) OR (WorkflowType != 'Conversation'", also=RUNNING)
+    assert {execution.workflow_type async for execution in executions} <= {"Conversation"}
 
 
 async def test_the_command_shows_whom_it_is_about_and_asks(client: Client, shell: Shell) -> None:

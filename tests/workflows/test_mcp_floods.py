@@ -201,12 +201,12 @@ async def test_a_list_that_is_cut_says_so_in_the_log(
     with flood.over("stdio", list_) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await list_tools(await connection.opened_session(), server)
+            listed = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
-    assert "the limit is 1,000 tools, 4,194,304 bytes, 100 pages. Name those you need: allow=[...]" in found.cut
-    assert found.tools[-1].name == last
-    assert last in [one.name for one in tools_of(server, found.tools, _never)]
+    assert "the limit is 1,000 tools, 4,194,304 bytes, 100 pages. Name those you need: allow=[...]" in listed.cut
+    assert listed.tools[-1].name == last
+    assert last in [listed_tool.name for listed_tool in tools_of(server, listed.tools, _never)]
     assert "mcp.list_cut" in caplog.text
 
 
@@ -214,11 +214,11 @@ async def test_of_a_list_that_is_too_long_the_allowed_tools_are_taken(flood: Flo
     with flood.over("stdio", "huge", allow=["fine", "t99"]) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await list_tools(await connection.opened_session(), server)
+            listed = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
-    assert found.cut == ""
-    assert [one.name for one in tools_of(server, found.tools, _never)] == ["fine", "t99"]
+    assert listed.cut == ""
+    assert [listed_tool.name for listed_tool in tools_of(server, listed.tools, _never)] == ["fine", "t99"]
 
 
 @pytest.mark.parametrize(("list_", "name", "words"), [("huge", "wordy", "100,000"), ("deep", "deep", "nested")])
@@ -228,10 +228,10 @@ async def test_a_tool_that_is_too_long_or_deep_is_left_out(
     with flood.over("stdio", list_, allow=["fine", name]) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await list_tools(await connection.opened_session(), server)
+            listed = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
-    assert [one.name for one in tools_of(server, found.tools, _never)] == ["fine"]
+    assert [listed_tool.name for listed_tool in tools_of(server, listed.tools, _never)] == ["fine"]
     assert "mcp.tool_left_out" in caplog.text
     assert words in caplog.text
 
@@ -242,10 +242,10 @@ async def test_one_tool_that_the_protocol_does_not_allow_takes_no_others_away(
     with flood.over("stdio", "odd", deny=["bare"]) as server:
         connection = ServerConnection(server, on_change=lambda: None)
         try:
-            found = await list_tools(await connection.opened_session(), server)
+            listed = await list_tools(await connection.opened_session(), server)
         finally:
             await connection.close()
-    names = {tool.name for tool in tools_of(server, found.tools, _never)}
+    names = {tool.name for tool in tools_of(server, listed.tools, _never)}
     assert names >= {"fine", "typeless", "empty", "listing"}
     assert names.isdisjoint({"list", "text", "None"})
     assert caplog.text.count("mcp.tool_left_out") == 4

@@ -83,7 +83,7 @@ async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Clien
         await client.resume_all("WorkflowId IS NOT NULL")
         with pytest.raises((Refused, Unreachable), match="paused"):
             await two.approve()
-        assert [one async for one in find_conflicts(client, [agent])] == []
+        assert [conflict async for conflict in find_conflicts(client, [agent])] == []
         (decided,) = await client.approve_all()
         assert (decided.conversation_id, decided.refused) == ("one", "")
         await operator(client, "unpause", "-w", "two")

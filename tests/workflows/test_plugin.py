@@ -407,9 +407,9 @@ async def test_a_tuner_and_a_number_are_too_much(client: Client, clerk: Agent) -
 
 def test_the_converter_of_a_shared_worker_goes_to_other_processes() -> None:
     for converter in CONVERTERS.values():
-        made = shared_converter(converter).payload_converter_class
-        assert pickle.loads(pickle.dumps(made)) is made
-        assert shared_converter(shared_converter(converter)).payload_converter_class is made
+        shared = shared_converter(converter).payload_converter_class
+        assert pickle.loads(pickle.dumps(shared)) is shared
+        assert shared_converter(shared_converter(converter)).payload_converter_class is shared
 
 
 def test_values_of_the_application_are_written_as_before() -> None:

@@ -120,7 +120,7 @@ async def test_a_worker_that_was_killed_shares_no_limit(client: Client) -> None:
     """Temporal shows it for a minute more, and whoever is killed again and again was many workers until then."""
 
     async def polls(workers: int) -> bool:
-        return len({one.identity for one in await find_pollers(client.temporal, client.task_queue)}) == workers
+        return len({poller.identity for poller in await find_pollers(client.temporal, client.task_queue)}) == workers
 
     async with hosting(client, agent_at("http://127.0.0.1:1")):
         command = [sys.executable, "-c", WORKER, client.temporal.service_client.config.target_host, client.task_queue]
@@ -216,7 +216,7 @@ async def test_a_judge_and_the_turns_of_its_key_wait_for_one_limit(client: Clien
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         await eventually(
-            lambda: len(server.requests) == 1 and any(one.waiting_calls for one in rate_limit_queue.met_limits())
+            lambda: len(server.requests) == 1 and any(limit.waiting_calls for limit in rate_limit_queue.met_limits())
         )
         (limit,) = rate_limit_queue.met_limits()
         limit.limiter.hold = 0.0  # its hundred seconds are over

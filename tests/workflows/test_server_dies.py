@@ -65,11 +65,11 @@ def test_run_ends_and_says_why(alone: Shell, model: Callable[[Any], None]) -> No
         assert begun.wait(WAIT_SECONDS)
         (server,) = server_of(run.pid)
         os.kill(server, signal.SIGKILL)
-        _, told = run.communicate(timeout=180)
+        _, error_text = run.communicate(timeout=180)
         may_end.set()
     assert run.returncode == 1
-    assert "Traceback" not in told
-    (line,) = _errors(told)
+    assert "Traceback" not in error_text
+    (line,) = _errors(error_text)
     assert "was killed by SIGKILL." in line
 
 

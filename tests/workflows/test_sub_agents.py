@@ -318,8 +318,10 @@ async def test_the_deploy_gate_knows_the_agents_below(client: Client, scripted: 
             return len([one async for one in client.temporal.list_workflows(query)]) == 2
 
         await eventually(listed)
-        assert [found async for found in find_conflicts(client, [editor])] == []
-        problems = [found.problem async for found in find_conflicts(client, [agent_on(scripted(["x"]), name="editor")])]
+        assert [conflict async for conflict in find_conflicts(client, [editor])] == []
+        problems = [
+            conflict.problem async for conflict in find_conflicts(client, [agent_on(scripted(["x"]), name="editor")])
+        ]
         await conversation.close()
         await conversation.outcome()
     assert problems == ["its agent 'researcher' is not hosted; these are: editor"]

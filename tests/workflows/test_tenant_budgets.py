@@ -308,11 +308,11 @@ async def test_a_question_that_was_in_a_budget_when_it_ended_is_not_put_for_ever
     ended = budget_of(client, tenant)
     asks = budget_calls.BudgetCalls(client.temporal, tenant, ended.id, client.task_queue, None, find_pollers)
     question = SpendingBatch(worker="w", number=1, items=(Spending(conversation="one", asks=True),))
-    asked = asyncio.create_task(asks.count_spending(question))
+    answer = asyncio.create_task(asks.count_spending(question))
     for _ in range(5):
         await ended.describe()  # meanwhile the question arrives
     await ended.terminate()
-    assert await asked is None
+    assert await answer is None
     assert await asks.count_spending(question) is None
 
 

@@ -32,12 +32,12 @@ def _nothing_seen() -> None:
 @tool(effect="once", needs_approval=True)
 def book(table: str, context: ToolContext) -> str:
     """Books a table, on a day that it asks for, until that is one."""
-    said = current_answer()
-    seen.append((said.action if said else "asked", said.by if said else "", context.idempotency_key))
-    days = [*(said.left["days"] if said else []), *([said.text] if said else [])]
-    if said is None or said.text == "no day":
+    answer = current_answer()
+    seen.append((answer.action if answer else "asked", answer.by if answer else "", context.idempotency_key))
+    days = [*(answer.left["days"] if answer else []), *([answer.text] if answer else [])]
+    if answer is None or answer.text == "no day":
         raise AsksPerson(f"Which day for {table}?", carried={"days": days})
-    return f"{table}: {said.action} {said.text} after {len(days)}"
+    return f"{table}: {answer.action} {answer.text} after {len(days)}"
 
 
 async def told(conversation: Conversation) -> list[str]:

@@ -144,7 +144,7 @@ async def test_a_tool_of_the_front_end_gives_its_result(client: Client, scripted
 
 
 def shown_calls(state: State) -> list[str]:
-    return [one["id"] for message in state["messages"] for one in message.get("toolCalls", ())]
+    return [tool_call["id"] for message in state["messages"] for tool_call in message.get("toolCalls", ())]
 
 
 @pytest.mark.parametrize("comes_back", [False, True], ids=["stays", "comes back"])
@@ -165,30 +165,33 @@ async def test_a_tool_of_the_front_end_is_shown_once_it_is_approved(
         serving(ui.ag_ui(client, agent="clerk", authorize=by_header)) as address,
         AsyncExitStack() as pages,
     ):
-        shown = await pages.enter_async_context(anns_page(address, thread))
-        shown.do("send", message={"id": "m1", "content": "What is there?"})
-        state = await shown.shows(ended(1), what="it asks")
-        runs = 1
+        client_page = await pages.enter_async_context(anns_page(address, thread))
+        client_page.do("send", message={"id": "m1", "content": "What is there?"})
+        state = await client_page.shows(ended(1), what="it asks")
         if comes_back:
-            shown = await pages.enter_async_context(anns_page(address, thread))
-            shown.do("back")
-            state = await shown.shows(ended(1), what="it asks again")
+            client_page = await pages.enter_async_context(anns_page(address, thread))
+            client_page.do("back")
+            state = await client_page.shows(ended(1), what="it asks again")
         [interrupt] = state["interrupts"]
         assert (shown_calls(state), "toolCallId" in interrupt) == ([], False)
         assert interrupt["metadata"]["everturn"]["arguments"] == {"screen": 1}
         payload = {"approved": approved, "reason": "not that screen"}
-        shown.do("resume", resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}])
-        state = await shown.shows(ended(runs + 1), what="it goes on")
+        client_page.do("resume", resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}])
+        state = await client_page.shows(ended(2), what="it goes on")
         assert shown_calls(state) == ["l"]
         if approved:
             assert state["events"][-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["l"]}
-            shown.do("output", id="o1", toolCallId="l", content=given)
-            state = await shown.shows(ended(runs + 2), what="it has the answer")
+            client_page.do("output", id="o1", toolCallId="l", content=given)
+            state = await client_page.shows(ended(3), what="it has the answer")
         assert words(state)[:2] == [("user", "What is there?"), ("assistant", "Let me see.")]
         assert words(state)[-1] == ("assistant", "A cat.")
-        [result] = [one for one in state["messages"] if one["role"] == "tool"]
+        [result] = [message for message in state["messages"] if message["role"] == "tool"]
         assert given in result["content"]
-    [recorded] = [one for message in await conversation_of(client, thread).transcript() for one in message.tool_results]
+    [recorded] = [
+        result_of_call
+        for message in await conversation_of(client, thread).transcript()
+        for result_of_call in message.tool_results
+    ]
     assert given in recorded.text
 
 
@@ -197,13 +200,13 @@ async def test_an_approval_that_is_written_down_as_a_result_is_none(
 ) -> None:
     """As CopilotKit does: the answer to the interrupt stands in the thread as a tool's message, too."""
     agent = agent_on(scripted([REFUND, "Done."]), tools=[refund])
-    async with hosting(client, agent), talking(client, thread) as shown:
-        shown.do("send", message={"id": "m1", "content": "Refund order 81"})
-        state = await shown.shows(ended(1), what="it asks")
+    async with hosting(client, agent), talking(client, thread) as client_page:
+        client_page.do("send", message={"id": "m1", "content": "Refund order 81"})
+        state = await client_page.shows(ended(1), what="it asks")
         [interrupt] = state["interrupts"]
         resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
-        shown.do("resume", resume=resume, tool={"id": "t1", "toolCallId": "r", "content": '{"approved":true}'})
-        state = await shown.shows(ended(2), what="it goes on")
+        client_page.do("resume", resume=resume, tool={"id": "t1", "toolCallId": "r", "content": '{"approved":true}'})
+        state = await client_page.shows(ended(2), what="it goes on")
         assert words(state)[-1] == ("assistant", "Done.")
         results = [event["content"] for event in state["events"] if event["type"] == "TOOL_CALL_RESULT"]
         assert results == ["500 back for 81"]

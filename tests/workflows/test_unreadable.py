@@ -278,7 +278,9 @@ async def test_a_signal_that_the_codec_cannot_decode_freezes_nobody(
         await conversation.resume()
         await conversation.send("Bye")
         assert await conversation.reply() == "Bye."
-        assert [one async for one in find_conflicts(ours, [agent])] == [], "a deploy has nothing to fear of it"
+        assert [conflict async for conflict in find_conflicts(ours, [agent])] == [], (
+            "a deploy has nothing to fear of it"
+        )
         await conversation.close()
         await conversation.outcome()
         theirs = ours.conversation(conversation.id)

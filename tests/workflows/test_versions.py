@@ -65,7 +65,7 @@ async def test_a_conversation_stays_with_the_version_of_its_first_turn(
         for _ in range(4):
             assert await said(old, "And now?") == "I am 6."
         assert (await old.status()).agent == "clerk@6"
-        assert [one.problem async for one in find_conflicts(client, [six, seven])] == []
+        assert [conflict.problem async for conflict in find_conflicts(client, [six, seven])] == []
     async with hosting(client, seven, cached_conversations=0):
         assert await said(new, "And now?") == "I am 7."
         await old.send("And now?")

@@ -308,7 +308,7 @@ async def test_a_deploy_is_checked_against_calls_that_were_planned_in_an_earlier
     agent, without = agent_on(scripted(ONE), tools=[refund]), agent_on(scripted(ONE))
 
     async def found(deploy: Any) -> list[str]:
-        return [one.problem async for one in find_conflicts(client, [deploy])]
+        return [conflict.problem async for conflict in find_conflicts(client, [deploy])]
 
     async with hosting(client, agent):
         conversation = await client.start(agent, "Refund 81")

@@ -35,13 +35,13 @@ async def borrow(cents: int, context: ToolContext) -> str:
 @tool(effect="once")
 async def inquire(number: int, context: ToolContext) -> str:
     """Has a question, and goes on with what a person said to it."""
-    said = current_answer()
-    if said is None:
+    answer = current_answer()
+    if answer is None:
         raise AsksPerson(f"which of {number}?", carried={"number": number})
-    if said.left != {"number": number}:
-        raise RuntimeError(f"it left {number}, and got back {said.left}")
-    told = f" ({said.text})" if said.action == "accept" else ""
-    return leave("inquire", context, number=number) + told
+    if answer.left != {"number": number}:
+        raise RuntimeError(f"it left {number}, and got back {answer.left}")
+    answer_text = f" ({answer.text})" if answer.action == "accept" else ""
+    return leave("inquire", context, number=number) + answer_text
 
 
 # ------------------------------------------------------------ hooks

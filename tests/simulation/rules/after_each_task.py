@@ -54,9 +54,9 @@ def what_took_effect_waits_in_doubt(moment: Moment) -> Iterator[str]:
 def what_may_have_run_does_not_expire(moment: Moment) -> Iterator[str]:
     """Only a person says whether it runs again, however long that takes."""
     for call_id, pending in moment.state.pending.items():
-        shown = pending.as_waiting()
-        if shown.reason == "outcome_unknown" and shown.expires_at:
-            yield f"nobody knows what {pending.call.name} {call_id} has done, and it expires at {shown.expires_at}"
+        waiting = pending.as_waiting()
+        if waiting.reason == "outcome_unknown" and waiting.expires_at:
+            yield f"nobody knows what {pending.call.name} {call_id} has done, and it expires at {waiting.expires_at}"
 
 
 def what_expired_is_over(moment: Moment) -> Iterator[str]:
