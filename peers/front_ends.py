@@ -31,6 +31,7 @@ AI_SDKS = (
 )
 AG_UI_CLIENTS = ("@ag-ui/client@0.0.59", "@ag-ui/client@1.0.0")
 COPILOT = ("@copilotkit/runtime@1.75.0", "hono@4")
+COPILOT_CORE = "@copilotkit/core@1.75.0"
 
 AI_SDK_PAGE = """
 import { Chat } from "@ai-sdk/react";
@@ -173,6 +174,28 @@ console.log(JSON.stringify({ status: answer.status, events: lines.map((line) => 
 process.exit(0);
 """
 
+COPILOT_PAGE = """
+import { HttpAgent } from "@ag-ui/client";
+import { CopilotKitCore, ɵInterruptState } from "@copilotkit/core";
+const [url, threadId, decision] = process.argv.slice(2);
+const agent = new HttpAgent({ agentId: "clerk", url, threadId });
+const page = new CopilotKitCore({ agents__unsafe_dev_only: { clerk: agent } });
+const ran = [];
+page.addTool({ name: "erase", handler: async ({ path }) => (ran.push(path), `erased ${path}`) });
+agent.addMessage({ id: crypto.randomUUID(), role: "user", content: "erase" });
+await page.runAgent({ agent });
+const before = [...ran];
+const interrupts = new ɵInterruptState();
+interrupts.setStandard(agent.pendingInterrupts);
+const answer = interrupts.resolve({ approved: decision === "approve" });
+// As CopilotKit's own pages do.
+for (const { toolCallId, content } of answer.toolResults)
+  agent.addMessage({ id: crypto.randomUUID(), role: "tool", toolCallId, content });
+await page.runAgent({ agent, resume: answer.resume });
+console.log(JSON.stringify({ before, ran, messages: agent.messages }));
+process.exit(0);
+"""
+
 
 async def run(bench: Bench) -> None:
     async with _pages() as address:
@@ -181,6 +204,7 @@ async def run(bench: Bench) -> None:
         for package in AG_UI_CLIENTS:
             await ag_ui(bench, address, package)
         await copilotkit(bench, address)
+        await copilotkit_page(bench, address)
 
 
 async def ai_sdk(bench: Bench, address: str, packages: tuple[str, ...]) -> None:
@@ -264,6 +288,24 @@ async def copilotkit(bench: Bench, address: str) -> None:
             assert (shown["status"], kinds[-1:]) == (200, ["RUN_FINISHED"]), shown
 
 
+async def copilotkit_page(bench: Bench, address: str) -> None:
+    """CopilotKit's core, which is in its pages: it runs a tool as soon as the page has the call."""
+    peer, version = "CopilotKit's core", COPILOT_CORE.rpartition("@")[2]
+    folder: Path | None = None
+    with bench.check(peer, version, "installed"):
+        folder = bench.node(COPILOT_CORE)
+    if folder is None:
+        return
+    for decision, expected in {"approve": ["a.txt"], "deny": []}.items():
+        with bench.check(peer, version, f"a tool of the page that needs an approval: {decision}"):
+            shown = await _in_node(folder, COPILOT_PAGE, f"{address}/ag-ui/", decision)
+            assert shown["before"] == [], "it ran before it was approved"
+            assert shown["ran"] == expected, shown
+            results = [message["content"] for message in shown["messages"] if message["role"] == "tool"]
+            assert shown["messages"][-1]["content"] == "Done.", shown["messages"]
+            assert len(results) == 1, results
+
+
 async def _in_node(folder: Path | None, program: str, *arguments: str) -> Any:
     """What the program prints as its last line, in JSON. It is given a new chat's id after the address."""
     assert folder is not None
@@ -311,6 +353,12 @@ def where() -> str:
     raise NotImplementedError
 
 
+@tool(runs_on="client", needs_approval=True, effect="once")
+def erase(path: str) -> str:
+    """Erase a file."""
+    raise NotImplementedError
+
+
 def _script(messages: list[Any]) -> Any:
     said = [message for message in messages if message["role"] == "user"]
     last = messages[-1]
@@ -324,6 +372,8 @@ def _script(messages: list[Any]) -> Any:
             return call("draw")
         case "where":
             return call("where")
+        case "erase":
+            return call("erase", {"path": "a.txt"})
         case "refund":
             return call("refund", {"cents": LONG})
         case _:
@@ -338,7 +388,7 @@ async def _pages() -> AsyncIterator[str]:
     try:
         async with ScriptedModel(_script) as model:
             scripted = Model("scripted:any", base_url=model.base_url)
-            agent = Agent("clerk", model=scripted, tools=[look_up, draw, refund, where])
+            agent = Agent("clerk", model=scripted, tools=[look_up, draw, refund, where, erase])
             client = await Client.connect(server.address)
             options: dict[str, Any] = {"agent": agent, "authorize": ui.anybody}
             app = Starlette(
