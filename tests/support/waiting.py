@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from everturn import Client, Conversation
-from everturn.errors import Unreachable
+from everturn.errors import NotFound, Unreachable
 from everturn.payloads import Status
 from tests.support.bounds import CONSTANTS
 
@@ -57,7 +57,7 @@ async def waiting(conversation: Conversation, *, calls: int = 1) -> tuple[str, .
     """The ids of the calls that wait, once there are so many."""
 
     async def enough() -> tuple[str, ...]:
-        with suppress(Unreachable):  # its worker is yet to come
+        with suppress(Unreachable, NotFound):  # its worker is yet to come, or a sub-agent's start
             status = await conversation.status()
             return tuple(call.call_id for call in status.waiting) if len(status.waiting) >= calls else ()
         return ()
@@ -70,7 +70,7 @@ async def reaches(conversation: Conversation, state: str) -> Status:
     seen: list[Status] = []
 
     async def there() -> bool:
-        with suppress(Unreachable):
+        with suppress(Unreachable, NotFound):
             seen[:] = [await conversation.status()]
             return seen[0].state == state
         return False

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -36,7 +36,7 @@ from everturn import (
     tool,
 )
 from everturn.devserver import DevServer
-from everturn.errors import OutcomeUnknown, Refused
+from everturn.errors import NotFound, OutcomeUnknown, Refused
 from everturn.events import ApprovalRequested, Event
 from everturn.history.event_reader import EventReader
 from everturn.history.reader import read_steps
@@ -673,8 +673,9 @@ async def test_a_sub_agent_goes_by_the_rules_of_who_asked_also_by_later_ones(
 
 async def _grandchild(client: Client, conversation: Conversation) -> Conversation | None:
     for asked in (await conversation.status()).agents:
-        for further in (await client.conversation(asked.conversation_id).status()).agents:
-            return client.conversation(further.conversation_id)
+        with suppress(NotFound):  # it is asked, and its conversation has not begun
+            for further in (await client.conversation(asked.conversation_id).status()).agents:
+                return client.conversation(further.conversation_id)
     return None
 
 
