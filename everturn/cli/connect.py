@@ -64,13 +64,15 @@ class Connection:
 
 @asynccontextmanager
 async def connect(
-    choice: AgentChoice, conversation_id: str, *, screen: Screen, db: Path | None
+    choice: AgentChoice, conversation_id: str, *, screen: Screen, db: Path | None, joins: bool = False
 ) -> AsyncIterator[Connection]:
-    """Everything that a conversation needs. If it starts a server and a worker, they end with the context."""
+    """Everything that a conversation needs. If it starts a server and a worker, they end with the context. `joins`: a
+    conversation of that id is taken as it is."""
     settings = _load_settings()
     if choice.agent:
         async with remote_client() as client:
-            await require_worker(client)
+            if not (joins and await _is_over(client, conversation_id)):
+                await require_worker(client)
             yield Connection(client, choice.agent, choice.model, prefix="", lasts=True)
         return
     agent = make_agent(choice)
@@ -129,6 +131,20 @@ async def require_namespace(client: Client) -> None:
             f"Temporal refuses access to the namespace {name!r}: {error.message.rstrip('.')}.",
             cure="Check TEMPORAL_NAMESPACE, and TEMPORAL_API_KEY if it needs one. `everturn doctor` tests both.",
         ) from error
+
+
+async def _is_over(client: Client, conversation_id: str) -> bool:
+    """Whether there is a conversation of that id, and it has its outcome: no worker is needed for that."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from everturn.temporal import any_status
+
+    try:
+        return any_status.is_over(await any_status.describe(client.temporal, conversation_id))
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
 
 
 async def require_worker(client: Client) -> None:

@@ -91,7 +91,7 @@ async def _run_conversation(
 
     screen = Screen()
     try:
-        async with connect(choice, name, screen=screen, db=None) as place:
+        async with connect(choice, name, screen=screen, db=None, joins=not again) as place:
             conversation = await _start_conversation(place, text, name, labels, again=again)
             try:
                 return await _follow_to_outcome(

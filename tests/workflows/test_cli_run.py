@@ -181,14 +181,15 @@ def clerk(shell: Shell, model: Callable[[Any], None]) -> Iterator[subprocess.Pop
             worker.kill()
 
 
-def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str]) -> None:
+def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str], name: str) -> None:
     found = shell.json("doctor")
     findings = {one["part"]: one["state"] for one in found}
     assert {findings[part] for part in ("Temporal", "namespace", "search attributes", "workers", "agents")} == {"ok"}
     (workers,) = [one["detail"] for one in found if one["part"] == "workers"]
     assert "1 polled task queue" in workers
     assert "in the last 2 minutes" in workers
-    done = shell.run("run", "Refund order 81", "--agent", "clerk", "--yes")
+    command = ["run", "Refund order 81", "--agent", "clerk", "--yes", "--id", name]
+    done = shell.run(*command)
     assert (done.returncode, done.stdout) == (0, "It is done.\n")
     until(lambda: "they host clerk" in shell.run("doctor").stdout)  # its first heartbeat may take three seconds
     wrong = shell.run("run", "hi", "--agent", "clark")
@@ -196,6 +197,10 @@ def test_hosted_elsewhere(shell: Shell, clerk: subprocess.Popen[str]) -> None:
     assert "hosts the agent 'clark'; they host clerk. Did you mean 'clerk'?" in wrong.stderr
     clerk.terminate()
     assert clerk.wait(60) == 0
+    # What is over needs no worker to be looked at; what is to begin does.
+    shell.environment["EVERTURN_TASK_QUEUE"] = f"empty-{uuid4().hex[:8]}"
+    assert shell.run(*command).stdout == "It is done.\n"
+    assert "No worker polls the task queue" in shell.run(*command, "--again").stderr
 
 
 def test_steering_a_conversation(shell: Shell, model: Callable[[Any], None], name: str) -> None:
