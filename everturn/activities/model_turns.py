@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -17,19 +17,17 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, poison_calls
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.cut_replies import cut_reply
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
-from everturn.activities.heartbeat import Heartbeat, Heartbeats
+from everturn.activities.heartbeat import Heartbeat, Heartbeats, is_unwanted
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.large_replies import fit_reply, without_large_details
 from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
-from everturn.activities.prefix_cache import PrefixCache, digest_of, follow_prefix
+from everturn.activities.prefix_cache import PrefixCache, chain_digest, digest_of, follow_prefix
 from everturn.activities.provider_limits import within_limit
-from everturn.activities.reply_output import output_of
 from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
@@ -47,6 +45,7 @@ from everturn.errors import (
     InvalidSetting,
     ProviderError,
 )
+from everturn.heartbeat_details import SeenReply, beaten_out
 from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
@@ -59,8 +58,12 @@ from everturn.prices import asked_tier, cost_of_reply, cost_usd
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
 from everturn.records import Message, Reply, ToolResult, Usage
+from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, shortened, size_of, too_deep
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.namespace import Namespace
+from everturn.tools import user_code
+from everturn.tools.context import TurnContext
+from everturn.tools.output_type import InvalidOutput
 from everturn.tools.results import safe_error_text
 
 _log = get_logger("everturn.turn")
@@ -103,7 +106,7 @@ class ModelTurns:
                 async with activity_errors.retrying_for(agent.patience.model):
                     return await self._run_turn(agent, request, beat, spent)
             except asyncio.CancelledError:
-                return cut_reply(request, beat, spent, self._prefixes)
+                return _cut_reply(request, beat, spent, self._prefixes)
 
     async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()
@@ -186,7 +189,7 @@ class ModelTurns:
                 before=SaidBefore(messages, request),
                 times=self._times,
             )
-            return hooks.with_changes(reply), plan, *await output_of(agent, reply, lambda: hooks.context)
+            return hooks.with_changes(reply), plan, *await _read_output(agent, reply, lambda: hooks.context)
         except Stops as stop:
             return hook_runs.stopped_reply(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
@@ -395,3 +398,59 @@ def _cost_so_far(agent: Agent, request: ModelRequest, usage: Usage) -> float | N
 def _log_fields(reply: Reply) -> dict[str, object]:
     tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     return {"model": reply.model, "tool_calls": len(reply.tool_calls), **tokens}
+
+
+async def _read_output(
+    agent: Agent, reply: Reply, turn: Callable[[], TurnContext[Any]]
+) -> tuple[JsonValue, str | None]:
+    """A final reply as the agent's `output` type, in JSON, or None and what is wrong with it; twice None for other
+    replies. `turn` makes the context that the type's validators are given."""
+    if agent.output_adapter is None or reply.stop != "end" or reply.tool_calls:
+        return None, None
+    try:
+        if size_of(reply.text) > MAX_BESIDE_REPLY_BYTES:
+            raise InvalidOutput(f"It has more than {MAX_BESIDE_REPLY_BYTES:,} bytes.")
+        output = await user_code.in_thread(partial(agent.read_output, reply.text, turn()))
+        if (size := size_of(output)) > MAX_BESIDE_REPLY_BYTES:  # a type can make much of a short text
+            raise InvalidOutput(f"It has {size:,} bytes as JSON; the limit is {MAX_BESIDE_REPLY_BYTES:,}.")
+        if too_deep(output):
+            raise InvalidOutput(f"It is nested more than {MAX_DEPTH} levels deep.")
+        return output, None
+    except InvalidOutput as error:
+        _log.warning("output.refused", error=str(error))
+        return None, shortened(str(error), max_bytes=MAX_CAUSE_BYTES)
+    except Exception as error:  # noqa: BLE001 - of the user's validators, which may also hang
+        problem = f"It could not be checked: {await safe_error_text(error)}"
+        return None, shortened(problem, max_bytes=MAX_CAUSE_BYTES)
+
+
+def _cut_reply(request: ModelRequest, beat: Heartbeat, spent: Spent, prefixes: PrefixCache) -> ModelReply:
+    """What a turn hands over when its conversation cancels it: the text so far, as its reply, marked as cut short, and
+    without any calls in it. Raises CancelledError if nobody waits for it, or if nothing was said or counted."""
+    if request.summarise or not is_unwanted():
+        raise asyncio.CancelledError
+    streamed = beat.reply_so_far() if beat.reply_so_far else None
+    # People still see what the try before this one said, until this one says something.
+    seen = SeenReply.from_streamed(streamed) or beaten_out(activity.info().heartbeat_details)
+    if seen and seen.turn != request.turn:
+        seen = None
+    if counted := seen or streamed:
+        spent.add_usage(counted.usage, counted.cost_usd)
+    if not seen and not spent.usage.total_tokens:
+        raise asyncio.CancelledError
+    cut = Message(role="assistant", parts=(), cut_short=True)
+    if seen:
+        cut = seen.as_message(request.agent if request.signed else "")
+    _log.info("turn.cut_short", characters=len(cut.text), output_tokens=spent.usage.output_tokens)
+    return ModelReply(
+        message=cut, digest=_digest_with(request, cut, prefixes), usage=spent.usage, cost_usd=spent.cost_usd
+    )
+
+
+def _digest_with(request: ModelRequest, cut: Message, prefixes: PrefixCache) -> str:
+    """The digest of the transcript with `cut`; empty if that is not known. The worker does not remember this prefix: so
+    it meets the conversation with the next turn, whose reply says the worker's facts."""
+    results = prefixes.find_results(activity.info().workflow_run_id or "", request.named)
+    if results is None or not cut.parts or (request.position and not request.digest):
+        return ""
+    return chain_digest(request.digest, (*filled_delta(request, results), cut))

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from pydantic import JsonValue
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
@@ -18,10 +19,9 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Fa
 from everturn import names
 from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
 from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
-from everturn.activities.edited_arguments import refuse_edit, show_to_hooks
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats
-from everturn.activities.hook_runs import HookRuns, after_hooks, seconds_at
+from everturn.activities.hook_runs import HookRuns, Stops, after_hooks, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
 from everturn.activities.mcp_toolsets import Toolsets
@@ -37,9 +37,18 @@ from everturn.errors import NeedsApproval, OutcomeUnknown, Retry
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
+from everturn.policy import same_json
 from everturn.records import ResultPart, Text, ToolCall, ToolResult
 from everturn.size_estimates import is_larger
-from everturn.sizes import INLINE_BYTES, MAX_CAUSE_BYTES, MAX_REPLY_BYTES, MAX_RESULT_BYTES, shortened, size_of
+from everturn.sizes import (
+    INLINE_BYTES,
+    MAX_CAUSE_BYTES,
+    MAX_LEFT_BYTES,
+    MAX_REPLY_BYTES,
+    MAX_RESULT_BYTES,
+    shortened,
+    size_of,
+)
 from everturn.storage.artifacts import Artifacts
 from everturn.tools import raised
 from everturn.tools.arguments import InvalidArguments
@@ -122,10 +131,10 @@ class ToolCalls:
                 return checked
             arguments = request.arguments
             if tool is None and request.given:
-                refuse_edit(request.tool, request, "are not taken: no hook can see them, since the tool is gone")
+                _refuse_edit(request.tool, request, "are not taken: no hook can see them, since the tool is gone")
             if tool is not None:  # else a deploy has removed it, and it runs as it was planned
                 context = self._make_context(tool.name, request, beat)
-                if given := await show_to_hooks(HookRuns(agent), tool, request, context):
+                if given := await _show_to_hooks(HookRuns(agent), tool, request, context):
                     result = await after_hooks(agent, _call_of(tool.name, request), given, context)
                     return checked.model_copy(update={"arguments": arguments, "result": result})
                 try:
@@ -136,7 +145,7 @@ class ToolCalls:
                     if (size := size_of(arguments)) > MAX_REPLY_BYTES:  # a type can make much of a short text
                         raise InvalidArguments(f"they have {size:,} bytes as JSON; the limit is {MAX_REPLY_BYTES:,}")
                 except InvalidArguments as error:
-                    refuse_edit(tool.name, request, f"do not fit: {error}")
+                    _refuse_edit(tool.name, request, f"do not fit: {error}")
             return checked.model_copy(update={"arguments": arguments})
 
     def _make_activity(self, kind: str) -> ToolActivity:
@@ -197,7 +206,7 @@ class ToolCalls:
                 questions = Questions(request.answer)
                 context = self._make_context(name, request, beat, questions)
                 try:
-                    if given := await show_to_hooks(hooks, tool, request, context):
+                    if given := await _show_to_hooks(hooks, tool, request, context):
                         content = given.content
                         failed = given.is_error
                     else:
@@ -354,6 +363,66 @@ class ToolCalls:
         )
 
 
+async def _show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, context: ToolContext) -> ToolResult | None:
+    """Shows hooks the arguments that a person put in; they have seen the model's own when the call was planned. What
+    runs is what the person approved: raises ApplicationError if hooks refuse it or change it, and then the person is
+    asked about what they made of it. If a hook gives the result, that is returned, and nothing is to run."""
+    if request.as_shown or request.decision is None or request.decision.arguments is None:
+        return None
+    call = ToolCall(call_id=request.call_id, name=tool.name, arguments=request.arguments)
+    try:
+        await tool.checked(call.arguments, context)
+    except InvalidArguments:
+        return None  # the run says so
+    proposed: dict[str, JsonValue] | None = None
+    given: ToolResult | None = None
+    try:
+        verdict = await hooks.before_tool(call, tool, context)
+        given = verdict.result
+        problem = verdict.denied
+        if not problem and verdict.failed:
+            problem = verdict.asks
+        if not problem and not same_json(verdict.call.arguments, request.arguments):
+            problem = (
+                f"{', '.join(verdict.changed_by)} would change them. To run the call as it is shown now, approve it"
+            )
+            proposed = verdict.call.arguments
+    except Stops as stop:
+        problem = stop.text
+    except ApplicationError as stall:
+        problem = stall.message
+    if not problem and request.given and given is None:
+        problem = (
+            "a hook gave the call's result, and gives none for them. Approve the call as it is, deny it or answer it"
+        )
+    if problem:
+        _refuse_edit(tool.name, request, f"are not taken: {problem}", proposed=proposed)
+    return given
+
+
+def _refuse_edit(
+    name: str, request: ToolRequest, problem: str, *, proposed: dict[str, JsonValue] | None = None
+) -> None:
+    """Raises ApplicationError if it was a person who put these arguments in: the call waits for a person again.
+    `proposed`: those that hooks would take."""
+    if request.decision and request.decision.arguments is not None:
+        # A person made the mistake, so a person corrects it.
+        raise ApplicationError(
+            shortened(f"the edited arguments {problem}", max_bytes=MAX_CAUSE_BYTES),
+            # The event of a local activity does not say whose it is.
+            {"call_id": request.call_id, "tool": name, **_proposal_details(proposed)},
+            type=names.INVALID_EDIT,
+            non_retryable=True,
+        ) from None
+
+
+def _proposal_details(arguments: dict[str, JsonValue] | None) -> dict[str, Any]:
+    """Too large a one is not carried along: the person has to put in others."""
+    if arguments is None or size_of(arguments) > MAX_LEFT_BYTES:
+        return {}
+    return {"proposed": arguments}
+
+
 def _asking_error(tool: Tool, request: ToolRequest, error: AsksPerson) -> ApplicationError:
     """The error that ends the activity: the wait for a person is the workflow's."""
     details = {**_call_details(tool, request), "left": error.left}
@@ -396,7 +465,7 @@ def _doubt_text(tool: Tool) -> str:
 
 
 def _refuse_arguments(name: str, request: ToolRequest, error: InvalidArguments) -> Content:
-    refuse_edit(name, request, f"do not fit: {error}")
+    _refuse_edit(name, request, f"do not fit: {error}")
     return (Text(text=str(error)),)
 
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shlex
+import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from rich.text import Text
 
 from everturn import events, names
-from everturn.cli.argument_editor import NotEdited, edit_arguments, parse_arguments
 from everturn.cli.render import arguments_block, one_line, path_prefix, place_of, ways_to_decide
 from everturn.cli.terminal import Screen
 from everturn.client.conversation import Conversation
@@ -23,6 +26,7 @@ from everturn.errors import Ended, Refused, Unreachable
 from everturn.payloads import WaitingCall, address_of
 from everturn.plans import WaitReason
 from everturn.records import ToolCall
+from everturn.system.json_numbers import parse_json
 from everturn.text.printable import printable
 
 YES_APPROVES: Final[frozenset[WaitReason]] = frozenset(("needs_approval", "has_not_run", "invalid_edit", "not_allowed"))
@@ -36,6 +40,10 @@ LOOK_SECONDS = 2.0
 Decide = Callable[[], Awaitable[object]]
 _Key = tuple[str, str, str]
 """A call's address, `since` and `why`. A call that waits a second time differs in `why` or `since`."""
+
+
+class NotEdited(Exception):
+    """There are no new arguments: the message says why not."""
 
 
 class ApprovalPrompt:
@@ -194,7 +202,7 @@ class ApprovalPrompt:
                 return partial(place.deny, call.call_id, reason=reason or None, expected=call, children=False)
             if reply in ("e", "edit"):
                 try:
-                    written = await edit_arguments(self._screen, call.tool, written)
+                    written = await _edit_arguments(self._screen, call.tool, written)
                     arguments = parse_arguments(written)
                 except NotEdited as problem:
                     self._screen.print_line(f"    {problem}", style="yellow")
@@ -212,3 +220,46 @@ class ApprovalPrompt:
 
 def _waiting_key(call: WaitingCall) -> _Key:
     return call.address, call.since, call.why
+
+
+async def _edit_arguments(screen: Screen, name: str, written: str) -> str:
+    """The text after editing: in $VISUAL or $EDITOR, or in the input line if neither is set. Raises NotEdited.
+
+    If it is cancelled, the editor is asked to end.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        return await screen.ask_line("    arguments: ", prefill=" ".join(map(str.strip, written.splitlines())))
+    with tempfile.TemporaryDirectory(prefix="everturn-") as folder, screen.lend_terminal():
+        file = Path(folder) / f"{Path(name).name}.json"
+        file.write_text(written + "\n", encoding="utf-8")
+        try:
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+        except (OSError, ValueError) as error:
+            raise NotEdited(f"The editor {editor!r} can't be started: {error}. Set EDITOR to another.") from None
+        try:
+            status = await process.wait()
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                await process.wait()
+        if status:
+            raise NotEdited(f"The editor {editor!r} ended with status {status}: nothing was changed.")
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise NotEdited(f"The file that the editor saved can't be read: {error}.") from None
+
+
+def parse_arguments(written: str) -> dict[str, Any]:
+    """Raises NotEdited if the text is no JSON object."""
+    if not written:
+        raise NotEdited("The editor saved an empty file: nothing was changed.")
+    try:
+        arguments = parse_json(written)
+    except (ValueError, RecursionError) as error:
+        raise NotEdited(f"This is not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise NotEdited("The arguments have to be a JSON object: {...}")
+    return arguments

@@ -56,7 +56,7 @@ async def _show_conversation(conversation_id: str, *, full: bool, as_json: bool)
     from everturn.cli.connect import remote_client
     from everturn.cli.render import open_call_lines, transcript_lines
     from everturn.cli.terminal import Screen
-    from everturn.client.so_far import read_so_far
+    from everturn.client.conversation import read_so_far
 
     async with remote_client() as client:
         conversation = client.conversation(conversation_id)

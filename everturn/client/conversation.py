@@ -33,6 +33,7 @@ from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unrea
 from everturn.events import Event
 from everturn.history.endings import final_reply, final_status, held_status, stalled_error
 from everturn.history.event_reader import EventReader
+from everturn.history.open_calls import OpenCall, open_calls
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
@@ -511,3 +512,12 @@ class Conversation(Forks, Generic[OutputT_co]):
 def _given_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Without what was not given. An answer may be None."""
     return {key: value for key, value in payload.items() if value is not None or key == "content"}
+
+
+async def read_so_far(client: ClientBase, conversation_id: str) -> tuple[tuple[Message, ...], tuple[OpenCall, ...]]:
+    """A conversation's transcript, and what has come of the calls whose results it does not have yet: both as of one
+    moment. Needs no worker. Raises NotFound and Unreachable."""
+    by_history = await Conversation(client, conversation_id).by_history()
+    with temporal_errors.explained(client.temporal, conversation_id):
+        messages = await read_transcript(client.temporal, conversation_id, by_history.transcript)
+    return tuple(messages), open_calls(by_history)

@@ -22,9 +22,8 @@ from temporalio.converter import StorageDriverClaim
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.belongings import Belonging, Belongings, Was, find_belongings
+from everturn.client.belongings import Belonging, Belongings, ForkLines, Was, find_belongings
 from everturn.client.client_base import ClientBase
-from everturn.client.fork_lines import ForkLines
 from everturn.client.listing import quoted
 from everturn.client.runs import describe_run
 from everturn.errors import InvalidSetting, Refused

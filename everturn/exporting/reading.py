@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn.carryover import CarryOver
 from everturn.client import listing
 from everturn.client.client import Client
-from everturn.client.so_far import read_so_far
+from everturn.client.conversation import read_so_far
 from everturn.history import steps
 from everturn.history.open_calls import OpenCall
 from everturn.history.reader import read_steps

@@ -26,10 +26,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
-from everturn.providers import rate_cuts, worker_share
-from everturn.providers.rate_permits import Allowance, Permit
+from everturn.providers import worker_share
+from everturn.providers.rate_permits import Allowance, Permit, Unit
 from everturn.providers.refusal_noise import RefusalNoise
-from everturn.providers.tokens_of_calls import TokensOfCalls
 from everturn.providers.worker_share import WorkerShare
 from everturn.records import Usage
 
@@ -81,6 +80,71 @@ UNUSED_SECONDS: Final = 0.25
 """A call that goes out so much later than it could have was not held back by the rate, which then does not grow."""
 NEW_LOOKS_SECONDS: Final = 600.0
 """After so long without a 429, holds are tested early again, whatever came of it before."""
+
+# How far a 429 lowers the rate, and what counts as measured by then.
+MARGIN: Final = 0.9
+MARGIN_SHARED: Final = 0.7
+"""The share of the accepted calls, alone and shared, to start from: the provider's bucket was full at first."""
+CUT: Final = 0.15
+LEAST_CUT_AT_FIRST: Final = 0.3
+MOST_CUT_AT_FIRST: Final = 0.6
+MOST_CUT: Final = 0.4
+MEASURED_SECONDS: Final = 25.0
+FAR_ABOVE: Final = 4.0
+"""If most calls are refused, a rate so many times what was accepted is no measure to cut from."""
+MANY_REFUSALS: Final = 3
+MANY_CUT: Final = 0.3
+"""So many 429s, with hardly an accepted call between them: the rate of workers that share a limit is far too high."""
+FEW_AT_FIRST: Final = 4
+FEW_CALLS: Final = 5
+"""Fewer accepted calls than this do not show a rate."""
+
+FIRST_TOKENS: Final[dict[Unit, float]] = {
+    "requests": 1.0,
+    "tokens": 1_000.0,
+    "input_tokens": 1_000.0,
+    "output_tokens": 250.0,
+}
+"""What a call takes of each limit, assumed until calls have reported theirs."""
+
+AVERAGED_CALLS: Final = 8
+
+
+@dataclass
+class TokensOfCalls:
+    """How many tokens a provider's limits count for a call: on average, of calls that have reported theirs."""
+
+    _average: dict[Unit, float] = field(default_factory=lambda: {**FIRST_TOKENS})
+    _counted: set[Unit] = field(default_factory=set)
+    """Units of which the average is measured, and not assumed."""
+
+    @property
+    def has_reports(self) -> bool:
+        """Some call has reported its tokens."""
+        return "tokens" in self._counted
+
+    def tokens_needed(self, unit: Unit) -> float:
+        """What the next call takes of a limit."""
+        return self._average[unit]
+
+    def add_usage(self, usage: Usage) -> None:
+        """One call used this. Providers that limit input by itself leave out what they read from their cache."""
+        self._count_unit("tokens", usage.total_tokens)
+        self._count_unit("input_tokens", usage.input_tokens - usage.cached_tokens)
+        self._count_unit("output_tokens", usage.output_tokens)
+
+    def expect_tokens(self, tokens: int) -> None:
+        """Before any call has reported: the next one will use about so many in all."""
+        self._average["tokens"] = max(1.0, float(tokens))
+
+    def _count_unit(self, unit: Unit, tokens: int) -> None:
+        if tokens <= 0:
+            return
+        if unit in self._counted:
+            self._average[unit] += (tokens - self._average[unit]) / AVERAGED_CALLS
+        else:  # what was only assumed has no part in it
+            self._counted.add(unit)
+            self._average[unit] = float(tokens)
 
 
 @dataclass
@@ -198,7 +262,7 @@ class RateLimiter:
         if self.workers == 1 and self.phase == "steady" and self._noise.is_far_below(self._rate):
             self.phase = "closing_in"
         self._taken.append(now)
-        self._forget_before(now - rate_cuts.MEASURED_SECONDS)
+        self._forget_before(now - MEASURED_SECONDS)
         if self.phase == "open":
             self._window += 1
             self._felt_since = self._taken[0]
@@ -375,22 +439,22 @@ class RateLimiter:
 
     def _cut_rate(self, now: float, *, held: float) -> None:
         """Lowers the rate after a 429 for a call that went out since the last cut, and that holds calls so long."""
-        self._forget_before(now - rate_cuts.MEASURED_SECONDS)
-        span = min(now - self._felt_since, rate_cuts.MEASURED_SECONDS)
-        if self.workers > 1 and self._refused_in_a_row >= rate_cuts.MANY_REFUSALS and self.phase != "open":
-            self._rate *= 1 - rate_cuts.MANY_CUT
+        self._forget_before(now - MEASURED_SECONDS)
+        span = min(now - self._felt_since, MEASURED_SECONDS)
+        if self.workers > 1 and self._refused_in_a_row >= MANY_REFUSALS and self.phase != "open":
+            self._rate *= 1 - MANY_CUT
             self._refused_in_a_row = 1
             if self._own:
-                self._own.rate = max(self._own.rate * (1 - rate_cuts.MANY_CUT), LEAST_RATE)
+                self._own.rate = max(self._own.rate * (1 - MANY_CUT), LEAST_RATE)
         elif self._takes_care:
             self._cut_with_care(now)
         elif self.phase != "open":
             self._cut_to_what_was_taken(now)
         elif (known := self._known_rate()) is not None:
-            self._rate = known * (1 - rate_cuts.CUT)
+            self._rate = known * (1 - CUT)
             self.phase = "steady"
-        elif len(self._taken) >= rate_cuts.FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
-            self._rate = len(self._taken) / span * (1 - rate_cuts.CUT)
+        elif len(self._taken) >= FEW_CALLS and span >= KNOWN_AFTER_SECONDS:
+            self._rate = len(self._taken) / span * (1 - CUT)
             self.phase = "closing_in"
         else:
             self._held_long = held > worker_share.LONG_HOLD_SECONDS
@@ -412,21 +476,19 @@ class RateLimiter:
             self.phase = "closing_in"
 
     def _cut_to_what_was_taken(self, now: float) -> None:
-        span = max(0.1, min(rate_cuts.MEASURED_SECONDS, now - self._felt_since))
+        span = max(0.1, min(MEASURED_SECONDS, now - self._felt_since))
         self._forget_before(now - span)
         accepted_rate = len(self._taken) / span
         if self.phase != "feeling":
-            if len(self._taken) >= rate_cuts.FEW_CALLS:
+            if len(self._taken) >= FEW_CALLS:
                 self.phase = "steady"
                 if self._noise.mostly_refused:
-                    self._rate = min(self._rate, rate_cuts.FAR_ABOVE * accepted_rate)
-            self._rate = max(
-                self._rate * (1 - rate_cuts.MOST_CUT), min(self._rate * (1 - rate_cuts.CUT), accepted_rate)
-            )
-        elif len(self._taken) >= rate_cuts.FEW_AT_FIRST or self.workers == 1:
-            margin = rate_cuts.MARGIN if self.workers == 1 else rate_cuts.MARGIN_SHARED
-            least = self._rate * (1 - rate_cuts.MOST_CUT_AT_FIRST)
-            most = self._rate * (1 - rate_cuts.LEAST_CUT_AT_FIRST)
+                    self._rate = min(self._rate, FAR_ABOVE * accepted_rate)
+            self._rate = max(self._rate * (1 - MOST_CUT), min(self._rate * (1 - CUT), accepted_rate))
+        elif len(self._taken) >= FEW_AT_FIRST or self.workers == 1:
+            margin = MARGIN if self.workers == 1 else MARGIN_SHARED
+            least = self._rate * (1 - MOST_CUT_AT_FIRST)
+            most = self._rate * (1 - LEAST_CUT_AT_FIRST)
             self._rate = min(max(accepted_rate * margin, least), most)
             self.phase = "closing_in"
 
@@ -438,7 +500,7 @@ class RateLimiter:
             self._felt_since = self._grown = now
             self._was_cut(now)
         elif self._cut_at is None or now - self._cut_at > LONGEST_STEP_SECONDS:
-            self._rate = max(min(self._rate, share), self._rate * (1 - rate_cuts.CUT), LEAST_RATE)
+            self._rate = max(min(self._rate, share), self._rate * (1 - CUT), LEAST_RATE)
             self._was_cut(now)
 
     def _hold_for(self, now: float, retry_after: float | None) -> None:

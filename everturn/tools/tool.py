@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
@@ -14,6 +16,7 @@ from typing import Any, Generic, Literal, cast, get_args, overload
 from pydantic import BaseModel
 from typing_extensions import ParamSpec, TypeVar
 
+from everturn import names
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
 from everturn.records import Document, Image, Text
@@ -26,21 +29,10 @@ from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import CONTEXT, adopt_tool
 from everturn.tools.results import safe_error_text, to_parts
 from everturn.tools.signature import Signature, describe_function, read_signature, unwrap_function
-from everturn.tools.tool_option_checks import (
-    Kinds,
-    check_approval,
-    check_choice,
-    check_duration,
-    check_local,
-    check_name,
-    check_retry,
-    kinds_of,
-    own_name,
-    refuse_unbound,
-)
 from everturn.tools.unwritten_results import Unwritten, after_effect
 from everturn.tools.user_activity import NexusOperation, UserActivity
-from everturn.tools.with_context import with_context
+from everturn.tools.with_context import check_takes, with_context
+from everturn.validation import durations
 from everturn.validation.spelling import options_of, refuse_unknown
 
 __all__ = ["Effect", "InvalidArguments", "Predicate", "RunsOn", "Tool", "tool"]
@@ -67,6 +59,13 @@ LONGEST_LOCAL = timedelta(seconds=10)
 """The longest timeout: a local tool holds up its workflow task, and runs again with it if the worker is lost."""
 
 DEFAULT_PATIENCE = timedelta(minutes=30)
+
+Kinds = type[Exception] | tuple[type[Exception], ...]
+"""Of temporary failures, after which a call is retried; as `except` takes them."""
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_PROVIDERS_NAME = re.compile(r"[a-zA-Z0-9_$.:-]{1,128}")
+"""What providers call their own tools, such as Moonshot's $web_search."""
 
 _PASSED_ON = ("needs_approval", "effect", "runs_on", "local")
 """Options of `tool` that are fields of Tool as they are."""
@@ -120,20 +119,20 @@ class Tool(Generic[P, R]):
     """Whether the provider defines it: the model gets only the definition among the agent's raw tools."""
 
     def __post_init__(self) -> None:
-        check_name(self.name, by_provider=self.provider_tool)
-        check_choice(self, "effect", get_args(Effect))
-        check_choice(self, "runs_on", get_args(RunsOn))
-        check_duration(self, "timeout")
-        check_duration(self, "patience")
+        _check_name(self.name, by_provider=self.provider_tool)
+        _check_choice(self, "effect", get_args(Effect))
+        _check_choice(self, "runs_on", get_args(RunsOn))
+        _check_duration(self, "timeout")
+        _check_duration(self, "patience")
         if self.patience < self.timeout:
             raise InvalidTool(
                 f"Tool {self.name!r} has patience={self.patience}, which is less than its "
                 f"timeout={self.timeout} for one try.",
                 cure="Raise patience or lower timeout.",
             )
-        check_local(self, longest=LONGEST_LOCAL)
-        check_approval(self)
-        check_retry(self.name, self.retry, effect=self.effect, runs_on=self.runs_on)
+        _check_local(self)
+        _check_approval(self)
+        _check_retry(self)
         if self.function is not None:  # so that help() and inspect see the function
             vars(self)["__wrapped__"] = self.function
             for attribute in ("__name__", "__qualname__", "__doc__"):
@@ -333,7 +332,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def _make_tool(function: Callable[..., Any], **options: Any) -> Tool:
-    refuse_unbound(function, options)
+    _refuse_unbound(function, options)
     return _build_tool(function, **options)
 
 
@@ -361,7 +360,7 @@ def _build_tool(
         options = options or dict(theirs.options)
     else:
         _check_function(function)
-        name = own_name(function) if name is None else name
+        name = _own_name(function) if name is None else name
         if parameters is None:
             signature = read_signature(function, context_type=ToolContext)
         else:
@@ -380,7 +379,7 @@ def _build_tool(
         context_parameters=signature.context_parameters,
         timeout=timeout,
         patience=patience,
-        retry=kinds_of(retry),
+        retry=_kinds_of(retry),
         options=ToolOptions.of(options, tool=name),
         module=_module,
         **more,
@@ -421,3 +420,132 @@ def _check_function(function: Any) -> None:
         raise InvalidTool(
             f"Tool {describe_function(function)} yields.", cure="Return the whole result, such as a list."
         )
+
+
+def _check_name(name: object, *, by_provider: bool = False) -> None:
+    if not isinstance(name, str) or not (_PROVIDERS_NAME if by_provider else _NAME).fullmatch(name):
+        raise InvalidTool(
+            f"{name!r} is not a valid name for a tool: it needs 1 to 64 of a-z, A-Z, 0-9, _ "
+            "and -, and can't start with a digit or -.",
+            cure="Give it one with tool(name='...').",
+        )
+    if name in names.RESERVED_TOOL_NAMES:
+        raise InvalidTool(
+            f"No tool can be called {name!r}: everturn itself uses that name.",
+            cure="Give it another with tool(name='...').",
+        )
+
+
+def _check_choice(tool: Tool, option: str, choices: tuple[str, ...]) -> None:
+    value = getattr(tool, option)
+    if value not in choices:
+        raise InvalidTool(f"Tool {tool.name!r} has {option}={value!r}.", cure=f"Write one of {', '.join(choices)}.")
+
+
+def _check_duration(tool: Tool, option: str) -> None:
+    value = getattr(tool, option)
+    if problem := durations.problem_of(value):
+        raise InvalidTool(f"Tool {tool.name!r} has {option}={value!r}.", cure=problem)
+
+
+def _check_local(tool: Tool) -> None:
+    match tool.local:
+        case None | False:
+            return
+        case "auto" if tool.effect != "once":
+            return
+        case "auto":
+            raise InvalidTool(
+                f"Tool {tool.name!r} has local='auto' and effect='once'.",
+                cure="A local call may run again with its workflow task: leave local out.",
+            )
+        case True if tool.effect == "read" and tool.timeout <= LONGEST_LOCAL:
+            return
+        case True:
+            raise InvalidTool(
+                f"Tool {tool.name!r} is local, with effect={tool.effect!r} and timeout={tool.timeout}.",
+                cure=f"A local tool needs effect='read' and a timeout of at most {LONGEST_LOCAL}.",
+            )
+        case other:
+            raise InvalidTool(
+                f"Tool {tool.name!r} has local={other!r}.", cure="Write local=True, False or 'auto', or leave it out."
+            )
+
+
+def _check_approval(tool: Tool) -> None:
+    predicate = tool.needs_approval
+    if isinstance(predicate, bool):
+        return
+    try:
+        check_takes(predicate, {}, context=ToolContext())
+    except ValueError:  # a builtin without a readable signature; callable all the same
+        return
+    except TypeError:
+        raise InvalidTool(
+            f"Tool {tool.name!r} has needs_approval={predicate!r}.",
+            cure="Write True, False, or a function of one parameter, which gets the dict of arguments, "
+            "or of two, of which the second gets the ToolContext.",
+        ) from None
+
+
+def _kinds_of(given: Any) -> Any:
+    """The exception types of `retry=` as a tuple. Does not check them: `Tool` does."""
+    if isinstance(given, list | tuple):
+        return tuple(given)
+    return (given,)
+
+
+def _check_retry(tool: Tool) -> None:
+    wrong = [kind for kind in tool.retry if not (isinstance(kind, type) and issubclass(kind, Exception))]
+    if wrong:
+        raise InvalidTool(
+            f"Tool {tool.name!r} has retry={tool.retry!r}.",
+            cure="Write exception types, such as retry=(ConnectionError, TimeoutError).",
+        )
+    if tool.retry and tool.effect == "once":
+        raise InvalidTool(
+            f"Tool {tool.name!r} has retry={tool.retry!r} and effect='once', which is never retried.",
+            cure="Leave retry= out, or say effect='idempotent' if running it twice does no harm.",
+        )
+    if tool.retry and tool.runs_on == "client":
+        raise InvalidTool(
+            f"Tool {tool.name!r} has retry={tool.retry!r}, but no worker runs it.",
+            cure="Leave retry= out: your own code answers its calls and can try again.",
+        )
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    named = function
+    while isinstance(named, partial):
+        named = named.func
+    name = getattr(named, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise InvalidTool(f"{describe_function(function)} has no name of its own.", cure="Write tool(name='...')(it).")
+    return str(name)
+
+
+def _refuse_unbound(function: Any, given: Mapping[str, Any]) -> None:
+    """Raises InvalidTool for a method without its object, as a decorator in a class gets it: which object a call would
+    be for is not known there. `given`: the tool's options, for the cure."""
+    target = unwrap_function(function) if inspect.isfunction(function) else None
+    code = getattr(target, "__code__", None)
+    if target is None or code is None or code.co_varnames[: code.co_argcount][:1] != ("self",):
+        return
+    if "self" in target.__annotations__:
+        return
+    owner, _, name = target.__qualname__.rpartition("<locals>.")[2].rpartition(".")
+    written = ", ".join(f"{key}={_as_code(value)}" for key, value in given.items() if not key.startswith("_"))
+    example = f"({owner or 'Shop'}().{name})"
+    if written:
+        example = f"({written}){example}"
+    raise InvalidTool(
+        f"Tool {describe_function(function)} can't take the parameter 'self': this is a method without its object.",
+        cure=f"Leave the method as it is, without @tool, and make the tool of a bound one: tool{example}.",
+    )
+
+
+def _as_code(value: object) -> str:
+    """The value as in code."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return getattr(value, "__name__", "") or repr(value).replace("datetime.", "", 1)

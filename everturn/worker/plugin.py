@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import temporalio.client
 import temporalio.worker
@@ -42,10 +42,20 @@ from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents
 from everturn.worker.hosting import Hosting
 from everturn.worker.options import Hosted, WorkerOptions
-from everturn.worker.task_slots import ACTIVITIES_AT_ONCE, payloads_at_once, tasks_at_once
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.unsandboxed_runner import ConversationRunner
 from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
+
+if TYPE_CHECKING:
+    from temporalio.worker import WorkerConfig
+
+ACTIVITIES_AT_ONCE: Final = 200
+"""Model turns and tool calls at the same time; temporalio's own default is 100."""
+
+WORKFLOW_TASKS_AT_ONCE: Final = 20
+"""Conversations that take a step, or are replayed, at the same time; temporalio's own default is 100. They share one
+interpreter, so more are no quicker. But a worker that begins with 60 conversations of 50 turns replays for 6 s: all at
+once, none is done within the 5 s that the server waits for it, and each is replayed four times (decision 0040)."""
 
 STICKY_TIMEOUT: Final = timedelta(seconds=2)
 """How long a conversation's next step waits for the worker that had it before another one takes it."""
@@ -180,8 +190,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             "max_heartbeat_throttle_interval": BEAT_THROTTLE,
             "default_heartbeat_throttle_interval": BEAT_THROTTLE,
             "max_concurrent_activities": None if counted else ACTIVITIES_AT_ONCE,
-            "max_concurrent_workflow_tasks": tasks_at_once(config),
-            "max_workflow_task_external_storage_concurrency": payloads_at_once(config),
+            "max_concurrent_workflow_tasks": _tasks_at_once(config),
+            "max_workflow_task_external_storage_concurrency": _payloads_at_once(config),
             # A reply's calls begin here at once, without a way through the server's queue. temporalio's default is 3.
             "max_eager_activity_reservations_per_workflow_task": max(
                 (agent.limits.max_parallel_calls for agent in self.hosted.agents.values()),
@@ -284,3 +294,18 @@ def _run_conversations(
 
 def _is_unset(config: WorkerConfig, name: str) -> bool:
     return bool(cast("dict[str, Any]", config).get(name) == DEFAULTS[name])
+
+
+def _tasks_at_once(config: Mapping[str, Any]) -> int | None:
+    """For a worker with this configuration that does not say itself; None if its tuner does."""
+    if config.get("tuner") is not None:
+        return None
+    return max(WORKFLOW_TASKS_AT_ONCE, config.get("max_concurrent_workflow_task_polls") or 0)
+
+
+def _payloads_at_once(config: WorkerConfig) -> int:
+    """How many payloads of one workflow task are stored or fetched together, if there is an external storage. Without
+    one there is nothing to wait for, and more than one would make an asyncio task of each payload, in each task."""
+    if config["client"].data_converter.external_storage is None:
+        return 1
+    return config["max_workflow_task_external_storage_concurrency"]

@@ -1,4 +1,5 @@
-"""Spans, made and exported. Imported only by a worker that traces: this needs OpenTelemetry's SDK."""
+"""Spans and OpenTelemetry's metrics, made and exported. Imported only by a worker that traces: this needs
+OpenTelemetry's SDK."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
+from opentelemetry import metrics
 from opentelemetry import trace as api
 from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import Tracer, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -29,8 +32,7 @@ from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import Message, ToolResult
 from everturn.tracing import AnswerSpan, ExportSpans, Trace, TraceContext, WaitSpan
 from everturn.worker import span_attributes as attributes
-from everturn.worker.gen_ai_metrics import error_type
-from everturn.worker.otel_metrics import OtelMeter, meter_provider
+from everturn.worker.gen_ai_metrics import BUCKETS, DURATION, TOKENS, Operation, error_type
 from everturn.worker.traces import Traces
 
 BACK_OFF_SECONDS = 30.0
@@ -57,7 +59,8 @@ class Spans:
         self._provider, own_provider = _find_provider(traces)
         self._tracer = _sdk_tracer(self._provider)
         self._exports = Exports(self._provider, within=traces.export_within.total_seconds())
-        self._meters = traces.meter_provider or meter_provider(resource=own_provider.resource if own_provider else None)
+        own_resource = own_provider.resource if own_provider else None
+        self._meters = traces.meter_provider or _meter_provider(resource=own_resource)
         self.meter = OtelMeter(self._meters)
 
     # ------------------------------------------------------------ activities
@@ -380,3 +383,38 @@ def _trace_state(written: str) -> TraceState:
 
 def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1_000_000) * 1_000
+
+
+class OtelMeter:
+    """The metrics of gen_ai_metrics.py. `provider`: the program's MeterProvider, or what `_meter_provider` gives."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        meter = provider.get_meter("everturn")
+        self._duration = meter.create_histogram(
+            DURATION, "s", "How long turns and calls took.", explicit_bucket_boundaries_advisory=BUCKETS[DURATION]
+        )
+        self._tokens = meter.create_histogram(
+            TOKENS, "{token}", "Tokens of model turns.", explicit_bucket_boundaries_advisory=BUCKETS[TOKENS]
+        )
+
+    def record(self, operation: Operation) -> None:
+        attributes = dict(operation.attributes)
+        if operation.error:
+            attributes["error.type"] = operation.error
+        self._duration.record(operation.seconds, attributes)
+        for kind, tokens in operation.tokens.items():
+            self._tokens.record(tokens, {**operation.attributes, "gen_ai.token.type": kind})
+
+
+def _meter_provider(*, resource: Resource | None) -> MeterProvider:
+    """The program's own meter provider. If it has none, and everturn had to make a tracer provider, too: a new one that
+    exports by OTLP over HTTP. `resource`: the one of that tracer provider; None: everturn made none."""
+    if resource is None or os.environ.get("OTEL_METRICS_EXPORTER") == "none":
+        return metrics.get_meter_provider()
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    metrics.set_meter_provider(SdkMeterProvider([reader], resource=resource))
+    return metrics.get_meter_provider()  # the program's own, if it has set one

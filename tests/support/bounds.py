@@ -20,8 +20,8 @@ from everturn.activities import (
     heartbeat,
     live_text,
     mcp_tools,
+    model_turns,
     poison_calls,
-    reply_output,
     tenant_spending,
     tool_contexts,
     tool_times,
@@ -115,7 +115,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "decompressed_bytes": (encryption, "MAX_DECOMPRESSED_BYTES"),
     "ask_again_seconds": (encryption, "ASK_AGAIN_SECONDS"),
     "codec_body_bytes": (codec_server, "MAX_CODEC_BODY_BYTES"),
-    "output_bytes": (reply_output, "MAX_BESIDE_REPLY_BYTES"),
+    "output_bytes": (model_turns, "MAX_BESIDE_REPLY_BYTES"),
     # How long what users wrote may take.
     "quick_seconds": (user_code, "QUICK_SECONDS"),
     "clean_up_seconds": (user_code, "CLEAN_UP_SECONDS"),

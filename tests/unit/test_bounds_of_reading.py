@@ -12,8 +12,8 @@ import typer
 from temporalio.converter import StorageDriverClaim
 
 from everturn import compressed_messages, devserver
+from everturn.cli.approval_prompt import NotEdited, parse_arguments
 from everturn.cli.approve import _json_or_text, _parse_object
-from everturn.cli.argument_editor import NotEdited, parse_arguments
 from everturn.compressed_messages import pack, unpack
 from everturn.models import Model
 from everturn.providers import failures

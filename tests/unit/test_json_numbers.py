@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from everturn import Agent, ToolCall, tool
 from everturn.activities.planning import plan_calls
 from everturn.calls.decisions import Answer, Approve
-from everturn.cli.argument_editor import NotEdited, parse_arguments
+from everturn.cli.approval_prompt import NotEdited, parse_arguments
 from everturn.errors import Refused
 from everturn.payloads import Start
 from everturn.plans import RefuseCall

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from everturn import events
 from everturn.cli import terminal
-from everturn.cli.argument_editor import NotEdited, parse_arguments
+from everturn.cli.approval_prompt import NotEdited, parse_arguments
 from everturn.cli.narration import Narration
 from everturn.cli.render import first_line
 from everturn.cli.reply_text import ReplyText

@@ -44,7 +44,7 @@ from tests.workflows.test_cancelled_replies import agent_at
 
 async def main():
     if sys.argv[4:]:
-        model_turns.cut_reply = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        model_turns._cut_reply = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     client = await Client.connect(sys.argv[1], task_queue=sys.argv[2])
     await Worker(client, agents=[agent_at(sys.argv[3])]).run()
 

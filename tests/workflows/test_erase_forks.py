@@ -12,10 +12,9 @@ import pytest
 from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
+import everturn.client.belongings
 from everturn import Client, Conversation
-from everturn.client import fork_lines
-from everturn.client.belongings import Belongings, find_belongings
-from everturn.client.fork_lines import Fork, ForkLines
+from everturn.client.belongings import Belongings, Fork, ForkLines, find_belongings
 from everturn.devserver import DevServer
 from everturn.errors import Refused
 from everturn.history import fork_start
@@ -145,13 +144,13 @@ async def test_a_fork_of_a_fork_is_found_when_the_one_between_is_gone(keeper: Cl
 async def listed_by(monkeypatch: pytest.MonkeyPatch, client: Client) -> list[str]:
     """The ids of all workflows whose memos are read from now on."""
     seen: list[str] = []
-    read = fork_lines._fork_line
+    read = everturn.client.belongings._fork_line
 
     def reading(execution: WorkflowExecution) -> tuple[str, ...]:
         seen.append(execution.id)
         return read(execution)
 
-    monkeypatch.setattr(fork_lines, "_fork_line", reading)
+    monkeypatch.setattr(everturn.client.belongings, "_fork_line", reading)
     return seen
 
 
