@@ -235,6 +235,11 @@ class Agent(Generic[OutputT_co]):
         by_name: dict[str, Tool] = vars(self)["_by_name"]
         return by_name.get(name)
 
+    @property
+    def callable_tools(self) -> tuple[str, ...]:
+        """The names of the tools that a model may call now."""
+        return tuple(vars(self)["_by_name"])
+
     def handoff(self, tool: str) -> HandOff | None:
         """The handoff that a call of this tool makes; None if it makes none."""
         return next((handoff for handoff in self.handoffs if handoff.name == tool), None)

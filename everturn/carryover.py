@@ -173,8 +173,13 @@ class Beginning(Record):
 
     @classmethod
     def from_message(cls, agent: str, message: Message) -> Beginning:
-        written = to_json({"parts": message.model_dump(mode="json")["parts"], "provider": message.provider})
-        digest = blake2b(written, digest_size=16).hexdigest()
+        content: dict[str, JsonValue] = {
+            "parts": message.model_dump(mode="json")["parts"],
+            "provider": message.provider,
+        }
+        if message.tools is not None:
+            content["tools"] = list(message.tools)
+        digest = blake2b(to_json(content), digest_size=16).hexdigest()
         return cls(agent=names.unversioned(agent), text=clipped(message.text, MAX_BEGINNING_CHARS), digest=digest)
 
     @property
@@ -231,6 +236,8 @@ class CarryOver(Record):
     """The run that the last reset made; empty if there was none."""
     model: str = ""
     """The model that somebody chose in place of the agent's own."""
+    tools: tuple[str, ...] | None = None
+    """The only tools for the answer that is owed; None: all."""
     paused: bool = False
     view: View | None = None
     summary_due: bool = False

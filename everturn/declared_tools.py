@@ -1,12 +1,15 @@
-"""What a front end brings along with what its person says: tools that it runs itself, and what it shows.
+"""What comes with a message: a front end's own tools, what it shows, and the names of the tools for the answer.
 
 It is a part of the message, so the history has it: other workers, later runs and forks know it, too. The model is
-offered the tools, and reads what is shown, until a person says the next thing.
+offered a front end's tools, and reads what is shown, until a person says the next thing; the tools that a message names
+are all that it is offered until the answer is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 
 from pydantic import JsonValue
@@ -16,6 +19,15 @@ from everturn.errors import InvalidTool
 from everturn.records import Message, Part, Text
 from everturn.tenants.metadata import as_text
 from everturn.tools.client_tool import client_tool
+from everturn.tools.provider_defined import called_as
+from everturn.tools.read_result import READ_RESULT
+from everturn.tools.server_tools import ServerTool
+from everturn.tools.tool import Tool
+from everturn.validation.spelling import nearest_name
+
+_ALWAYS_OFFERED: Final = frozenset({READ_RESULT})
+"""It reads the rest of a result that was cut: whoever may call a tool may read all of its result."""
+_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 READER: Final = "ag-ui"
 """The reader of the `extra` of front ends' messages, of any protocol. It is no provider, so no model is shown the
@@ -85,3 +97,100 @@ def _tools_in(value: Any) -> list[Mapping[str, Any]]:
         {key: declared_tool[key] for key in ("name", "description", "parameters") if key in declared_tool}
         for declared_tool in listed
     ]
+
+
+# ---------------------------------------------------------------- the tools that a message names
+
+
+def tool_names(tools: Iterable[str | Tool] | None) -> tuple[str, ...] | None:
+    """The names of what a caller gives as a message's `tools=`. Raises InvalidTool."""
+    if tools is None:
+        return None
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise InvalidTool(f"tools={tools!r:.100} is not a list of names.", cure='Write tools=["look_up"].')
+    return tuple(dict.fromkeys(map(_name_of, tools)))
+
+
+def _name_of(item: Any) -> str:
+    if isinstance(item, Tool):
+        return item.name
+    if isinstance(item, str) and item:
+        return item
+    raise InvalidTool(
+        f"tools= holds {item!r:.100}, which is no name of a tool.",
+        cure="A message only chooses among the tools that its agent has on the worker: give their names.",
+    )
+
+
+def with_offered(agent: Agent, wanted: tuple[str, ...], *, lenient: bool = False) -> Agent:
+    """The agent with only these of its tools. Raises InvalidTool for a name that it does not have, unless `lenient`."""
+    if not lenient:
+        check_offered(agent, wanted)
+    if not wanted:
+        return _without_calls(agent)
+    offered = _ALWAYS_OFFERED.union(wanted)
+    tools = tuple(tool for tool in agent.tools if tool.name in offered)
+    choice = agent.settings.tool_choice
+    settings = agent.settings
+    if choice in _names_of_all(agent) - offered:  # it would force a tool that is not offered
+        settings = settings.model_copy(update={"tool_choice": None})
+    return _with_values(
+        agent,
+        tools=tools,
+        server_tools=tuple(tool for tool in agent.server_tools if _server_name(tool) in offered),
+        raw_tools=tuple(item for item in agent.raw_tools if offered.intersection(_raw_names(item))),
+        settings=settings,
+        _by_name={tool.name: tool for tool in tools},
+    )
+
+
+def check_offered(agent: Agent, wanted: Iterable[str]) -> None:
+    """Raises InvalidTool for a name that the agent does not have."""
+    known = _names_of_all(agent)
+    for name in wanted:
+        if name not in known:
+            raise _unknown_tool(agent, name, known)
+
+
+def _unknown_tool(agent: Agent, name: str, known: Collection[str]) -> InvalidTool:
+    cure = "Name one of those."
+    if near := nearest_name(name, known):
+        cure = f"Did you mean {near!r}?"
+    has = ", ".join(sorted(known)) or "no tools"
+    return InvalidTool(f"The agent {agent.name!r} has no tool {name!r:.200}. It has {has:.1000}.", cure=cure)
+
+
+def _without_calls(agent: Agent) -> Agent:
+    """The tools stay in the request, so that what the provider has cached still fits, but none may be called. Those
+    that the provider runs are left out: not every provider can be told not to run them."""
+    settings = agent.settings.model_copy(update={"tool_choice": "none"})
+    return _with_values(agent, server_tools=(), raw_tools=(), settings=settings, _by_name={})
+
+
+def _with_values(agent: Agent, **values: Any) -> Agent:
+    changed = copy(agent)
+    vars(changed).update(values)
+    return changed
+
+
+def _names_of_all(agent: Agent) -> set[str]:
+    known = {tool.name for tool in agent.tools}
+    known.update(map(_server_name, agent.server_tools))
+    for item in agent.raw_tools:
+        known.update(_raw_names(item))
+    return known
+
+
+def _server_name(tool: ServerTool) -> str:
+    """`web_search` for WebSearch()."""
+    return _WORDS.sub("_", type(tool).__name__).lower()
+
+
+def _raw_names(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names under which a model calls it; else its type, or its only key."""
+    if calls := called_as(item):
+        return calls
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    return tuple(item)

@@ -34,6 +34,9 @@ from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
 from everturn.tracing import Trace, TraceContext, or_none
 from everturn.user_parts import kinds_problem
 
+ToolNames = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...], Field(max_length=100)]
+"""Tools that a message names: the model is offered no others until the answer is complete."""
+
 # ---------------------------------------------------------------- the conversation
 
 
@@ -62,6 +65,8 @@ class Start(Labelled):
     message_id: str | None = Field(default=None, max_length=MAX_MESSAGE_ID_CHARS)
     provider: str = ""
     """The provider that can read the `extra` of the message's parts, such as 'anthropic'."""
+    tools: ToolNames | None = None
+    """The tools for the answer to the message; None: all that the agent has."""
     keep_open: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds to idle for the next message after a final reply; None: the first final reply ends it."""
     model: str | None = Field(default=None, max_length=MAX_NAME_CHARS)
@@ -106,7 +111,7 @@ class Start(Labelled):
         return limits.model_dump(mode="json", exclude_unset=True)
 
     def as_message(self) -> Message:
-        return Message.user(self.message).model_copy(update={"provider": self.provider})
+        return Message.user(self.message).model_copy(update={"provider": self.provider, "tools": self.tools})
 
     @property
     def began(self) -> Beginning:
@@ -262,6 +267,9 @@ class MessageIn(Record):
     message_id: str | None = Field(default=None, max_length=MAX_MESSAGE_ID_CHARS)
     provider: str = ""
     """The provider that can read the `extra` of the parts, such as 'anthropic'."""
+    tools: ToolNames | None = None
+    """The tools for its answer, as in Start. If an answer is under way, these hold for the rest of it; None leaves it
+    as it is."""
     stream: bool | None = None
     """From now on, as in Start; None leaves it as it is."""
     trace: TraceContext | None = None
@@ -272,7 +280,7 @@ class MessageIn(Record):
 
     def as_message(self) -> Message:
         message = Message.user(self.text if self.text is not None else self.parts)
-        return message.model_copy(update={"provider": self.provider})
+        return message.model_copy(update={"provider": self.provider, "tools": self.tools})
 
     def problem(self, size: int, *, after: Sequence[Message] | None) -> str | None:
         """Why a message of `size` bytes of JSON can't be accepted; None if it can. `after`: what came before it since
@@ -320,6 +328,8 @@ class ModelRequest(Labelled):
     named: tuple[str, ...] = ()
     """Calls whose results are too large to repeat here: their tool activities' own events hold the content."""
     model: str | None = None
+    tools: tuple[str, ...] | None = None
+    """The only tools that the model is offered, by name; None: all."""
     conclude: str | None = None
     """Why the model gets this last turn without tools."""
     view: View | None = None

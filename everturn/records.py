@@ -300,6 +300,8 @@ class Message(Record):
     provider: str = ""
     """The provider that made an assistant's message, such as 'anthropic'. Only set if a part holds something that no
     other provider may see: thinking, opaque parts, the provider's own tools, or an `extra`."""
+    tools: tuple[str, ...] | None = None
+    """Of a user's message: the names of the tools that the model is offered until the answer is complete; None: all."""
 
     @classmethod
     def user(cls, content: str | Iterable[Part]) -> Message:

@@ -97,6 +97,8 @@ class State:
         self.facts: WorkerFacts | None = None
         """The facts about the agent that a worker sent last, with its limits."""
 
+        self.tools = carry.tools if carry.owed else None
+        """The only tools that the model is offered until its final reply, by name; None: all."""
         self.answering = carry.owed
         """True from a message until its final reply. A run may begin in the middle of an answer."""
         self.final = carry.origin is not None and not carry.owed
@@ -168,6 +170,7 @@ class State:
         self.cancelled = ""
 
     def end_answer(self) -> None:
+        self.tools = None
         if self.reply_awaited and (seen := self._seen):
             self.unseen.append(seen.as_message(self.in_charge.author))
             self.add_usage(seen.usage, seen.cost_usd)
@@ -182,6 +185,9 @@ class State:
         A turn without a reply is asked again with the same messages."""
         self.limit = limit
         if not self.reply_awaited:
+            for message in self.inbox[:messages]:
+                if message.tools is not None:
+                    self.tools = message.tools
             self.unseen += self.inbox[:messages]
             self.inbox = self.inbox[messages:]
             self.turn += 1
@@ -455,4 +461,5 @@ class State:
             summary_due=self.summary_due,
             budget=self.budget,
             began=self._began or self.start.began,
+            tools=self.tools,
         )

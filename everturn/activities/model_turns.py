@@ -154,7 +154,7 @@ class ModelTurns:
         self, agent: Agent, request: ModelRequest, messages: Sequence[Message]
     ) -> tuple[Agent, RecordedPrompt | None]:
         """The agent as it is for this turn, and its prompt to record; None if the agent is the same for all turns."""
-        decided = await agent_for_turn(agent, partial(self._contexts.of_turn, request), messages)
+        decided = await agent_for_turn(agent, partial(self._contexts.of_turn, request), messages, request)
         if decided is agent or request.summarise:
             return decided, None
         tools = tuple(

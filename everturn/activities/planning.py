@@ -197,7 +197,7 @@ async def _plan_call(
     if agent.loop == "manual":
         return await _plan_manual(agent, tool, call, context, hooks, careful=careful)
     if tool is None:
-        known = ", ".join(tool.name for tool in agent.tools if tool.name not in hidden) or "none"
+        known = ", ".join(name for name in agent.callable_tools if name not in hidden) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
     if size := call.extra.get(TOO_LARGE):
         text = f"The arguments have {size:,} bytes, which is too much. Call {call.name} again with less."

@@ -12,9 +12,10 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import patience
 from everturn.agent import Agent
-from everturn.declared_tools import with_declared_tools
+from everturn.declared_tools import with_declared_tools, with_offered
 from everturn.errors import InvalidTool
 from everturn.logs import get_logger
+from everturn.payloads import ModelRequest
 from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message
 from everturn.tools import raised, user_code
@@ -26,15 +27,34 @@ from everturn.tools.with_context import with_context
 _log = get_logger("everturn.turn")
 
 
-async def agent_for_turn(agent: Agent, turn: Callable[[], TurnContext[Any]], messages: Sequence[Message]) -> Agent:
-    """The agent with what its functions return for this turn, and with the tools that came with what was said last; the
-    same object if there is neither. If a function raises, it is tried again while the agent's patience lasts; then the
-    conversation stalls. It stalls at once if what a function returns can't be used. `turn` makes their context."""
+async def agent_for_turn(
+    agent: Agent, turn: Callable[[], TurnContext[Any]], messages: Sequence[Message], request: ModelRequest
+) -> Agent:
+    """The agent with what its functions return for this turn, with the tools that came with what was said last, and
+    with no others than those that a message named for its answer; the same object if there is none of that. If a
+    function raises, it is tried again while the agent's patience lasts; then the conversation stalls. It stalls at once
+    if what a function returns can't be used, or a message names what is not there. `turn` makes their context."""
     agent = await _by_functions(agent, turn)
     try:
-        return with_declared_tools(agent, facts_of(messages).last_said)
+        agent = with_declared_tools(agent, facts_of(messages).last_said)
     except InvalidTool as error:
         raise _unusable_error(agent, "What the front end declares for", error.message.rstrip("."), error.cure) from None
+    return _offered_agent(agent, request)
+
+
+def _offered_agent(agent: Agent, request: ModelRequest) -> Agent:
+    """The names were said to the first agent: one that has taken over need not have them."""
+    if request.tools is None:
+        return agent
+    try:
+        return with_offered(agent, request.tools, lenient=request.signed)
+    except InvalidTool as error:
+        raise ApplicationError(
+            f"A message's tools can't be offered. {error.message}",
+            {"cure": f"{error.cure} `cancel_turn`, and send it again; or deploy an agent that has it, and `resume`."},
+            type=names.NOT_PREPARED,
+            non_retryable=True,
+        ) from None
 
 
 async def _by_functions(agent: Agent, turn: Callable[[], TurnContext[Any]]) -> Agent:

@@ -27,7 +27,7 @@ from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decide_all
-from everturn.client.messages import MessageLike, rules_of, start_payload, user_message
+from everturn.client.messages import MessageLike, rules_of, start_payload, user_message, with_tools
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.task_queues import QueuesClient
 from everturn.client.typed_outcomes import OutcomeWithValue
@@ -43,6 +43,7 @@ from everturn.tenants.metadata import TENANT
 from everturn.tenants.priorities import Order
 from everturn.text.utf8 import check_utf8, mend
 from everturn.tools.output_type import OutputT_co
+from everturn.tools.tool import Tool
 from everturn.validation import durations
 from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options, options_of
@@ -145,6 +146,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
         again: bool = False,
+        tools: Iterable[str | Tool] | None = None,
     ) -> Conversation[OutputT_co]:
         """Starts a conversation, on whichever worker hosts the agent.
 
@@ -174,11 +176,13 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         If there is more work than workers: `priority` 1 goes before 2, down to 5 (default: 3). Among equals, each
         `fairness_key` (default: the tenant; at most 64 bytes) gets a share of `fairness_weight` (default: 1). All
         three are Temporal's own, and hold for the workflow, its activities and its children.
+
+        `tools`: the names of the only tools that the model is offered for the first answer: see `Conversation.send`.
         """
         carry = begun_with(transcript)
         rules = rules_of(policy, by=self.by)
         start = start_payload(
-            message,
+            with_tools(message, tools, agent),
             may_be_empty=keep_open is not None,
             agent=name_of(agent),
             message_id=message_id,
@@ -221,15 +225,16 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         priority: int | None = None,
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
+        tools: Iterable[str | Tool] | None = None,
     ) -> Conversation[OutputT_co]:
         """Delivers a message to the conversation `id`: starts it if there is none, and revives it with its
         transcript, model, limits, tenant and metadata if it is over. With a `message_id`, it is safe to repeat.
         `tenant`, `metadata`, `policy`: as in `start`; used only if the message starts the conversation. `stream`: as
         in `start`, from now on; None changes nothing. `priority`, `fairness_key`, `fairness_weight`: as in
-        `start`; a revived conversation keeps its own unless given.
+        `start`; a revived conversation keeps its own unless given. `tools`: as in `Conversation.send`.
         """
         conversation = self.conversation(id, agent=agent if isinstance(agent, Agent) else None)
-        parsed = user_message(message)
+        parsed = user_message(with_tools(message, tools, agent))
         anew = start_payload(
             parsed,
             agent=name_of(agent),
@@ -262,6 +267,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
         fairness_key: str | None = None,
         fairness_weight: float | None = None,
         again: bool = False,
+        tools: Iterable[str | Tool] | None = None,
     ) -> OutcomeWithValue[OutputT_co]:
         """Starts a conversation and waits for its outcome. With an Agent, and not its name, its `value` is the output
         as the agent's type. With an `id`, it is safe to repeat: it waits for the conversation that runs, or returns
@@ -283,6 +289,7 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
             fairness_key=fairness_key,
             fairness_weight=fairness_weight,
             again=again,
+            tools=tools,
         )
         try:
             with suppress(Ended):  # outcome() says how

@@ -19,7 +19,7 @@ from everturn.client.client_base import ClientBase
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
-from everturn.client.messages import MessageLike, check_room, decision_options, message_payload
+from everturn.client.messages import MessageLike, check_room, decision_options, message_payload, with_tools
 from everturn.client.missing_worker import Silence, with_warnings
 from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.seen_reply import cut_short, seen_reply
@@ -48,6 +48,7 @@ from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id
 from everturn.tools.output_type import OutputT_co
 from everturn.tools.results import parts_of_blocks
+from everturn.tools.tool import Tool
 from everturn.validation.explaining import explain
 from everturn.validation.habits import no_attribute
 from everturn.vendor_models.plugins import check_provider
@@ -75,15 +76,23 @@ class Conversation(Forks, Generic[OutputT_co]):
     # ------------------------------------------------------------ talking
 
     async def send(
-        self, message: MessageLike, *, message_id: str | None = None, stream: bool | None = None, revive: bool = False
+        self,
+        message: MessageLike,
+        *,
+        message_id: str | None = None,
+        stream: bool | None = None,
+        revive: bool = False,
+        tools: Iterable[str | Tool] | None = None,
     ) -> bool:
         """Says something more. Returns once the server has it, whether or not a worker runs; the conversation takes it
         at its next turn boundary. With a `message_id`, it is safe to repeat. `stream`: whether its text is streamed
-        from now on (see `Client.start`); None leaves it as it is.
+        from now on (see `Client.start`); None leaves it as it is. `tools`: the names of the only tools that the model
+        is offered until the answer is complete, [] for none; None: all. If the agent lacks one, it stalls.
 
         Raises Ended if the conversation is over. With `revive`, the message starts it again instead, with its
         transcript, agent, model, limits and `keep_open`. Returns whether it was started again.
         """
+        message = with_tools(message, tools)
         if revive:
             return await send_or_revive(self, message, message_id=message_id, stream=stream)
         message_id = uuid4().hex if message_id is None else message_id

@@ -67,7 +67,7 @@ class Forks(AskedTurns):
         changes = Changes()
         if message is not None:
             parsed = user_message(message)
-            changes = Changes(message=content_of(parsed), provider=parsed.provider)
+            changes = Changes(message=content_of(parsed), provider=parsed.provider, tools=parsed.tools)
         changes = replace(
             changes,
             model=model and check_provider(Model(model)).name,

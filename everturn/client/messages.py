@@ -13,13 +13,16 @@ from typing import Any, TypeVar
 from temporalio.client import WorkflowExecutionDescription
 
 from everturn import names
+from everturn.agent import Agent
 from everturn.client.trace_context import current_context
+from everturn.declared_tools import check_offered, tool_names
 from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import MessageIn, Start
 from everturn.policy import Policy, Rule, problem, said_by
 from everturn.records import Document, Image, Message, Part, Record, Text
 from everturn.sizes import MAX_INPUT_PARTS, MAX_UNREAD_BYTES, check_input, clipped, size_of
 from everturn.temporal.any_status import is_over
+from everturn.tools.tool import Tool
 from everturn.user_parts import USERS_KINDS
 from everturn.validation import durations
 from everturn.validation.explaining import explain
@@ -56,6 +59,17 @@ def user_message(message: MessageLike, *, may_be_empty: bool = False) -> Message
     return parsed
 
 
+def with_tools(message: MessageLike, tools: Iterable[str | Tool] | None, agent: Agent | str = "") -> MessageLike:
+    """The message with the only tools for its answer; as it is without any. Raises InvalidTool, for a name that the
+    agent does not have if all of its tools are known here; and Refused."""
+    if tools is None:
+        return message
+    wanted = tool_names(tools)
+    if isinstance(agent, Agent) and not (agent.mcp_servers or agent.prepare_tools):
+        check_offered(agent, wanted or ())
+    return user_message(message).model_copy(update={"tools": wanted})
+
+
 def content_of(message: Message) -> str | tuple[Part, ...]:
     """The content as payloads hold it: a str if the message is one plain text, else the parts."""
     if len(message.parts) == 1 and isinstance(text := message.parts[0], Text) and not text.extra:
@@ -72,6 +86,7 @@ def message_payload(message: MessageLike, *, message_id: str, stream: bool | Non
         names.MESSAGE,
         **{"text" if isinstance(content, str) else "parts": content},
         provider=parsed.provider,
+        tools=parsed.tools,
         message_id=message_id,
         stream=stream,
         trace=current_context(),
@@ -98,7 +113,7 @@ def start_payload(message: MessageLike, *, may_be_empty: bool = False, **fields:
     content: str | tuple[Part, ...] = ()
     if parsed.parts:
         content = content_of(parsed)
-    return make_checked(Start, "start", message=content, provider=parsed.provider, **fields)
+    return make_checked(Start, "start", message=content, provider=parsed.provider, tools=parsed.tools, **fields)
 
 
 def make_checked(payload: type[R], what: str, **fields: Any) -> R:

@@ -225,7 +225,11 @@ async def _ask_once(
     parts = message and message.parts
     run_id = await source.conversation(recorded.id).latest_run()
     begun = await start_of_fork(
-        source.temporal, recorded.id, run_id, turn=at_turn - 1, changes=Changes(message=parts, provider="")
+        source.temporal,
+        recorded.id,
+        run_id,
+        turn=at_turn - 1,
+        changes=Changes(message=parts, provider="", tools=message and message.tools),
     )
     carry = begun.carry
     if carry is not None:

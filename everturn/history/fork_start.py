@@ -34,6 +34,8 @@ class Changes:
     message: str | tuple[Part, ...] | None = None
     """What is said after the turn, in the form of Start.message."""
     provider: str = ""
+    tools: tuple[str, ...] | None = None
+    """For the answer to that message."""
     model: str | None = None
     results: Mapping[str, tuple[ResultPart, ...]] = field(default_factory=dict)
     """What calls of that turn returned in the fork, by call id."""
@@ -238,7 +240,7 @@ async def _start_anew(client: Client, first: StoredInRun, changes: Changes) -> S
 def _message_changes(changes: Changes) -> dict[str, Any]:
     if changes.message is None:
         return {}
-    return {"message": changes.message, "provider": changes.provider}
+    return {"message": changes.message, "provider": changes.provider, "tools": changes.tools}
 
 
 def _with_results(messages: Sequence[Message], results: Mapping[str, tuple[ResultPart, ...]]) -> list[Message]:
@@ -297,7 +299,7 @@ async def _build_start(
     idle = start.keep_open
     if final and idle is None and changes.message is None:
         idle = IDLE_SECONDS
-    silent = {"message": (), "message_id": None, "provider": ""}
+    silent = {"message": (), "message_id": None, "provider": "", "tools": None}
     # An id says nothing in another namespace, where it may be another conversation's.
     line = () if there else _fork_line(origin.conversation_id, *start.forked_from)
     return start.model_copy(

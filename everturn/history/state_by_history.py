@@ -191,6 +191,7 @@ class StateByHistory:
         state.stall = None
         state.in_charge.agent = request.agent
         state.view = request.view
+        state.tools = request.tools
         state.pending.clear()
         self.reply = None
         if not request.summarise:

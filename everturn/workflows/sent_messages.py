@@ -36,6 +36,7 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
         delta=new,
         named=named,
         model=state.model or None,
+        tools=state.tools,
         conclude=state.limit,
         view=state.view,
         summarise=summarise,
