@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, JsonValue
 
@@ -21,6 +21,27 @@ class _Event(Record):
     """The conversation that it happened in, if that is a sub-agent's."""
     path: tuple[AskedAgent, ...] = ()
     """The agents that led there, from the one that was asked first to the one whose conversation `child` is."""
+
+
+class _CallEvent(_Event):
+    """About a whole call. Its parts have the names that they have on other events, and in `status().waiting`."""
+
+    if TYPE_CHECKING:
+        call: ToolCall
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        return self.call.name
+
+    @property
+    def call_id(self) -> str:
+        return self.call.call_id
+
+    @property
+    def arguments(self) -> dict[str, JsonValue]:
+        """The call's arguments."""
+        return self.call.arguments
 
 
 class MessageReceived(_Event):
@@ -96,7 +117,7 @@ class Replied(_Event):
     """The provider's details of the reply as a whole, as in Reply.details."""
 
 
-class ToolCalled(_Event):
+class ToolCalled(_CallEvent):
     """One of the calls that the reply asks for."""
 
     kind: Literal["tool_called"] = "tool_called"
@@ -108,7 +129,7 @@ class ToolCalled(_Event):
     """It runs outside of workers: `answer_requested` comes when it may begin, after its approval if it needs one."""
 
 
-class ApprovalRequested(_Event):
+class ApprovalRequested(_CallEvent):
     """The call waits for a person's decision; `reason`, `why` and `question` are those of `status().waiting`."""
 
     kind: Literal["approval_requested"] = "approval_requested"
@@ -121,7 +142,7 @@ class ApprovalRequested(_Event):
     """As of `tool_called`."""
 
 
-class AnswerRequested(_Event):
+class AnswerRequested(_CallEvent):
     """The call runs outside of workers: somebody has to send its result."""
 
     kind: Literal["answer_requested"] = "answer_requested"
@@ -173,6 +194,15 @@ class ToolFinished(_Event):
     kind: Literal["tool_finished"] = "tool_finished"
     turn: int
     result: ToolResult
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        return self.result.name
+
+    @property
+    def call_id(self) -> str:
+        return self.result.call_id
 
 
 class ToolLost(_Event):

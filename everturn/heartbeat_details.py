@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from everturn.records import Message, Record, Text, Thinking, Usage
+from everturn.records import Message, Record, Text, TextKind, Thinking, Usage
 from everturn.sizes import MAX_ADDRESS_CHARS, MAX_SEEN_BYTES, MAX_TOKEN_CHARS, size_of
 
 MAX_EVERY_SECONDS = 60.0
 
-Piece = tuple[Literal["text", "thinking"], str]
+Piece = tuple[TextKind, str]
 """A piece of what a model says; the pieces are in order."""
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 CONVERSATION: Final = "Conversation"
 """The workflow type."""
+
+VisibilityLevel = Literal["full", "minimal"]
+"""How much a conversation shows beside its payloads: see Settings.visibility."""
 
 TASK_QUEUE: Final = "everturn"
 

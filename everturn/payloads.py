@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
+from everturn import names
 from everturn.carryover import Beginning, CarryOver, View, WorkerFacts
 from everturn.heartbeat_details import LiveAt, SeenReply
 from everturn.limits import Limits
@@ -74,7 +75,7 @@ class Start(Labelled):
     """A limit that is set here overrides the agent's own."""
     stream: bool = False
     """Somebody follows the text as it is written: see Streamed."""
-    visibility: Literal["full", "minimal"] = "full"
+    visibility: names.VisibilityLevel = "full"
     """What is shown outside of the payloads. `minimal`: the state, the number of the turn and the names of tools."""
     caller: Caller | None = None
     """The call that this conversation answers, if its agent is another agent's tool."""

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
-from everturn.records import Record, Successor, ToolCall, ToolResult
+from everturn.records import ApproveOrDeny, Record, Successor, ToolCall, ToolResult
 from everturn.sizes import MAX_RESULT_CHARS
 
 MESSAGE: Final = "message"
@@ -42,7 +42,7 @@ class Expiry(Record):
     """What happens to a call that nobody decides on: after so many seconds, this verdict."""
 
     after: float
-    verdict: Literal["deny", "approve"] = "deny"
+    verdict: ApproveOrDeny = "deny"
     remind_before: float | None = None
 
 

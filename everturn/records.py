@@ -178,6 +178,10 @@ class ToolCall(PartRecord):
         )
 
 
+ApproveOrDeny = Literal["approve", "deny"]
+"""What a person, a rule or the clock can say to a call that waits. People can answer it, too."""
+
+
 class Decision(Record):
     """A human's decision on a tool call: made once, for this call, with who made it and when."""
 
@@ -276,6 +280,10 @@ class Opaque(PartRecord):
 Part = Annotated[
     Text | Image | Document | Thinking | ToolCall | ToolResult | ServerToolUse | Opaque, Field(discriminator="kind")
 ]
+
+
+TextKind = Literal["text", "thinking"]
+"""What a model says to its user, or only to itself."""
 
 
 class Message(Record):

@@ -46,7 +46,7 @@ class Settings(BaseSettings):
     """A command that prints the keys, as in EVERTURN_ENCRYPTION_KEYS; it is run without a shell."""
     encryption_compression: Literal["none", "zstd"] = "none"
     """Whether payloads are made smaller before they are encrypted."""
-    visibility: Literal["full", "minimal"] = "full"
+    visibility: names.VisibilityLevel = "full"
     """What conversations that are started here show beside their payloads, in the Web UI and as search attributes.
     `minimal`: their state, the number of the turn and the names of tools."""
     codec_token: SecretStr | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
 from temporalio import activity
 
@@ -16,6 +16,7 @@ from everturn.heartbeat_details import LiveAt, Piece, Streamed, chars_of
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
 from everturn.payloads import ModelRequest
+from everturn.records import TextKind
 
 AGAIN_SECONDS: Final = 1.0
 """How soon a write comes after one that failed. It takes what came meanwhile, up to MAX_UNWRITTEN_CHARS."""
@@ -66,7 +67,7 @@ class LiveText:
         first = self._first_at
         return first is None or time.monotonic() - first < COME_SECONDS or self._lane.is_followed(self._key)
 
-    def take_text(self, kind: Literal["text", "thinking"], text: str) -> None:
+    def take_text(self, kind: TextKind, text: str) -> None:
         """To be called on the loop."""
         self._first_at = self._first_at or time.monotonic()
         self._new.append((kind, text))

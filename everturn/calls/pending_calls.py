@@ -19,7 +19,7 @@ from everturn.names import unversioned
 from everturn.payloads import WaitingCall
 from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, RunHandoff, RunPlan, WaitReason
 from everturn.policy import Policy, Rule, rule_for, same_json
-from everturn.records import Decision, ToolCall
+from everturn.records import ApproveOrDeny, Decision, ToolCall
 from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
@@ -101,7 +101,7 @@ class PendingCall:
         return self.since + timedelta(seconds=min(self.expiry.after, LONGEST_SECONDS))
 
     @property
-    def verdict_on_expiry(self) -> Literal["approve", "deny", "answer"]:
+    def verdict_on_expiry(self) -> ApproveOrDeny | Literal["answer"]:
         """If nobody answers a question in time, its answer is that nobody did. What only a person may approve is
         denied."""
         if self.needs == "answer":
@@ -252,7 +252,7 @@ def rules_of(decision: Approve | Deny, calls: Iterable[PendingCall], *, agent: s
     """What a person has decided for always, as they decided on these calls of this agent's."""
     if decision.always is False:
         return ()
-    then: Literal["approve", "deny"] = "approve" if isinstance(decision, Approve) else "deny"
+    then: ApproveOrDeny = "approve" if isinstance(decision, Approve) else "deny"
     where = decision.always if isinstance(decision.always, dict) else {}
     reason = ""
     if isinstance(decision, Deny):

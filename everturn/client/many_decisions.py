@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
@@ -13,6 +13,7 @@ from everturn.calls.pending_calls import RULED
 from everturn.errors import ConversationError, EverturnError, Refused
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
+from everturn.records import ApproveOrDeny
 from everturn.system.bounded_concurrency import in_order
 from everturn.validation.explaining import explain
 
@@ -39,7 +40,7 @@ class DecidedCall:
 class Many:
     """A decision, and which calls it is for."""
 
-    verdict: Literal["approve", "deny"]
+    verdict: ApproveOrDeny
     rule: Rule
     """Which tool and which arguments it is for."""
     words: str | None
@@ -54,7 +55,7 @@ class Many:
     @classmethod
     def from_options(
         cls,
-        verdict: Literal["approve", "deny"],
+        verdict: ApproveOrDeny,
         *,
         tool: str | None,
         where: Mapping[str, Any],
@@ -111,7 +112,7 @@ def is_decidable(waits: WaitingCall) -> bool:
 
 async def decide_one(
     conversation: Conversation,
-    verdict: Literal["approve", "deny"],
+    verdict: ApproveOrDeny,
     call_id: str,
     *,
     words: str | None,

@@ -8,13 +8,24 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
 
 from everturn.errors import InvalidReply
 from everturn.models import Model, ModelSettings
-from everturn.records import Document, Image, Message, Opaque, Part, ServerToolUse, Thinking, ToolCall, ToolResult
+from everturn.records import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    ServerToolUse,
+    TextKind,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from everturn.sizes import shortened_line
 from everturn.tools.options import ToolOptions
 from everturn.tools.server_tools import ServerTool, UnsupportedParameter
@@ -90,7 +101,7 @@ class Request:
 class Delta:
     """A piece of a streamed reply."""
 
-    kind: Literal["text", "thinking"]
+    kind: TextKind
     text: str
 
 

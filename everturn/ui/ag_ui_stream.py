@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Replied, ToolCalled
-from everturn.records import CUT_OFF, ToolCall
+from everturn.records import CUT_OFF, TextKind, ToolCall
 from everturn.ui import narrator
 from everturn.ui.ag_ui_messages import ag_ui_messages, arguments_of, content_of, result_id
 from everturn.ui.ag_ui_request import ProtocolVersion
 from everturn.ui.answer_ids import released_id, reply_id, thinking_id
-from everturn.ui.narrator import ApprovalAsked, Kind, Narrator
+from everturn.ui.narrator import ApprovalAsked, Narrator
 from everturn.ui.results import descriptor_of
 from everturn.ui.usage import AnswerUsage
 
@@ -49,7 +49,7 @@ class AgUiRun:
         self._version: ProtocolVersion = version
         self._narrates = narrates
         self._show_causes = show_causes
-        self._open: dict[Kind, str] = {}
+        self._open: dict[TextKind, str] = {}
         """The ids of the messages that have begun and not ended."""
         self._thought: set[int] = set()
         """The turns whose thoughts the client has."""

@@ -11,11 +11,11 @@ from pydantic import JsonValue
 from everturn.client.followed_reply import FollowedReply, WhyAtRest
 from everturn.events import ApprovalRequested, Event
 from everturn.payloads import AskedAgent, WaitingCall
-from everturn.records import CUT_OFF, ToolCall
+from everturn.records import CUT_OFF, TextKind, ToolCall
 from everturn.text.json_text import json_text
 from everturn.ui import narrator
 from everturn.ui.answer_ids import reply_id, wordless_id
-from everturn.ui.narrator import Kind, Narrator
+from everturn.ui.narrator import Narrator
 from everturn.ui.results import agents_of, descriptor_of, media_type_of, output_of, url_of, waits_below
 from everturn.ui.usage import AnswerUsage
 
@@ -24,7 +24,7 @@ Chunk = dict[str, Any]
 HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
 LAST: Final = b"data: [DONE]\n\n"
 
-_PART: Final[dict[Kind, str]] = {"text": "text", "thinking": "reasoning"}
+_PART: Final[dict[TextKind, str]] = {"text": "text", "thinking": "reasoning"}
 
 _EMPTY_STEP: Final[tuple[Chunk, ...]] = ({"type": "start-step"}, {"type": "finish-step"})
 """The last thing of an answer that ends after a call without words, as after Stop. The SDK's rule for sending by itself
@@ -63,7 +63,7 @@ class UIMessageStream:
         self._held: set[str] = set(narrates.seen.unapproved)
         """Calls that the page must not run yet. The SDK gives a call to `onToolCall` as soon as its input is there
         (`ai` 6.0.326, `tool-input-available`), so that comes after the approval."""
-        self._parts: dict[Kind, str] = {}
+        self._parts: dict[TextKind, str] = {}
         """The ids of the parts that have begun and not ended."""
         self._count = 0
         self._calls_in_step = bool(narrates.seen.calls)
@@ -241,7 +241,7 @@ class UIMessageStream:
             self._started = True
             yield {"type": "start", "messageId": self._message_id or message_id}
 
-    def _open_part(self, turn: int, kind: Kind) -> Iterator[Chunk]:
+    def _open_part(self, turn: int, kind: TextKind) -> Iterator[Chunk]:
         if kind not in self._parts:
             self._count += 1
             self._parts[kind] = f"{kind}-{turn}-{self._count}"

@@ -17,10 +17,8 @@ from everturn import events
 from everturn.client.followed_reply import FollowedReply
 from everturn.events import Event
 from everturn.payloads import AskedAgent, WaitingCall
-from everturn.records import Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
+from everturn.records import Image, Message, Text, TextKind, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.shown_text import ShownText
-
-Kind = Literal["text", "thinking"]
 
 STALLED: Final = "This needs help from somebody. It goes on once that has come."
 """What visitors read in the place of a stall's cause."""
@@ -46,7 +44,7 @@ class TurnBegan:
 @dataclass(frozen=True)
 class Words:
     turn: int
-    kind: Kind
+    kind: TextKind
     text: str
 
 
@@ -175,7 +173,7 @@ class Narrator:
     _quiet_turn: int = 0
     """The page already has all turns up to this one."""
     _began: set[int] = field(default_factory=set)
-    _shown: dict[Kind, ShownText] = field(default_factory=dict)
+    _shown: dict[TextKind, ShownText] = field(default_factory=dict)
     _positions: dict[int, int] = field(default_factory=dict)
     """Where the replies of the turns are in the transcript."""
     _calls: dict[str, None] = field(default_factory=dict)
@@ -305,7 +303,7 @@ class Narrator:
             self._shown = self._shown or _no_words()
             yield TurnBegan(turn)
 
-    def _add_words(self, turn: int, kind: Kind, delta: str) -> Iterator[PageStep]:
+    def _add_words(self, turn: int, kind: TextKind, delta: str) -> Iterator[PageStep]:
         if turn <= self._quiet_turn:
             return
         yield from self._begin_turn(turn)
@@ -342,5 +340,5 @@ def _unknown_result(call_id: str) -> ToolResult:
     return ToolResult(call_id=call_id, content=(Text(text=problem),), is_error=True)
 
 
-def _no_words() -> dict[Kind, ShownText]:
+def _no_words() -> dict[TextKind, ShownText]:
     return {"thinking": ShownText(), "text": ShownText()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
@@ -10,6 +10,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
 from everturn.payloads import WaitingCall
+from everturn.records import ApproveOrDeny
 from everturn.system.bounded_concurrency import in_order
 from everturn.text.browser_values import is_same_in_browser, survives_browser, with_exact_values
 
@@ -134,7 +135,7 @@ class OneCall(BaseModel):
 class DecideManyRequest(RequestBody):
     """Decides on the calls that the page showed. A call that has changed since is not decided on."""
 
-    verdict: Literal["approve", "deny"]
+    verdict: ApproveOrDeny
     calls: Annotated[tuple[OneCall, ...], Field(min_length=1, max_length=MOST_CALLS_AT_ONCE, strict=False)]
     words: str | None = None
     """For the model: a note with an approval, or the reason for a denial."""

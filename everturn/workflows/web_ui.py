@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from pydantic import JsonValue
 
@@ -67,7 +66,7 @@ def call_summary(
     decision: Decision | None = None,
     *,
     changed_by: str = "",
-    visibility: Literal["full", "minimal"] = "full",
+    visibility: names.VisibilityLevel = "full",
     beside: str = "",
 ) -> str:
     """A call as one would write it, and who allowed or changed it: `refund(order_id="81", cents=1200) · approved by

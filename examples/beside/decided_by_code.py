@@ -36,12 +36,12 @@ async def main() -> None:
     async with Worker(client, agents=[files]):
         conversation = await client.start(files, "Delete x, write to README.md, clear .env, and send it all")
         async for event in conversation.events(deltas=False):
-            if event.kind == "approval_requested" and event.call.name == "delete_file":
-                await conversation.deny(event.call.call_id, reason="Deleting files is not allowed")
+            if event.kind == "approval_requested" and event.tool == "delete_file":
+                await conversation.deny(event.call_id, reason="Deleting files is not allowed")
             elif event.kind == "approval_requested":
-                await conversation.approve(event.call.call_id)
+                await conversation.approve(event.call_id)
             elif event.kind == "answer_requested":
-                await conversation.answer(event.call.call_id, f"(external result for {event.call.name})")
+                await conversation.answer(event.call_id, f"(external result for {event.tool})")
             elif event.kind == "tool_finished":
                 print(event.result.name, "-", event.result.text)
 

@@ -21,7 +21,7 @@ async def main() -> None:
         conversation = await client.start(writer, "Publish the news")
         async for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
-                await conversation.deny(event.call.call_id, reason="The reviewer wants another title.")
+                await conversation.deny(event.call_id, reason="The reviewer wants another title.")
             elif event.kind == "tool_finished":
                 print(event.result.text)
         print((await conversation.outcome()).text)

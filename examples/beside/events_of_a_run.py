@@ -27,7 +27,7 @@ async def main() -> None:
         async for event in conversation.events(deltas=False):
             match event.kind:
                 case "tool_called":
-                    print("-- Tool was called:", event.call.name)
+                    print("-- Tool was called:", event.tool)
                 case "tool_finished":
                     print("-- Tool output:", event.result.text)
                 case "replied" if event.final:

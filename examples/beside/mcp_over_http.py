@@ -27,7 +27,7 @@ async def main() -> None:
         conversation = await client.start(assistant, "Add 7 and 22.")
         async for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
-                await conversation.approve(event.call.call_id)
+                await conversation.approve(event.call_id)
         print((await conversation.outcome()).text)
 
 

@@ -29,9 +29,7 @@ async def main() -> None:
         async for event in conversation.events(deltas=False):
             if event.kind == "answer_requested":
                 print(event.why)
-                await conversation.answer(
-                    event.call.call_id, {"restaurant": "Nonna", "party_size": 2, "date": "24-12-2026"}
-                )
+                await conversation.answer(event.call_id, {"restaurant": "Nonna", "party_size": 2, "date": "24-12-2026"})
             elif event.kind == "tool_finished":
                 print(event.result.text)
 

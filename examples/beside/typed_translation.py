@@ -32,7 +32,7 @@ async def main() -> None:
         conversation = await client.start(editor, "Say 'Hello' in Spanish.")
         async for event in conversation.events(deltas=False):
             if event.kind == "tool_called":
-                print(TranslationInput.model_validate(event.call.arguments))
+                print(TranslationInput.model_validate(event.arguments))
         print((await conversation.outcome()).text)
 
 

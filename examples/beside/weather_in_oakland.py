@@ -26,8 +26,8 @@ async def main() -> None:
         conversation = await client.start(weather, "What is the temperature in Oakland?")
         async for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
-                print(f"Approve {event.call.name} with {event.call.arguments}?")
-                await conversation.approve(event.call.call_id)
+                print(f"Approve {event.tool} with {event.arguments}?")
+                await conversation.approve(event.call_id)
         print((await conversation.outcome()).text)
 
 

@@ -38,7 +38,7 @@ async def main() -> None:
         async for event in conversation.events(deltas=False):
             if event.kind == "answer_requested":
                 said = await asyncio.to_thread(input, f"{event.why} ")
-                await conversation.answer(event.call.call_id, said)
+                await conversation.answer(event.call_id, said)
         booking = await conversation.reply()
         print(f"{booking.name}: {booking.people} people, {booking.day:%d.%m.%Y}, {booking.time}")
 

@@ -93,9 +93,9 @@ async def main() -> None:
             if event.kind == "approval_requested":
                 print(shown(event.call))
                 if await asyncio.to_thread(input, "? Do it? [y/n] ") == "y":
-                    await conversation.approve(event.call.call_id, expected=event.call.arguments)
+                    await conversation.approve(event.call_id, expected=event.arguments)
                 else:
-                    await conversation.deny(event.call.call_id, "Not like this.")
+                    await conversation.deny(event.call_id, "Not like this.")
             elif event.kind == "tool_finished" and event.result.name == "run_tests":
                 print("tests:", event.result.text.strip().splitlines()[-1])
         print((await conversation.outcome()).text)

@@ -53,7 +53,7 @@ async def main() -> None:
         )
         async for event in conversation.events(deltas=False):
             if event.kind == "tool_called":
-                print(f"→ {event.call.name}: {event.call.arguments['message']}")
+                print(f"→ {event.tool}: {event.arguments['message']}")
         outcome = await conversation.outcome()
         print(outcome.text)
         print(f"({outcome.usage.total_tokens} tokens in all)")

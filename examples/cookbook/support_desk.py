@@ -39,12 +39,12 @@ async def main() -> None:
         conversation = await client.start(desk, "The lamp (81) and the bulb (82) came in pieces. I want my money back.")
         async for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
-                cents = int(str(event.call.arguments["cents"]))
+                cents = int(str(event.arguments["cents"]))
                 said = await asyncio.to_thread(input, f"? Refund {cents / 100:.2f} EUR? [y/n] ")
                 if said == "y":
-                    await conversation.approve(event.call.call_id, expected=event.call.arguments)
+                    await conversation.approve(event.call_id, expected=event.arguments)
                 else:
-                    await conversation.deny(event.call.call_id, "The manager said no.")
+                    await conversation.deny(event.call_id, "The manager said no.")
             elif event.kind == "decided":
                 print(f"  {event.verdict} by {event.by}")
             elif event.kind == "tool_finished":

@@ -25,8 +25,8 @@ async def main(city: str) -> None:
         conversation = await client.start(agent, f"Book a trip to {city}.")
         async for event in conversation.events():
             if event.kind == "approval_requested":  # it may as well wait for days, and be decided anywhere
-                print(f"Approve {event.call.name}({event.call.arguments})?")
-                await conversation.approve(event.call.call_id)
+                print(f"Approve {event.tool}({event.arguments})?")
+                await conversation.approve(event.call_id)
         print((await conversation.outcome()).text)
 
 

@@ -32,7 +32,7 @@ async def main(request: str) -> None:
         async for event in conversation.events():
             if event.kind == "approval_requested":
                 print(event.why)
-                await conversation.approve(event.call.call_id)
+                await conversation.approve(event.call_id)
         print((await conversation.outcome()).text)
 
 

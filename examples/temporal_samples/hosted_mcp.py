@@ -24,8 +24,8 @@ async def main(question: str) -> None:
         conversation = await client.start(agent, question)
         async for event in conversation.events():
             if event.kind == "approval_requested":
-                print(f"Approve {event.call.arguments['name']}?")
-                await conversation.approve(event.call.call_id)
+                print(f"Approve {event.arguments['name']}?")
+                await conversation.approve(event.call_id)
         print((await conversation.outcome()).text)
 
 

@@ -87,6 +87,8 @@ def without_asyncio() -> None:
         client.run(agent, "How much?", ids="judged")  # type: ignore[call-arg]  # pyright: ignore
         for event in conversation.events():
             assert_type(event, Event)
+            if event.kind == "approval_requested" or event.kind == "tool_started" or event.kind == "tool_finished":
+                assert_type(event.tool, str)
         assert_type(client.conversation("judged", agent=agent), SyncConversation[Invoice])
 
 

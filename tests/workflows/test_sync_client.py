@@ -69,12 +69,12 @@ def main() -> None:
         conversation = client.start(clerk, "The lamp is broken.", id="sync")
         for event in conversation.events(deltas=False):
             if event.kind == "approval_requested":
-                print("waits for", event.call.name, event.call.arguments)
+                print("waits for", event.tool, event.arguments)
                 try:
                     conversation.approve("nothing")
                 except Refused as error:
                     print("refused")
-                conversation.approve(event.call.call_id)
+                conversation.approve(event.call_id)
         print(conversation.reply(), conversation.outcome().value, conversation.status().state)
         print([(call.name, result.text, result.decision.by) for call, result in conversation.tool_pairs()])
         print(client.run(clerk, "The lamp is broken.", id="sync").value)

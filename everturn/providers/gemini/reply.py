@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from everturn.errors import InvalidReply
 from everturn.http.sse import Event
@@ -27,7 +27,7 @@ from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_li
 from everturn.providers.reading import MAX_CALLS, MAX_REPLY_NAME_CHARS, unusable_reply, value_of
 from everturn.providers.reply_details import details_of
 from everturn.providers.token_counts import of_modality
-from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, Thinking, ToolCall, Usage
+from everturn.records import Image, Opaque, Part, Reply, ServerToolUse, Stop, Text, TextKind, Thinking, ToolCall, Usage
 from everturn.text.utf8 import mend
 from everturn.tools.server_tools import CodeExecution
 
@@ -65,7 +65,7 @@ def decode(body: object, request: Request) -> Reply:
 class _Words:
     """Text or thought as received so far."""
 
-    kind: Literal["text", "thinking"]
+    kind: TextKind
     extra: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
 
@@ -259,7 +259,7 @@ class Assembler:
             self._parts.append(Opaque(data=mend_texts(part)))
 
     def _take_words(self, part: dict[str, Any]) -> Delta:
-        kind: Literal["text", "thinking"] = "thinking" if part.get("thought") is True else "text"
+        kind: TextKind = "thinking" if part.get("thought") is True else "text"
         text = part["text"]
         extra = {name: part[name] for name in part if name not in {"text", "thought"}}
         last = self._parts[-1] if self._parts else None

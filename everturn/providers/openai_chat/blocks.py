@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from everturn.providers.base import Delta
 from everturn.providers.json_values import a_dict, a_list, a_str, mend_texts
-from everturn.records import Message, Opaque, Part, Text, Thinking
+from everturn.records import Message, Opaque, Part, Text, TextKind, Thinking
 from everturn.text.utf8 import mend
 
 BLOCK: Final = "block"
@@ -71,7 +71,7 @@ class Blocks:
     def add_block(self, given: dict[str, Any], *, whole: bool) -> Delta | None:
         """Reads a block, or more of the latest one."""
         kind = a_str(given.get("type")) or "text"
-        name: Literal["text", "thinking"] = "thinking" if kind == "thinking" else "text"
+        name: TextKind = "thinking" if kind == "thinking" else "text"
         content = given.get(name)
         if kind not in {"text", "thinking"} and not isinstance(content, str):
             self._found.append(_ContentBlock(kind, "", fields=dict(given)))
