@@ -21,6 +21,7 @@ from everturn.names import versioned
 from everturn.records import Decision, ToolCall
 from everturn.tools.agent_option_checks import (
     ASK,
+    check_batched,
     check_name,
     check_taken_tools,
     check_type,
@@ -191,6 +192,7 @@ class Agent(Generic[OutputT_co]):
         with_sub_agents(agents, parent=versioned(name, version))
         wanted = output_of(name, output)
         line = models_of(name, model, fallback_models)
+        check_batched(name, line, settings)
         mcp_servers = tuple(item for item in tools if isinstance(item, McpServer))
         check_taken_tools(line, own_tools, served, mcp_servers)
         own_tools = (*own_tools, *own_searches(line, served, own_tools))

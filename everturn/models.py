@@ -102,5 +102,8 @@ class ModelSettings(Setting):
     background: bool = False
     """The provider works on the reply by itself, and stores it for that: a turn that loses its worker or its connection
     is picked up where it is, and paid once. OpenAI's Responses have this; others are asked as ever, with a warning."""
+    batch: bool = False
+    """The turn may wait: it joins a batch of the provider's, is answered within a day, and costs half. OpenAI,
+    Anthropic and Gemini have batches. A summary of the transcript is asked for at once."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Put into the request's body as it is."""

@@ -24,7 +24,7 @@ BUDGET_OF: Final = "everturn-budget:"
 RERUN: Final = "rerun:"
 """How the ids of reruns begin: conversations that no list of conversations has."""
 
-RESERVED_IDS: Final = (BUDGET_OF,)
+RESERVED_IDS: Final = (BUDGET_OF, "everturn-batches:")
 """How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
 
 SET_BUDGET: Final = "set_budget"
@@ -38,6 +38,38 @@ BUDGET_MOVES: Final = "budget_moves"
 
 BUDGET: Final = "budget"
 """The query of a tenant's budget: what it is, and what was spent of it."""
+
+BATCHES: Final = "BatchCollector"
+"""The workflow type that gathers turns for a provider's batches. Its id is BATCHES_OF, the provider, and a digest of
+the task queue, the address and the key."""
+
+BATCHES_OF: Final = "everturn-batches:"
+
+JOIN_BATCH: Final = "join_batch"
+"""The signal by which a conversation's turn joins the next batch."""
+
+LEAVE_BATCH: Final = "leave_batch"
+"""The signal by which a conversation says that it does not wait any more."""
+
+BATCH: Final = "batch"
+"""The signal by which a conversation learns what became of its turn in a batch."""
+
+BATCHES_QUERY: Final = "batches"
+"""The query of a collector: what it gathers, and the batches that are with the provider."""
+
+SEND_BATCH: Final = "send_turn_batch"
+FOLLOW_BATCH: Final = "follow_turn_batch"
+CANCEL_BATCH: Final = "cancel_turn_batch"
+"""A collector's activities."""
+
+BATCHED: Final = "Batched"
+"""The error type of a model turn that is to wait for a batch."""
+
+BATCH_FAILED: Final = "BatchFailed"
+"""The error type of a model turn whose batch brought no reply."""
+
+BATCH_RUNS: Final = "BatchRuns"
+"""The error type of a try that found a batch still running."""
 
 OVER_BUDGET: Final = "OverBudget"
 """The error type of a model turn that its tenant's budget does not allow."""
@@ -264,6 +296,7 @@ RESERVED_TOOL_NAMES: Final = frozenset(
     (
         *(CALL_MODEL, CHECK_CALL, CHECK_DECISION, CHECK_RESULT, KEEP_TRANSCRIPT),
         *(EXTEND_PREFIX, EXPORT_SPANS, JOIN_CONVERSATION),
+        *(SEND_BATCH, FOLLOW_BATCH, CANCEL_BATCH),
     )
 )
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn import names
+from everturn.batching.records import BatchNotice
 from everturn.carryover import Beginning, CarryOver, View, WorkerFacts
 from everturn.heartbeat_details import LiveAt, SeenReply
 from everturn.limits import Limits
@@ -359,6 +360,8 @@ class ModelRequest(Labelled):
     itself (Streamed.live_at) overrides this."""
     limits_mark: str = ""
     """`mark_of` the agent's limits that the conversation knows. A worker whose agent has others sends them."""
+    batch: BatchNotice | None = None
+    """What became of its line in a batch; None if it has not joined one."""
 
 
 class ModelReply(Record):

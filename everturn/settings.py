@@ -87,6 +87,10 @@ class Settings(BaseSettings):
     rate_limits: str = ""
     """Providers' limits that are known, such as `openai:rpm=500+tpm=200000,anthropic:rpm=50`: requests and tokens a
     minute, of all workers of the task queue together."""
+    batch_seconds: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)] = 60.0
+    """How long turns with batch=True are gathered before their batch is sent."""
+    batch_turns: Annotated[int, Field(ge=1, le=1000)] = 500
+    """How many turns a batch has at most: with so many, it is sent at once."""
     restored_at: AwareDatetime | None = None
     """After the server's database was restored from a backup: a moment between the backup and the start of the restored
     server, in ISO 8601 with its time zone. `once` calls that may have run in what was lost then wait for a person."""

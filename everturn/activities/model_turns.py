@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, poison_calls
 from everturn.activities.agent_lookup import agent_of
+from everturn.activities.batched_turns import BatchedTurns, has_batches
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats, is_unwanted
@@ -32,6 +33,7 @@ from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
+from everturn.activities.turn_place import turn_place
 from everturn.activities.turn_request import turn_request_of
 from everturn.activities.worker_facts import Facts
 from everturn.agent import Agent
@@ -83,12 +85,14 @@ class ModelTurns:
         contexts: Contexts | None = None,
         times: ToolTimes | None = None,
         index_tenants: bool = False,
+        batches: BatchedTurns | None = None,
     ) -> None:
         self._agents = agents
         self._times = times or ToolTimes()
         self._contexts = contexts or Contexts()
         self._toolsets = toolsets or Toolsets(agents.values())
         self._artifacts = artifacts
+        self._batches = batches
         self._prefixes = prefixes
         self._heartbeats = heartbeats
         self._streaming = streaming
@@ -255,6 +259,19 @@ class ModelTurns:
             reply = await self._send_question(agent, request, question, messages, reply_stream, kept)
         return await fit_reply(await hooks.after_model(reply), turn=request.turn, artifacts=self._artifacts)
 
+    async def question_of(self, agent: Agent, request: ModelRequest) -> Request | None:
+        """What a turn that waits for a batch asks, worked out anew from its conversation's history; None if a hook
+        answers it."""
+        agent = await for_turn(self._toolsets, agent)
+        request, prefix, delta = await self._complete_messages(request)
+        messages = follow_prefix(prefix, delta)
+        agent, _ = await self._decide_agent(agent, request, messages)
+        if hook_runs.stopped_before(messages) is not None:
+            return None
+        hooks = HookRuns(agent, partial(self._contexts.of_turn, request))
+        question = await hooks.before_model(self._make_question(agent, request, messages))
+        return None if hooks.is_stopped else question
+
     def _make_question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
         try:
             model = _model_of(agent, request)
@@ -276,6 +293,8 @@ class ModelTurns:
         fallback = fallbacks.next_after(agent, question.model)
         try:
             with reply_stream or nullcontext() as stream:
+                if self._batches and has_batches(question) and not request.summarise:
+                    return await self._batches.reply_to(question, request, agent.patience, fallback=fallback)
                 call = partial(self._ask_once, question, stream, kept, limit.total_seconds())
                 reply = await within_limit(question, call, patience=agent.patience, fallback=fallback)
         except TimeoutError:
@@ -326,7 +345,7 @@ class ModelTurns:
     async def _complete_messages(self, request: ModelRequest) -> tuple[ModelRequest, Sequence[Message], list[Message]]:
         """The request, the prefix and the delta, whole. The history is read only for what this worker does not
         remember; the request then has the digest of what was found there."""
-        run_id = activity.info().workflow_run_id or ""
+        run_id = turn_place().run_id
         prefix = self._prefixes.find(request.digest, request.position)
         results = self._prefixes.find_results(run_id, request.named)
         if prefix is None or results is None:
@@ -342,19 +361,19 @@ class ModelTurns:
     async def _read_history(
         self, request: ModelRequest, known: Sequence[Message] | None
     ) -> tuple[ModelRequest, Sequence[Message], dict[str, ToolResult]]:
-        info = activity.info()
+        place = turn_place()
         client = activity.client()
         transcript = Transcript()
-        conversation_id = info.workflow_id or ""
-        run_id = info.workflow_run_id or ""
+        conversation_id = place.conversation_id
+        run_id = place.run_id
         if known is not None:
-            last = await last_results(client, conversation_id, run_id, call_ids=request.named, before=info.activity_id)
+            last = await last_results(client, conversation_id, run_id, call_ids=request.named, before=place.activity_id)
             if last is not None:
                 return request, known, last
         async for step in read_steps(client, conversation_id, run_id=run_id):
             # Not by the turn's number: one that is asked again after a stall or a summary has an event for each time,
             # and what came between them belongs to the prefix.
-            if isinstance(step, TurnScheduled) and step.activity_id == info.activity_id:
+            if isinstance(step, TurnScheduled) and step.activity_id == place.activity_id:
                 break
             transcript.take_step(step)
         results = transcript.results_of(request.named)
@@ -386,8 +405,13 @@ def _model_of(agent: Agent, request: ModelRequest) -> Model:
     """The agent's own, unless the conversation was put on another: a fallback, or one that a person chose."""
     if not request.model:
         return agent.model
+    return model_named(agent, request.model)
+
+
+def model_named(agent: Agent, name: str) -> Model:
+    """The agent's model of that name, with its address and key; or another one of that name."""
     known = {model.name: model for model in (agent.model, *agent.fallback_models)}
-    return known.get(request.model) or Model(request.model)
+    return known.get(name) or Model(name)
 
 
 def _cost_so_far(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:

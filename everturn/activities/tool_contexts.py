@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Self, get_args
 
 from temporalio import activity
 
+from everturn.activities.turn_place import turn_place
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.hooks import has_point, name_of
@@ -100,7 +101,7 @@ class Contexts:
     def of_turn(self, request: ModelRequest | ToolRequest) -> TurnContext[Any]:
         info = activity.info()
         return TurnContext(
-            conversation_id=info.workflow_id or "",
+            conversation_id=turn_place().conversation_id,
             agent=request.agent,
             **request.labels,
             deps=self.deps,

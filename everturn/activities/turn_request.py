@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from temporalio import activity
-
 from everturn.activities import compaction
 from everturn.activities.prefix_cache import follow_prefix
+from everturn.activities.turn_place import turn_place
 from everturn.agent import Agent
 from everturn.carryover import View
 from everturn.models import Model, ModelSettings
@@ -37,7 +36,7 @@ def turn_request_of(
         server_tools=agent.server_tools,
         raw_tools=agent.raw_tools,
         settings=settings_for(agent.settings, messages),
-        conversation_id=activity.info().workflow_id,
+        conversation_id=turn_place().conversation_id,
         output_schema=None if request.summarise else agent.output_schema,
         conclude=request.conclude is not None or request.summarise,
     )

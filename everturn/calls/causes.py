@@ -10,6 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  # noqa: A004 - Temporal's
 
 from everturn import names
+from everturn.batching.records import BatchTurn
 from everturn.heartbeat_details import SeenReply, beaten_out
 
 LOST_OR_UNREACHED: Final = "its worker was lost, took too long, or could not reach Temporal"
@@ -44,6 +45,10 @@ class FailureCause:
     """The approval that the call had, said by a tool that ran locally: its event does not have its input."""
     proposed: dict[str, Any] | None = None
     """What hooks made of the arguments that a person put in."""
+    batch: dict[str, Any] | None = None
+    """The batch that a model turn is to wait for: a BatchTurn."""
+    keeps_batch: bool = False
+    """The reply is in a batch that is over, and could not be read."""
     lost: bool = False
     """Before it was handed back, a try of it was lost with its worker: it may have taken effect."""
     said: SeenReply | None = None
@@ -55,6 +60,16 @@ class FailureCause:
         """The activity was handed back by workers that don't host its agent or tool, no worker took it, or the one that
         had it was lost before it began."""
         return self.kind in (names.NOT_HOSTED, names.NOT_TAKEN, names.NEVER_STARTED)
+
+    @property
+    def batch_turn(self) -> BatchTurn | None:
+        """The batch that a model turn is to wait for; None if it did not fail for that."""
+        if self.kind != names.BATCHED or self.batch is None:
+            return None
+        try:
+            return BatchTurn.model_validate(self.batch)
+        except ValueError:
+            return None
 
 
 def cause_of(error: BaseException) -> FailureCause:
@@ -80,6 +95,8 @@ def cause_of(error: BaseException) -> FailureCause:
         left=_object_in(details, "left"),
         decision=_object_in(details, "decision"),
         proposed=_object_in(details, "proposed"),
+        batch=_object_in(details, "batch"),
+        keeps_batch=bool(details.get("keeps_batch")),
         lost=bool(details.get("lost")),
         said=beaten_out((None, details.get("said"))),
         **words,

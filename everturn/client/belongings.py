@@ -46,7 +46,7 @@ _NOT_INDEXED: Final = f"{names.EVERTURN_METADATA} IS NULL AND ParentWorkflowId I
 
 _SCHEDULED_BY: Final = "TemporalScheduledById"
 
-_OURS: Final = (names.CONVERSATION, names.TENANT_BUDGET)
+_OURS: Final = (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES)
 """Conversations are found by themselves. A budget has no word of what is said."""
 
 

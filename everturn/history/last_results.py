@@ -28,7 +28,7 @@ async def last_results(
     found this way: then the whole history has to be read."""
     events: list[HistoryEvent] = []
     try:
-        async for page in _read_backwards(client, conversation_id, run_id, further=len(call_ids) + BESIDE_CALLS):
+        async for page in read_backwards(client, conversation_id, run_id, further=len(call_ids) + BESIDE_CALLS):
             events = [*reversed(page), *events]
             results = await _results_in(client, events, before, call_ids)
             if len(results) == len(set(call_ids)):
@@ -38,7 +38,7 @@ async def last_results(
     return None
 
 
-async def _read_backwards(
+async def read_backwards(
     client: Client, conversation_id: str, run_id: str, *, further: int
 ) -> AsyncIterator[Sequence[HistoryEvent]]:
     execution = WorkflowExecution(workflow_id=conversation_id, run_id=run_id)

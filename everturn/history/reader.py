@@ -22,6 +22,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.batching.records import BatchNotice
 from everturn.calls import pending_calls
 from everturn.calls.causes import read_cause
 from everturn.calls.subagent_results import result_of
@@ -40,6 +41,7 @@ from everturn.history.activity_reader import NEXUS_EVENTS, ActivityReader
 from everturn.history.decoding import COMMANDS, UNREADABLE, Decoder, check_kind
 from everturn.history.long_poll import has_long_poll
 from everturn.history.steps import (
+    BatchTold,
     CancelRequested,
     CommandSent,
     DecisionChecked,
@@ -221,6 +223,9 @@ class HistoryReader:
             if message is None or not (message.text or message.parts):
                 return None
             return MessageSent(event_id, time, message, accepted)
+        if name == names.BATCH:
+            notice = await self._decoder.read_record(payloads, BatchNotice)
+            return BatchTold(event_id, time, notice) if notice else None
         record = COMMANDS.get(name)
         if record is None:
             return None
@@ -296,11 +301,13 @@ class HistoryReader:
         if turn := self._turns.pop(scheduled_id, None):
             if scheduled_id in self._cancelled:
                 return TurnCancelled(event_id, time, turn, failure_cause.said)
-            awaited = failure_cause.not_hosted and turn.hand_back_for is None
+            batch = failure_cause.batch_turn
+            awaited = batch is not None or (failure_cause.not_hosted and turn.hand_back_for is None)
             passing = awaited or (failure_cause.too_long and not turn.summarise)
-            return TurnFailed(
+            failed_turn = TurnFailed(
                 event_id, time, turn, failure_cause.cause, failure_cause.cure, failure_cause.fallback, passing, awaited
             )
+            return replace(failed_turn, batch=batch) if batch else failed_turn
         tool = self._tools.pop(scheduled_id, None)
         if check := self._checks.pop(scheduled_id, None):
             if not failure_cause.not_hosted:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from everturn.batching.records import BatchNotice, BatchTurn
 from everturn.carryover import Packed
 from everturn.heartbeat_details import SeenReply
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
@@ -83,7 +84,16 @@ class TurnFailed(Step):
     passing: bool = False
     """The conversation does not stall. It goes on by itself: it shows the model less, or waits for a worker."""
     awaited: bool = False
-    """It waits for a worker that hosts its agent."""
+    """It waits for a worker that hosts its agent, or for a batch: then the same request is made again."""
+    batch: BatchTurn | None = None
+    """The batch that it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTold(Step):
+    """What became of a turn that waits in a batch."""
+
+    notice: BatchNotice
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def prepare_request(request: Request, *, most_output_tokens: int | None = None) 
     protocol = PROTOCOLS[named] if isinstance(named, str) else named
     path, body = protocol.encode(replace(request, now=provider_clock.now_at(endpoint)))
     extra_headers = _extra_headers(body.pop(EXTRA_HEADERS, None))
-    headers = _request_headers(tuple(extra_headers.items()), tuple(endpoint.key_headers().items()))
+    headers = request_headers(tuple(extra_headers.items()), tuple(endpoint.key_headers().items()))
     content = body_in_json(body)
     most = most_output_tokens
     if most is None:
@@ -96,7 +96,7 @@ def prepare_request(request: Request, *, most_output_tokens: int | None = None) 
 
 
 @functools.lru_cache(maxsize=256)
-def _request_headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
+def request_headers(extra: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> httpx.Headers:
     """The headers, shared by requests: nobody may change them; each request gets a copy."""
     headers = httpx.Headers({**_COMMON, **dict(extra)})
     headers.update({**dict(own), "Accept-Encoding": ACCEPTED})  # last: the key's is ours
@@ -161,7 +161,7 @@ async def check_answer(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
     provider_clock.note_time(endpoint, answer.headers)
     rate_limit_queue.record_answer(endpoint, answer.headers, success=answer.is_success)
     if not answer.is_success:
-        body = await _read_body(answer, endpoint, limit=MAX_HTTP_ERROR_BYTES, cut=True)
+        body = await read_body(answer, endpoint, limit=MAX_HTTP_ERROR_BYTES, cut=True)
         raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)
 
 
@@ -237,7 +237,7 @@ def _feed_events(assembler: Assembler, events: list[sse.Event], *, on_delta: OnD
                 on_delta(delta)
 
 
-async def _read_body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, cut: bool = False) -> bytes:
+async def read_body(answer: httpx.Response, endpoint: ModelEndpoint, *, limit: int, cut: bool = False) -> bytes:
     """The whole body; or with `cut`, at most `limit` bytes of it."""
     body = bytearray()
     async with contextlib.aclosing(_bounded_chunks(answer, endpoint, limit=limit)) as chunks:
@@ -284,7 +284,7 @@ def _is_stream(answer: httpx.Response, request: Request) -> bool:
 
 async def json_of(answer: httpx.Response, endpoint: ModelEndpoint) -> Any:
     """Raises InvalidReply if the answer holds no JSON."""
-    body = await _read_body(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)
+    body = await read_body(answer, endpoint, limit=MAX_HTTP_REPLY_BYTES)
     try:
         return parse_json(body)
     except TooManyValues as error:

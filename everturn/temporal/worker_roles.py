@@ -21,7 +21,12 @@ ALL: Final = frozenset(ROLES)
 
 _OWN: Final[dict[Role, str]] = {"workflows": "", "models": names.MODELS_QUEUE, "tools": names.TOOLS_QUEUE}
 
-MODEL_ACTIVITIES: Final = frozenset({names.CALL_MODEL, names.EXTEND_PREFIX, names.KEEP_TRANSCRIPT})
+MODEL_ACTIVITIES: Final = frozenset(
+    {
+        *(names.CALL_MODEL, names.EXTEND_PREFIX, names.KEEP_TRANSCRIPT),
+        *(names.SEND_BATCH, names.FOLLOW_BATCH, names.CANCEL_BATCH),
+    }
+)
 """The activities of `models`. All others are those of tools."""
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, PydanticUserError
 from pydantic_core import SchemaError
 
 from everturn.errors import InvalidAgent, InvalidTool
-from everturn.models import Model
+from everturn.models import Model, ModelSettings
 from everturn.tools.arguments import ModelArguments, SchemaArguments
 from everturn.tools.given_schema import given_arguments
 from everturn.tools.handoff import AGENT_NAME, HandOff
@@ -20,6 +20,7 @@ from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool
 from everturn.validation.explaining import in_one_line
 from everturn.vendor_models.abilities import check_tools
+from everturn.vendor_models.batches import check_batches
 from everturn.vendor_models.plugins import check_provider
 
 _NAME = re.compile(AGENT_NAME)
@@ -72,6 +73,19 @@ def models_of(name: str, first: object, others: object) -> list[Model]:
             cure="Give each model once.",
         )
     return models
+
+
+def check_batched(name: str, models: Iterable[Model], settings: ModelSettings) -> None:
+    """Raises InvalidSetting if the agent's turns are to wait for batches that one of its models does not have."""
+    if not settings.batch:
+        return
+    if settings.background:
+        raise InvalidAgent(
+            f"Agent {name!r} has both batch=True and background=True.",
+            cure="Leave out background=True: nobody holds a connection for a batch.",
+        )
+    for model in models:
+        check_batches(model)
 
 
 def model_of(name: str, option: str, value: object) -> Model:

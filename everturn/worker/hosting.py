@@ -21,6 +21,8 @@ from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
+from everturn.activities.batch_sending import BatchSending
+from everturn.activities.batched_turns import BatchedTurns
 from everturn.activities.budget_interceptor import TenantBudgets
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
@@ -123,7 +125,8 @@ class Hosting(Interceptor):
         self._restored_at = hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
         self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=find_pollers)
-        interceptors: list[Interceptor] = [Attempts(), UnexpectedErrors(), LostTries()]
+        self._of_collectors: Sequence[Interceptor] = (Attempts(), UnexpectedErrors(), LostTries())
+        interceptors: list[Interceptor] = [*self._of_collectors]
         sinks: list[Sink] = []
         if meter:
             sinks.append(TemporalMeter(meter))
@@ -154,6 +157,7 @@ class Hosting(Interceptor):
             contexts=self._contexts,
             times=times,
             index_tenants=hosted.settings.index_tenants and not self._client.data_converter.payload_codec,
+            batches=BatchedTurns(self._client, task_queue=self._conversations, settings=hosted.settings),
         )
         calls = ToolCalls(
             agents,
@@ -174,6 +178,7 @@ class Hosting(Interceptor):
             KeepTranscript(heartbeats).keep_transcript,
             JoinConversation(heartbeats).join_conversation,
             export_spans,
+            *BatchSending(agents, turns, self._client, heartbeats=heartbeats).activities(),
             *calls.activities(),
         ]
 
@@ -202,6 +207,10 @@ class Hosting(Interceptor):
             self.heartbeats.begin_activity(info)
             if self._throttle_is_open:
                 next = ThrottledHeartbeats(next)  # noqa: A001
+        if info.workflow_type == names.BATCHES:
+            for interceptor in reversed(self._of_collectors):
+                next = interceptor.intercept_activity(next)  # noqa: A001
+            return next
         if info.workflow_type != names.CONVERSATION:
             return next
         for interceptor in reversed(self._interceptors):

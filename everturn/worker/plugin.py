@@ -44,7 +44,7 @@ from everturn.worker.hosting import Hosting
 from everturn.worker.options import Hosted, WorkerOptions
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.unsandboxed_runner import ConversationRunner
-from everturn.workflows import ConversationWorkflow, TenantBudgetWorkflow
+from everturn.workflows import BatchCollectorWorkflow, ConversationWorkflow, TenantBudgetWorkflow
 
 if TYPE_CHECKING:
     from temporalio.worker import WorkerConfig
@@ -70,6 +70,7 @@ BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
 """Names of plugins that set a payload converter of their own, and refuse a client that has one other than temporalio's.
 On workers and in everturn's client, everturn's converter is put beside theirs all the same."""
 
+OUR_WORKFLOWS: Final = (ConversationWorkflow, TenantBudgetWorkflow, BatchCollectorWorkflow)
 _NEWEST: Final = VersioningBehavior.AUTO_UPGRADE
 
 _log = get_logger("everturn.worker")
@@ -207,10 +208,13 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             or not deployment.use_worker_versioning
             or deployment.default_versioning_behavior is not VersioningBehavior.UNSPECIFIED
         ):
-            return [ConversationWorkflow, TenantBudgetWorkflow]
+            return list(OUR_WORKFLOWS)
         behavior = VersioningBehavior[self.hosted.settings.versioning.upper()]
         # A budget never ends, and no version of the code may have to stay for it.
-        return [_with_versioning(ConversationWorkflow, behavior), _with_versioning(TenantBudgetWorkflow, _NEWEST)]
+        return [
+            _with_versioning(ConversationWorkflow, behavior),
+            *(_with_versioning(workflow, _NEWEST) for workflow in OUR_WORKFLOWS[1:]),
+        ]
 
     async def run_worker(
         self,
@@ -226,9 +230,8 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if isinstance(runner, ConversationRunner):
             runner.release = worker._bridge_worker.request_workflow_eviction
         if self.hosted.agents:
-            ours = (ConversationWorkflow, TenantBudgetWorkflow)
             workflows = config.get("workflows", ())
-            if workflows and all(issubclass(workflow, ours) for workflow in workflows):
+            if workflows and all(issubclass(workflow, OUR_WORKFLOWS) for workflow in workflows):
                 _let_take_its_time(worker)
                 hostings[0].steps.only_ours = True
             hostings[0].heartbeats.take_from(worker)
@@ -242,7 +245,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         converter = config.get("data_converter") or DataConverter.default
         config["data_converter"] = for_replayer(shared_converter(converter))
         workflows = config.get("workflows", ())
-        missing = [workflow for workflow in (ConversationWorkflow, TenantBudgetWorkflow) if workflow not in workflows]
+        missing = [workflow for workflow in OUR_WORKFLOWS if workflow not in workflows]
         config["workflows"] = [*workflows, *missing]
         _run_conversations(cast("dict[str, Any]", config), converter)
         return config

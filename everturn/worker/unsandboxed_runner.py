@@ -44,7 +44,7 @@ class ConversationRunner(WorkflowRunner):
         self._theirs.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET):
+        if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES):
             return self._theirs.create_instance(det)
         instance = self._theirs.create_instance(self._our_details(det))
         if self.release is None:

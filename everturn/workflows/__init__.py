@@ -1,6 +1,8 @@
-"""Deterministic code: the loop, the calls that wait for people, what the Web UI shows; and tenants' budgets."""
+"""Deterministic code: the loop, the calls that wait for people, what the Web UI shows; tenants' budgets, and the
+collectors of batches."""
 
+from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from everturn.workflows.conversation import ConversationWorkflow
 from everturn.workflows.tenant_budget import TenantBudgetWorkflow
 
-__all__ = ["ConversationWorkflow", "TenantBudgetWorkflow"]
+__all__ = ["BatchCollectorWorkflow", "ConversationWorkflow", "TenantBudgetWorkflow"]

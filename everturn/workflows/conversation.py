@@ -29,6 +29,7 @@ from everturn.workflows import continue_as_new, message_dispatch, sent_messages,
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
+from everturn.workflows.batch_waits import BatchWaits
 from everturn.workflows.cancellation import stop_if_cancelled, turn_over
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
@@ -57,6 +58,7 @@ class ConversationWorkflow:
     withdraw = message_dispatch.signal_handler(names.WITHDRAW)
     set_policy = message_dispatch.signal_handler(names.SET_POLICY)
     inherit_policy = message_dispatch.signal_handler(names.INHERIT_POLICY)
+    batch = message_dispatch.signal_handler(names.BATCH)
     unknown_signal = message_dispatch.unknown_signal
 
     @workflow.init
@@ -81,6 +83,8 @@ class ConversationWorkflow:
         self._agents = SubAgents(self._state, self._results, self._tracing, on_change=self._show_state)
         self._approvals.agents_at_work = self._agents.running.values
         self._awaited_worker = AwaitedWorker(on_change=self._show_state)
+        self._batches = BatchWaits(on_change=self._show_state)
+        self._commands.handlers.listen(names.BATCH, self._batches.take_notice)
         self._calls = OpenCalls(
             self._state,
             self._approvals,
@@ -272,7 +276,12 @@ class ConversationWorkflow:
             await turn_over(handle, lost=lambda error: state.take_seen(cause_of(error).said))
             return await self._results.wait_for(handle, ModelReply, f"The reply of turn {state.turn}")
 
-        return await self._awaited_worker.run_when_hosted(names.CALL_MODEL, start_turn)
+        request = self._batches.with_kept_notice(request)
+        while True:
+            try:
+                return await self._awaited_worker.run_when_hosted(names.CALL_MODEL, start_turn)
+            except ActivityError as error:
+                request = await self._batches.wait_after(error, request)
 
     def _read_again(self, raw: RawValue | None) -> ModelReply | None:
         """A reply that could not be read, read again after a person resumed; None if it is still unreadable."""
@@ -386,7 +395,7 @@ class ConversationWorkflow:
 
     def _full_status(self) -> Status:
         state = self._state
-        waits_for = state.stall or self._awaited_worker
+        waits_for = state.stall or (self._batches if self._batches.cause else self._awaited_worker)
         return Status(
             state=state.name,
             agent=state.agent,

@@ -43,6 +43,7 @@ DESCRIPTIONS = {
     names.SET_POLICY: 'Replaces the rules that decide on calls: {"rules": [{"tool": "...", "then": "approve"}]}.',
     names.INHERIT_POLICY: "The rules of the conversation that asked for this one, as they are now.",
     names.WITHDRAW: "Withdraws an update that no worker has taken yet.",
+    names.BATCH: "What became of a turn that waits in a batch, from the batch's collector.",
 }
 """The descriptions that the Web UI shows for each signal."""
 
@@ -118,6 +119,10 @@ class Handlers:
 
         self._by_name[name] = on_signal
         workflow.set_update_handler(name, on_update, validator=validate)
+
+    def listen(self, name: str, on_signal: Callable[..., None]) -> None:
+        """Takes a signal that is no command of a person's: it has no update, and is not counted."""
+        self._by_name[name] = on_signal
 
     def take_signal(self, name: str, inputs: tuple[Any, ...]) -> None:
         if on_signal := self._by_name.get(name):

@@ -50,6 +50,15 @@ def model_options() -> dict[str, Any]:
     }
 
 
+def batch_options() -> dict[str, Any]:
+    """Of a collector's activities: each try takes minutes at most, and there may be a day of tries."""
+    return {
+        "start_to_close_timeout": timedelta(hours=1),
+        "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+        "retry_policy": _RETRY,
+    }
+
+
 def local_options(plan: RunTool) -> dict[str, Any]:
     """A local activity is run by the worker that has the conversation, within its workflow task."""
     if plan.hurried:

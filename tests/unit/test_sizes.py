@@ -32,7 +32,9 @@ ELSEWHERE = {
     "worker": "OpenTelemetry",
     "web": "HTTP",
     "ui": "HTTP",
+    "batching": "ids of providers",
     # What is held in memory or on disk.
+    "activities/batched_turns.py": "memory",
     "compressed_messages.py": "memory",
     "activities/journal.py": "files",
     "activities/prefix_cache.py": "memory",

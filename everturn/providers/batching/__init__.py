@@ -1,0 +1,1 @@
+"""Providers' batches: many requests at once, at a lower price, answered within a day."""

@@ -1,0 +1,240 @@
+"""A collector: a workflow that gathers the turns of all workers into a provider's batches, one for each provider and
+key, and tells each conversation what became of its turn.
+
+Each batch is an activity that sends it, and one that follows it: that one fails while the batch runs, and Temporal
+tries it again later and later. So a batch costs two activities, however long it takes, and no worker waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, TemporalError
+
+from everturn import names
+from everturn.batching.gathering import Gathering
+from everturn.batching.records import (
+    Batch,
+    BatchLine,
+    BatchNotice,
+    CollectorStart,
+    CollectorStatus,
+    LeaveBatch,
+    SentBatch,
+)
+from everturn.calls.causes import cause_of
+from everturn.logs import workflow_log
+from everturn.validation.explaining import explain
+from everturn.workflows import continue_as_new, message_dispatch
+from everturn.workflows.timeouts import LONGEST_QUEUE, batch_options
+
+IDLE_SECONDS: Final = 3600.0
+"""A collector with nothing to do ends after so long. The next turn starts another."""
+
+
+class _Sent:
+    """A batch in hand."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.left: set[str] = set()
+        """Lines that nobody waits for any more."""
+
+    @property
+    def is_unwanted(self) -> bool:
+        return all(line.id in self.left for line in self.batch.lines)
+
+    @property
+    def is_with_provider(self) -> bool:
+        return bool(self.batch.batch_id)
+
+
+# The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
+@workflow.defn(name=names.BATCHES, sandboxed=False)
+class BatchCollectorWorkflow:
+    @workflow.init
+    def __init__(self, *inputs: Any) -> None:
+        self._problem = ""
+        try:
+            start = message_dispatch.read_input(CollectorStart, inputs)
+        except ValueError as error:
+            if workflow.info().continued_run_id:
+                # This fails the workflow task, until a worker comes that can read it.
+                raise RuntimeError(f"What the run before handed over can't be read: {explain(error)}") from error
+            self._problem = explain(error)
+            start = CollectorStart()
+        self._provider = start.provider
+        self._gathering = Gathering(zip(start.gathered, start.gathered_since, strict=False))
+        self._batches_before = start.batches
+        self._sent: dict[str, _Sent] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @workflow.run
+    async def run(self, *_: Any) -> None:
+        if self._problem:
+            raise ApplicationError(
+                f"These batches can't be collected: {self._problem}", type=names.INVALID_START, non_retryable=True
+            )
+        for batch in self._batches_before:
+            self._begin(batch)
+        while True:
+            for lines in self._gathering.take_due(workflow.time()):
+                self._begin(_batch_of(lines))
+            if self._may_move:
+                self._go_on()
+            if not await self._something_to_do():
+                return
+
+    async def _something_to_do(self) -> bool:
+        """Waits for the next batch to be due; False if nothing came for long."""
+        due = self._gathering.next_due
+        seconds = IDLE_SECONDS if due is None else max(0.001, due - workflow.time())
+        changed = lambda: self._gathering.has_full or self._gathering.next_due != due or self._may_move  # noqa: E731
+        with suppress(TimeoutError):
+            await workflow.wait_condition(
+                changed, timeout=seconds, timeout_summary="until the next batch is sent" if due else "idle"
+            )
+            return True
+        return due is not None or bool(self._sent) or len(self._gathering) > 0
+
+    @property
+    def _may_move(self) -> bool:
+        """Not while a batch is being sent: the activity would go on, and the next run would send it, too."""
+        if not continue_as_new.is_due(updates=0, full=False):
+            return False
+        return all(sent.is_with_provider and not sent.is_unwanted for sent in self._sent.values())
+
+    def _go_on(self) -> None:
+        gathered = list(self._gathering)
+        continue_as_new.go_on(
+            CollectorStart(
+                provider=self._provider,
+                gathered=tuple(entry.line for entry in gathered),
+                gathered_since=tuple(entry.since for entry in gathered),
+                batches=tuple(_without(sent) for sent in self._sent.values()),
+            ).model_dump(mode="json")
+        )
+
+    # ------------------------------------------------------------ one batch
+
+    def _begin(self, batch: Batch) -> None:
+        sent = self._sent[batch.name] = _Sent(batch)
+        task = asyncio.create_task(self._to_its_end(sent))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _to_its_end(self, sent: _Sent) -> None:
+        try:
+            if not sent.is_with_provider:
+                await self._send(sent)
+            if sent.is_with_provider:
+                await self._follow(sent)
+        except ActivityError as error:
+            failure = cause_of(error)
+            notice = {"state": "failed", "cause": failure.cause, "cure": failure.cure}
+            await self._tell(sent, [line.id for line in sent.batch.lines], **notice)
+        finally:
+            del self._sent[sent.batch.name]
+
+    async def _send(self, sent: _Sent) -> None:
+        answer: SentBatch = await workflow.execute_activity(
+            names.SEND_BATCH,
+            sent.batch,
+            result_type=SentBatch,
+            summary=f"{len(sent.batch.lines)} turns of {sent.batch.agent}",
+            **batch_options(),
+        )
+        lines = {line.id: line for line in sent.batch.lines}
+        for line_id in answer.put_back:
+            if line_id not in sent.left:
+                self._gathering.add(lines[line_id], workflow.time())
+        await self._tell(sent, answer.again, state="again")
+        kept = tuple(
+            lines[line_id].model_copy(update={"number": number}) for number, line_id in enumerate(answer.lines, 1)
+        )
+        sent.batch = sent.batch.model_copy(
+            update={"lines": kept, "batch_id": answer.batch_id, "sent_at": answer.sent_at}
+        )
+
+    async def _follow(self, sent: _Sent) -> None:
+        """Until it is over; or cancels it, if nobody waits for any of its lines."""
+        following = workflow.start_activity(
+            names.FOLLOW_BATCH, _without(sent), summary=sent.batch.batch_id, **batch_options()
+        )
+        await workflow.wait_condition(lambda: following.done() or sent.is_unwanted)
+        if following.done():
+            await following
+            return
+        following.cancel()
+        await workflow.execute_activity(
+            names.CANCEL_BATCH, _without(sent), summary=sent.batch.batch_id, **batch_options()
+        )
+
+    async def _tell(self, sent: _Sent, lines: Any, **notice: Any) -> None:
+        await asyncio.gather(
+            *(
+                self._tell_one(line, notice)
+                for line in sent.batch.lines
+                if line.id in lines and line.id not in sent.left
+            )
+        )
+
+    async def _tell_one(self, line: BatchLine, notice: dict[str, Any]) -> None:
+        turn = line.turn
+        to_send = BatchNotice(line=line.id, round=turn.round, without_thoughts=turn.without_thoughts, **notice)
+        with suppress(TemporalError):  # the conversation may have ended by now
+            await workflow.get_external_workflow_handle(line.conversation).signal(names.BATCH, to_send)
+
+    # ------------------------------------------------------------ what others say and see
+
+    @workflow.signal(name=names.JOIN_BATCH, description="A conversation's turn joins the next batch.")
+    def join_batch(self, *inputs: Any) -> None:
+        try:
+            line = message_dispatch.read_input(BatchLine, inputs)
+        except ValueError as error:
+            workflow_log("signal.ignored", level="warning", signal=names.JOIN_BATCH, why=explain(error))
+            return
+        self._gathering.add(line, workflow.time())
+
+    @workflow.signal(name=names.LEAVE_BATCH, description="Nobody waits for this turn any more.")
+    def leave_batch(self, *inputs: Any) -> None:
+        try:
+            leaves = message_dispatch.read_input(LeaveBatch, inputs)
+        except ValueError as error:
+            workflow_log("signal.ignored", level="warning", signal=names.LEAVE_BATCH, why=explain(error))
+            return
+        if self._gathering.remove(leaves.id):
+            return
+        for sent in self._sent.values():
+            if any(line.id == leaves.id for line in sent.batch.lines):
+                sent.left.add(leaves.id)
+
+    @workflow.query(
+        name=names.BATCHES_QUERY, description="What is gathered, and the batches that are with the provider."
+    )
+    def batches(self, *_: Any) -> dict[str, Any]:
+        with_provider = tuple(_without(sent) for sent in self._sent.values() if sent.is_with_provider)
+        return CollectorStatus(provider=self._provider, gathered=len(self._gathering), batches=with_provider).as_json()
+
+
+def _batch_of(lines: tuple[BatchLine, ...]) -> Batch:
+    """Of lines of one group."""
+    turn = lines[0].turn
+    return Batch(
+        name=f"everturn-{workflow.uuid4().hex}",
+        agent=turn.agent,
+        model=turn.model,
+        lines=lines,
+        hand_back_for=LONGEST_QUEUE.total_seconds(),
+    )
+
+
+def _without(sent: _Sent) -> Batch:
+    """The batch, with the lines that somebody waits for; all of them if nobody does."""
+    if sent.is_unwanted:
+        return sent.batch
+    wanted = tuple(line for line in sent.batch.lines if line.id not in sent.left)
+    return sent.batch.model_copy(update={"lines": wanted})
