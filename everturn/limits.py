@@ -105,12 +105,17 @@ class QueueLimit(Setting):
 
 
 class Budget(Setting):
-    """What a tenant's conversations may use together. None is no limit; days are UTC's."""
+    """What a tenant's conversations may use together. None is no limit; days and months are UTC's."""
 
     tokens_per_day: int | None = Field(default=None, ge=1)
     """Input and output of all turns."""
     usd_per_day: float | None = Field(default=None, gt=0)
     """By the price list of the extra `prices`. Turns of models without a known price don't count."""
+    tokens_per_month: int | None = Field(default=None, ge=1)
+    usd_per_month: float | None = Field(default=None, gt=0)
+    tokens_total: int | None = Field(default=None, ge=1)
+    """Since the tenant first had a budget. It never opens again by itself."""
+    usd_total: float | None = Field(default=None, gt=0)
     conversations: int | None = Field(default=None, ge=1, le=1_000)
     """How many may be at work at once. A conversation that is idle, done or stalled is not at work. Those of sub-agents
     are a part of the one that asks them."""

@@ -76,8 +76,9 @@ class Settings(BaseSettings):
     tenant_weights: str = ""
     """Which share tenants get of busy workers, such as `acme=4,free=0.5`; 1 for those that are not named."""
     tenant_budgets: str = ""
-    """What tenants may use, such as `acme=tokens:1000000+usd:50,*=conversations:20`: tokens and dollars a day, and
-    conversations at work at once; `*` is for those that are not named. It holds until somebody sets another one."""
+    """What tenants may use, such as `acme=tokens:1000000+usd-month:50,*=conversations:20`: tokens and dollars a day, a
+    month or in all, and conversations at work at once; `*` is for those that are not named. It holds until somebody
+    sets another one."""
     index_tenants: bool = True
     """Whether conversations are found by their tenant: its name is then plain text in Temporal's index. Without effect
     if payloads are encoded, or with `visibility` minimal: then no name goes there."""

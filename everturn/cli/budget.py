@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,18 @@ def budget(
     usd: Annotated[
         float | None, typer.Option("--usd-per-day", metavar="USD", min=0, help="For the models. 0: no limit.")
     ] = None,
+    tokens_month: Annotated[
+        int | None, typer.Option("--tokens-per-month", metavar="N", min=0, help="The same, a month.")
+    ] = None,
+    usd_month: Annotated[
+        float | None, typer.Option("--usd-per-month", metavar="USD", min=0, help="The same, a month.")
+    ] = None,
+    tokens_total: Annotated[
+        int | None, typer.Option("--tokens-total", metavar="N", min=0, help="In all. It never opens by itself.")
+    ] = None,
+    usd_total: Annotated[
+        float | None, typer.Option("--usd-total", metavar="USD", min=0, help="In all. It never opens by itself.")
+    ] = None,
     conversations: Annotated[
         int | None, typer.Option("--conversations", metavar="N", min=0, help="At work at once. 0: no limit.")
     ] = None,
@@ -36,10 +49,14 @@ def budget(
     remove: Annotated[bool, typer.Option("--remove", help="Take the budget away.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a tenant may use and has used today; or set it, or take it away. What is not given stays as it is."""
+    """Show what a tenant may use and has used; or set it, or take it away. What is not given stays as it is."""
     changes: dict[str, Any] = {
         "tokens_per_day": tokens,
         "usd_per_day": usd,
+        "tokens_per_month": tokens_month,
+        "usd_per_month": usd_month,
+        "tokens_total": tokens_total,
+        "usd_total": usd_total,
         "conversations": conversations,
         "lease": None if lease is None else timedelta(minutes=lease),
     }
@@ -76,12 +93,8 @@ async def _changed_budget(client: Client, tenant: str, changes: dict[str, Any]) 
     from everturn.limits import Budget
 
     current = await client.budget(tenant)
-    terms: dict[str, Any] = {}
-    if current:
-        known = current.budget
-        terms = {name: getattr(known, name) for name in ("tokens_per_day", "usd_per_day", "conversations")}
-        terms["lease"] = timedelta(seconds=known.lease)
-    return Budget(**{**terms, **changes})
+    budget = current.budget.as_budget() if current else Budget()
+    return Budget(**{**dict(budget), **changes})
 
 
 def _print_status(status: BudgetStatus) -> None:
@@ -94,6 +107,11 @@ def _print_status(status: BudgetStatus) -> None:
         ("tokens", f"{status.tokens:,}", "-" if terms.tokens_per_day is None else f"{terms.tokens_per_day:,}"),
         ("dollars", f"{status.cost_usd:,.4f}", "-" if terms.usd_per_day is None else f"{terms.usd_per_day:,.2f}"),
     ]
+    month = f"in {status.month}"
+    rows += _rows_if_limited(
+        month, status.tokens_this_month, terms.tokens_per_month, status.cost_usd_this_month, terms.usd_per_month
+    )
+    rows += _rows_if_limited("in all", status.tokens_total, terms.tokens_total, status.cost_usd_total, terms.usd_total)
     if terms.conversations:
         rows.append(("conversations at work", f"{status.at_work:,}", f"{terms.conversations:,}"))
     screen.print_lines(table_lines((f"{status.tenant} on {status.day}", "USED", "OF"), rows))
@@ -114,3 +132,12 @@ def _print_status(status: BudgetStatus) -> None:
     elif status.by:
         line = f"Set by {status.by}."
     screen.print_line(line, style="dim")
+
+
+def _rows_if_limited(
+    when: str, tokens: int, most_tokens: int | None, usd: float, most_usd: float | None
+) -> Iterator[tuple[str, str, str]]:
+    if most_tokens is not None:
+        yield f"tokens {when}", f"{tokens:,}", f"{most_tokens:,}"
+    if most_usd is not None:
+        yield f"dollars {when}", f"{usd:,.4f}", f"{most_usd:,.2f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
@@ -28,7 +29,7 @@ class BudgetingClient(ClientBase):
 
     async def set_budget(self, tenant: str, budget: Budget | None) -> None:
         """Sets what the tenant's conversations may use, in place of what was set before; None takes the budget away.
-        What was spent today stays spent. After some seconds, the new budget also holds for running conversations, and
+        What was spent stays spent. After some seconds, the new budget also holds for running conversations, and
         those that the old one has stalled go on by themselves, if a worker of its task queue runs. The call itself
         needs no worker. Raises InvalidSetting, Unreachable, and OtherWorkflow if another workflow has the budget's
         id."""
@@ -87,11 +88,7 @@ class BudgetingClient(ClientBase):
                 ) from error
             raise self.unreachable_error(error) from error
         status = BudgetStatus.model_validate(answer)
-        if status.day != (today := datetime.now(UTC).date().isoformat()):  # as it was when it last heard of anything
-            return status.model_copy(
-                update={"day": today, "turns": 0, "tokens": 0, "cost_usd": 0.0, "unpriced_turns": 0}
-            )
-        return status
+        return _as_of_today(status, datetime.now(UTC).date().isoformat())
 
     async def _check_own(self, tenant: str, name: str) -> None:
         """Raises OtherWorkflow if something else runs under the budget's id: it would take the signal and set nothing.
@@ -116,3 +113,13 @@ class BudgetingClient(ClientBase):
             )
         encoded = self.temporal.data_converter.payload_codec is not None
         return budget_id(check_utf8("tenant", tenant), encoded=encoded)
+
+
+def _as_of_today(status: BudgetStatus, today: str) -> BudgetStatus:
+    """The status is as it was when the budget last heard of anything."""
+    changes: dict[str, Any] = {}
+    if status.day != today:
+        changes |= {"day": today, "turns": 0, "tokens": 0, "cost_usd": 0.0, "unpriced_turns": 0}
+    if status.month and status.month != (month := today[:7]):
+        changes |= {"month": month, "tokens_this_month": 0, "cost_usd_this_month": 0.0}
+    return status.model_copy(update=changes)

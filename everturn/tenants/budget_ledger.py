@@ -6,7 +6,8 @@ here grows with a conversation, nor with the day.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final
@@ -16,12 +17,14 @@ from everturn.temporal.ids import known_id
 from everturn.tenants.budgets import (
     BudgetStart,
     BudgetStatus,
+    Expenses,
     Refusal,
     Reported,
     Room,
     Spending,
     SpendingAnswer,
     SpendingBatch,
+    SpentIn,
     SpentOn,
     Terms,
     Untold,
@@ -51,7 +54,7 @@ UNTOLD_TURNS: Final = 10
 """A conversation tells after so many turns at the latest."""
 
 UNTOLD_SHARE: Final = 0.1
-"""And so that all conversations together have not told more than this share of what is left of the day's budget."""
+"""And so that all conversations together have not told more than this share of what is left of the budget."""
 
 FEWEST_ACTIVE: Final = 2
 """As many as this always count as active: another one may begin."""
@@ -59,7 +62,46 @@ FEWEST_ACTIVE: Final = 2
 MOST_OTHER_DAYS: Final = 4
 """Days besides the one that counts now whose spending is remembered; the one that was left first is forgotten."""
 
+MOST_OTHER_MONTHS: Final = 4
+
 SHOWN_AT_WORK: Final = 20
+
+_WHEN: Final = {"total": "in all", "per_month": "this month", "per_day": "today"}
+"""From what opens last, or never, to what opens first: the words for when it was used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One of the budget's limits, and what is used of it."""
+
+    unit: str
+    """`tokens` or `usd`."""
+    span: str
+    most: float
+    used: float
+
+    @property
+    def option(self) -> str:
+        """As the command line has it."""
+        return f"--{self.unit}-{self.span}".replace("_", "-")
+
+    @property
+    def in_words(self) -> str:
+        when = _WHEN[self.span]
+        if self.unit == "tokens":
+            return f"{self.used:,} tokens {when}, and may use {self.most:,}"
+        return f"{self.used:,.2f} dollars {when}, and may use {self.most:,.2f}"
+
+
+def month_of(time: float) -> int:
+    """Of seconds since 1970: months since the year 0."""
+    date = datetime.fromtimestamp(time, UTC)
+    return date.year * 12 + date.month - 1
+
+
+def month_in_words(month: int) -> str:
+    """As in 2026-11."""
+    return f"{month // 12:04}-{month % 12 + 1:02}"
 
 
 class Ledger:
@@ -70,12 +112,14 @@ class Ledger:
         self.terms = start.budget
         self._declared = start.declared
         self._by = start.by
-        self._day = start.day
-        self._turns = start.turns
-        self._unpriced = start.unpriced
-        self._tokens = start.tokens
-        self._usd = start.cost_usd
+        self._today = SpentOn(
+            day=start.day, tokens=start.tokens, cost_usd=start.cost_usd, turns=start.turns, unpriced=start.unpriced
+        )
         self._other_days = {spent.day: spent for spent in start.other_days}
+        known_days = (self._today, *start.other_days)
+        self._month = start.month or _month_so_far(self._today.day, known_days)
+        self._other_months = {spent.month: spent for spent in start.other_months}
+        self._total = start.total or _sum_of(known_days)
         self._at_work = dict(start.at_work)
         self._waiting = {waiter.conversation: waiter for waiter in start.waiting}
         self._woken = {waiter.conversation: waiter for waiter in start.woken}
@@ -104,7 +148,7 @@ class Ledger:
         asking = (spending for spending in batch.items if spending.asks)
         return SpendingAnswer(
             refused=tuple(filter(None, [self._ask_for_turn(spending, now) for spending in asking])),
-            over=bool(self._why_over()),
+            over=self._used_up is not None,
             lease=self.terms.lease,
             places=self.terms.conversations is not None,
             room=self._room_to_spend(now),
@@ -149,22 +193,38 @@ class Ledger:
             self._reported.pop(next(iter(self._reported)))
 
     def _add_spent(self, spent: Untold, *, counted: Untold | None = None) -> None:
-        had = counted or Untold(since=0)
-        self._turns += spent.turns - had.turns
-        self._tokens += spent.tokens - had.tokens
-        self._usd += spent.cost_usd - had.cost_usd
-        self._unpriced += spent.unpriced - had.unpriced
+        self._today = self._today.plus(spent, counted=counted)
+        self._month = self._month.plus(spent, counted=counted)
+        self._total = self._total.plus(spent, counted=counted)
+
+    @property
+    def _limits(self) -> Iterator[_Limit]:
+        """Those that the budget has; first those that open last."""
+        spent_in = {"total": self._total, "per_month": self._month, "per_day": self._today}
+        for span in _WHEN:
+            spent = spent_in[span]
+            for unit, used in (("tokens", spent.tokens), ("usd", spent.cost_usd)):
+                most = getattr(self.terms, f"{unit}_{span}")
+                if most is not None:
+                    yield _Limit(unit, span, most, used)
+
+    @property
+    def _used_up(self) -> _Limit | None:
+        """The limit that holds; if there are several, the one that opens last."""
+        return next((limit for limit in self._limits if limit.used >= limit.most), None)
 
     def _room_to_spend(self, now: float) -> Room:
         """The nearer the limit and the more conversations spend, the less."""
         active = sum(reported.until > now for reported in self._reported.values())
         share = UNTOLD_SHARE / max(FEWEST_ACTIVE, active)
-        most = self.terms.tokens_per_day
-        usd = self.terms.usd_per_day
+        left: dict[str, list[float]] = {"tokens": [], "usd": []}
+        for limit in self._limits:
+            left[limit.unit].append(max(0.0, (limit.most - limit.used) * share))
+        tokens = min(left["tokens"], default=None)
         return Room(
             turns=UNTOLD_TURNS,
-            tokens=None if most is None else max(0, int((most - self._tokens) * share)),
-            cost_usd=None if usd is None else max(0.0, (usd - self._usd) * share),
+            tokens=None if tokens is None else int(tokens),
+            cost_usd=min(left["usd"], default=None),
         )
 
     def _ask_for_turn(self, spending: Spending, now: float) -> Refusal | None:
@@ -188,21 +248,20 @@ class Ledger:
         return Refusal(conversation=name, cause=cause, cure=cure)
 
     def _why_over(self) -> tuple[str, str] | None:
-        """Cause and cure if the day's budget is used up."""
-        most = self.terms.tokens_per_day
-        usd = self.terms.usd_per_day
-        name = self.tenant
-        if most is not None and self._tokens >= most:
-            used = f"{self._tokens:,} tokens today, and may use {most:,}"
-            option = "--tokens-per-day"
-        elif usd is not None and self._usd >= usd:
-            used = f"{self._usd:,.2f} dollars today, and may use {usd:,.2f}"
-            option = "--usd-per-day"
-        else:
+        """Cause and cure if the budget is used up."""
+        limit = self._used_up
+        if limit is None:
             return None
+        name = self.tenant
+        next_month = month_in_words(self._month.month + 1)
+        opens = {
+            "total": "It goes on with more only",
+            "per_month": f"It goes on by itself on {next_month}-01 at 00:00 UTC, or with more",
+            "per_day": "It goes on by itself at 00:00 UTC, or with more",
+        }
         return (
-            f"Tenant {name!r} has used {used}.",
-            f"It goes on by itself at 00:00 UTC, or with more: `everturn budget {name} {option} …`.",
+            f"Tenant {name!r} has used {limit.in_words}.",
+            f"{opens[limit.span]}: `everturn budget {name} {limit.option} …`.",
         )
 
     def _why_full(self, spending: Spending) -> tuple[str, str] | None:
@@ -237,7 +296,7 @@ class Ledger:
 
     def _wake_if_free(self, waiter: Waiter, now: float) -> bool:
         free = self.terms.conversations is None or waiter.asked or len(self._at_work) < self.terms.conversations
-        if self._why_over() or not free or len(self._woken) >= MOST_WOKEN:
+        if self._used_up or not free or len(self._woken) >= MOST_WOKEN:
             self._waiting.setdefault(waiter.conversation, waiter)
             return False
         self._waiting.pop(waiter.conversation, None)
@@ -261,7 +320,8 @@ class Ledger:
         yield from (waiter.until for waiter in self._woken.values())
         if self._waiting:
             yield from self._at_work.values()
-            if self._why_over():
+            if (limit := self._used_up) and limit.span != "total":
+                # Also for a month: what a clock that was wrong has set rings within a day.
                 yield (now // DAY_SECONDS + 1) * DAY_SECONDS
 
     def _pass_time(self, now: float) -> None:
@@ -270,19 +330,8 @@ class Ledger:
         Each day counts by itself, by the clock of whoever reports. A clock that is weeks ahead, or back, opens a day of
         its own, and leaves today's as it is: nobody waits for that day, or gets today's budget twice.
         """
-        if (day := int(now // DAY_SECONDS)) != self._day:
-            if self._turns or self._tokens or self._usd:
-                self._other_days[self._day] = SpentOn(
-                    day=self._day, tokens=self._tokens, cost_usd=self._usd, turns=self._turns, unpriced=self._unpriced
-                )
-            spent = self._other_days.pop(day, None) or SpentOn(day=day)
-            self._day = day
-            self._tokens = spent.tokens
-            self._usd = spent.cost_usd
-            self._turns = spent.turns
-            self._unpriced = spent.unpriced
-            while len(self._other_days) > MOST_OTHER_DAYS:
-                self._other_days.pop(next(iter(self._other_days)))
+        self._begin_day(int(now // DAY_SECONDS))
+        self._begin_month(month_of(now), now)
         for name in [name for name, until in self._at_work.items() if until <= now]:
             del self._at_work[name]
         # What a clock that was ahead has promised holds no longer than it may.
@@ -297,6 +346,29 @@ class Ledger:
         if self.terms.conversations is None:
             self._at_work.clear()
 
+    def _begin_day(self, day: int) -> None:
+        if day == self._today.day:
+            return
+        if self._today.turns:
+            self._other_days[self._today.day] = self._today
+        self._today = self._other_days.pop(day, SpentOn(day=day))
+        while len(self._other_days) > MOST_OTHER_DAYS:
+            self._other_days.pop(next(iter(self._other_days)))
+
+    def _begin_month(self, month: int, now: float) -> None:
+        """As with days. But what a clock that was weeks ahead has counted for a month to come was not spent in it: it
+        would lock the tenant out for weeks, and is forgotten then."""
+        if month != self._month.month:
+            if self._month.turns:
+                self._other_months[self._month.month] = self._month
+            known = self._other_months.pop(month, None)
+            if known is None or known.last_at > now + DAY_SECONDS:
+                known = SpentIn(month=month)
+            self._month = known
+            while len(self._other_months) > MOST_OTHER_MONTHS:
+                self._other_months.pop(next(iter(self._other_months)))
+        self._month = self._month.model_copy(update={"last_at": now})
+
     # ------------------------------------------------------------ read off it
 
     @property
@@ -305,20 +377,25 @@ class Ledger:
 
     def status(self, now: float) -> BudgetStatus:
         """As it is at that time."""
-        today = Ledger(self.as_start())
-        today._pass_time(now)
+        current = Ledger(self.as_start())
+        current._pass_time(now)
         return BudgetStatus(
             tenant=self.tenant,
             budget=self.terms,
             declared=self._declared,
             by=self._by,
-            day=datetime.fromtimestamp(today._day * DAY_SECONDS, UTC).date().isoformat(),
-            turns=today._turns,
-            tokens=today._tokens,
-            cost_usd=today._usd,
-            unpriced_turns=today._unpriced,
-            at_work=len(today._at_work),
-            conversations=tuple(today._at_work)[:SHOWN_AT_WORK],
+            day=datetime.fromtimestamp(current._today.day * DAY_SECONDS, UTC).date().isoformat(),
+            turns=current._today.turns,
+            tokens=current._today.tokens,
+            cost_usd=current._today.cost_usd,
+            unpriced_turns=current._today.unpriced,
+            month=month_in_words(current._month.month),
+            tokens_this_month=current._month.tokens,
+            cost_usd_this_month=current._month.cost_usd,
+            tokens_total=current._total.tokens,
+            cost_usd_total=current._total.cost_usd,
+            at_work=len(current._at_work),
+            conversations=tuple(current._at_work)[:SHOWN_AT_WORK],
             waiting=len(self.waiting_ids),
         )
 
@@ -329,18 +406,35 @@ class Ledger:
             budget=self.terms,
             declared=self._declared,
             by=self._by,
-            day=self._day,
-            tokens=self._tokens,
-            cost_usd=self._usd,
-            turns=self._turns,
-            unpriced=self._unpriced,
+            day=self._today.day,
+            tokens=self._today.tokens,
+            cost_usd=self._today.cost_usd,
+            turns=self._today.turns,
+            unpriced=self._today.unpriced,
             other_days=tuple(self._other_days.values()),
+            month=self._month,
+            other_months=tuple(self._other_months.values()),
+            total=self._total,
             at_work=dict(self._at_work),
             waiting=tuple(self._waiting.values()),
             woken=tuple(self._woken.values()),
             counted=dict(self._counted),
             reported=dict(self._reported),
         )
+
+
+def _sum_of(spent: Iterable[Expenses]) -> Expenses:
+    total = Expenses()
+    for part in spent:
+        total = total.plus(part)
+    return total
+
+
+def _month_so_far(day: int, known_days: Iterable[SpentOn]) -> SpentIn:
+    """What is known of that day's month, if only days were counted."""
+    month = month_of(day * DAY_SECONDS)
+    spent = _sum_of(known for known in known_days if month_of(known.day * DAY_SECONDS) == month)
+    return SpentIn(**dict(spent), month=month, last_at=day * DAY_SECONDS)
 
 
 def _digest_of(conversation: str) -> str:

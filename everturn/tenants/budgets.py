@@ -4,7 +4,8 @@ send each other, and the setting that declares budgets."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any, Final, Self
 
 from pydantic import Field
 
@@ -19,18 +20,22 @@ class Terms(Record):
 
     tokens_per_day: int | None = None
     usd_per_day: float | None = None
+    tokens_per_month: int | None = None
+    usd_per_month: float | None = None
+    tokens_total: int | None = None
+    usd_total: float | None = None
     conversations: int | None = None
     lease: float = 900.0
     """Seconds."""
 
     @classmethod
     def from_budget(cls, budget: Budget) -> Terms:
-        return cls(
-            tokens_per_day=budget.tokens_per_day,
-            usd_per_day=budget.usd_per_day,
-            conversations=budget.conversations,
-            lease=budget.lease.total_seconds(),
-        )
+        limits = {name: getattr(budget, name) for name in cls.model_fields if name != "lease"}
+        return cls(**limits, lease=budget.lease.total_seconds())
+
+    def as_budget(self) -> Budget:
+        limits = {name: getattr(self, name) for name in Terms.model_fields if name != "lease"}
+        return Budget(**limits, lease=timedelta(seconds=self.lease))
 
 
 class SetBudget(Record):
@@ -137,7 +142,7 @@ class SpendingAnswer(Record):
 
     refused: tuple[Refusal, ...] = ()
     over: bool = False
-    """The day's budget is used up: whoever takes a turn asks first."""
+    """The budget is used up, for now or for good: whoever takes a turn asks first."""
     lease: float = 900.0
     places: bool = True
     """Conversations need a place: each answer asks for one."""
@@ -163,15 +168,38 @@ class Reported(Record):
     until: float = 0.0
 
 
-class SpentOn(Record):
-    """What was spent on a day."""
+class Expenses(Record):
+    """What was spent in some time."""
 
-    day: int
-    """Days since 1970."""
     tokens: int = 0
     cost_usd: float = 0.0
     turns: int = 0
     unpriced: int = 0
+    """Turns whose price is not known."""
+
+    def plus(self, spent: Untold | Expenses, *, counted: Untold | None = None) -> Self:
+        """With this; `counted`: the part of it that is in already."""
+        had = counted or Untold(since=0)
+        names = ("tokens", "cost_usd", "turns", "unpriced")
+        return self.model_copy(
+            update={name: getattr(self, name) + getattr(spent, name) - getattr(had, name) for name in names}
+        )
+
+
+class SpentOn(Expenses):
+    """What was spent on a day."""
+
+    day: int
+    """Days since 1970."""
+
+
+class SpentIn(Expenses):
+    """What was spent in a month."""
+
+    month: int
+    """Months since the year 0: twelve times the year, and 0 for January."""
+    last_at: float = 0.0
+    """When it was the month that counts: seconds since 1970."""
 
 
 class BudgetStart(Record):
@@ -191,6 +219,10 @@ class BudgetStart(Record):
     """Turns whose price is not known."""
     other_days: tuple[SpentOn, ...] = ()
     """Days that were counted besides: clocks differ, and one that is wrong is put right."""
+    month: SpentIn | None = None
+    """None from an older version, which counted days."""
+    other_months: tuple[SpentIn, ...] = ()
+    total: Expenses | None = None
     at_work: dict[str, float] = Field(default_factory=dict)
     """When each conversation's place expires: seconds since 1970. By its id, or by a digest of a long id."""
     waiting: tuple[Waiter, ...] = ()
@@ -217,6 +249,13 @@ class BudgetStatus(Record):
     cost_usd: float = 0.0
     unpriced_turns: int = 0
     """Turns of models without a known price, which `cost_usd` leaves out."""
+    month: str = ""
+    """The month that is counted, in UTC: 2026-11."""
+    tokens_this_month: int = 0
+    cost_usd_this_month: float = 0.0
+    tokens_total: int = 0
+    """Since the tenant first had a budget."""
+    cost_usd_total: float = 0.0
     at_work: int = 0
     """Conversations that hold a place; counted only if the budget limits them."""
     conversations: tuple[str, ...] = ()
@@ -231,7 +270,7 @@ class BudgetStatus(Record):
 
 
 def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, Terms]:
-    """What a worker's settings say, by tenant: `acme=tokens:1000000+usd:50,*=conversations:20`. Raises
+    """What a worker's settings say, by tenant: `acme=tokens:1000000+usd-month:50,*=conversations:20`. Raises
     InvalidSetting."""
     budgets = _read_budgets(given) if isinstance(given, str) else given
     for tenant, budget in budgets.items():
@@ -244,7 +283,15 @@ def declared_budgets(given: Mapping[str, Budget] | str) -> dict[str, Terms]:
     return {tenant: Terms.from_budget(budget) for tenant, budget in budgets.items()}
 
 
-_WORDS: Final = {"tokens": "tokens_per_day", "usd": "usd_per_day", "conversations": "conversations"}
+_WORDS: Final = {
+    "tokens": "tokens_per_day",
+    "usd": "usd_per_day",
+    "tokens-month": "tokens_per_month",
+    "usd-month": "usd_per_month",
+    "tokens-total": "tokens_total",
+    "usd-total": "usd_total",
+    "conversations": "conversations",
+}
 
 
 def _read_budgets(written: str) -> dict[str, Budget]:
@@ -253,11 +300,12 @@ def _read_budgets(written: str) -> dict[str, Budget]:
         tenant, _, terms = item.rpartition("=")
         try:
             pairs = [part.split(":") for part in terms.split("+")]
-            numbers = {_WORDS[name]: float(number) if name == "usd" else int(number) for name, number in pairs}
+            numbers = {_WORDS[name]: float(number) if name.startswith("usd") else int(number) for name, number in pairs}
             budgets[tenant.strip()] = Budget(**numbers)
         except (KeyError, ValueError, InvalidSetting):
             raise InvalidSetting(
                 f"EVERTURN_TENANT_BUDGETS has {item!r:.100}, which is no budget.",
-                cure="Write acme=tokens:1000000+usd:50+conversations:20, with commas between tenants; '*' is for all.",
+                cure="Write acme=tokens:1000000+usd:50+conversations:20, with commas between tenants; '*' is for all. "
+                f"It knows {', '.join(_WORDS)}.",
             ) from None
     return budgets

@@ -23,6 +23,8 @@ from everturn.tenants.budgets import (
 )
 
 NOON = 20_000.5 * DAY_SECONDS
+NOVEMBER = 20_028 * DAY_SECONDS
+"""The first second of the next month."""
 
 
 class Office:
@@ -79,6 +81,66 @@ def test_a_clock_that_is_wrong_for_one_update_changes_no_other_day(days: int) ->
     office.ledger = Ledger(office.ledger.as_start())  # a new run
     office.now = 20_001 * DAY_SECONDS + 1
     assert office.asks("a") == (days != 1), "a day ahead is the next day: what was reported for it counts then"
+
+
+def test_the_limit_that_opens_last_is_named_and_a_total_never_opens() -> None:
+    office = Office(tokens_per_day=100, usd_per_month=3.0, tokens_total=400)  # noon of 2024-10-04
+    ask = Spending(conversation="a", asks=True)
+
+    def refusal() -> list[str]:
+        return [text for refused in office.says(ask).refused for text in (refused.cause, refused.cure)]
+
+    office.spends("a", 150, usd=3.5)
+    assert refusal() == [
+        "Tenant 'acme' has used 3.50 dollars this month, and may use 3.00.",
+        "It goes on by itself on 2024-11-01 at 00:00 UTC, or with more: `everturn budget acme --usd-per-month …`.",
+    ]
+    assert office.ledger.next_wake(office.now) == 20_001 * DAY_SECONDS, "no alarm is set for longer than a day"
+    office.ledger = Ledger(BudgetStart.model_validate(office.ledger.as_start().model_dump(mode="json")))
+    office.now = 20_001 * DAY_SECONDS
+    assert office.wakes() == []
+    office.now = NOVEMBER
+    assert office.wakes() == ["a"]
+    assert office.asks("a")
+    office.spends("a", 250)
+    assert refusal() == [
+        "Tenant 'acme' has used 400 tokens in all, and may use 400.",
+        "It goes on with more only: `everturn budget acme --tokens-total …`.",
+    ]
+    assert office.ledger.next_wake(office.now) is None
+    status = office.ledger.status(NOVEMBER)
+    assert (status.month, status.tokens_this_month, status.cost_usd_this_month) == ("2024-11", 250, 0.0)
+    assert (status.tokens, status.tokens_total, status.cost_usd_total) == (250, 400, 3.5)
+
+
+@pytest.mark.parametrize("days", [30, -30, 400])
+def test_a_clock_that_is_wrong_locks_no_month_and_frees_none(days: int) -> None:
+    office = Office(tokens_per_month=100)
+    office.spends("a", 60)
+    office.now += days * DAY_SECONDS
+    office.spends("b", 500)
+    office.now = NOON + 60
+    assert office.asks("a"), "60 of 100 are used this month"
+    office.spends("a", 60)
+    assert not office.asks("a")
+    office.ledger = Ledger(office.ledger.as_start())
+    office.now = NOVEMBER
+    assert office.asks("a")
+
+
+def test_near_any_limit_conversations_tell_sooner() -> None:
+    office = Office(tokens_per_day=1_000_000, tokens_per_month=200, usd_total=10.0)
+    office.spends("a", 100, usd=5.0)
+    room = office.says().room
+    assert (room.tokens, room.cost_usd) == (5, 0.25)
+
+
+def test_a_budget_that_an_older_version_kept_counts_the_days_that_it_knows() -> None:
+    days = ({"day": 19_999, "tokens": 7}, {"day": 19_900, "tokens": 9})
+    budget = {"tokens_per_day": 5}
+    old = {"tenant": "acme", "budget": budget, "day": 20_000, "tokens": 5, "turns": 1, "other_days": days}
+    status = Ledger(BudgetStart.model_validate(old)).status(NOON)
+    assert (status.tokens, status.tokens_this_month, status.tokens_total) == (5, 12, 21)
 
 
 def test_a_clock_that_is_ahead_keeps_no_place_and_holds_up_nobody() -> None:

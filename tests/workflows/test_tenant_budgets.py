@@ -275,12 +275,14 @@ def test_the_command_sets_shows_and_takes_away(shell: Shell, model: Callable[[An
             assert shell.run("run", "Hi", "--agent", "desk", "--tenant", name).returncode == 0
             found = shell.json("budget", name, "--usd-per-day", "2.5", "--conversations", "0")
             assert found["turns"] == 1
-            assert found["budget"] == {
-                "tokens_per_day": 1000,
-                "usd_per_day": 2.5,
-                "conversations": None,
-                "lease": 300.0,
-            }
+            limits = dict.fromkeys(("tokens_per_month", "usd_per_month", "tokens_total", "usd_total", "conversations"))
+            assert found["budget"] == {"tokens_per_day": 1000, "usd_per_day": 2.5, **limits, "lease": 300.0}
+            table = shell.run("budget", name, "--tokens-per-month", "9000", "--usd-total", "7").stdout
+            assert f"tokens in {found['month']}" in table
+            assert "dollars in all" in table
+            shell.run("budget", name, "--tokens-total", str(found["tokens_total"]), "--usd-per-month", "8")
+            stalled = shell.run("run", "Hi", "--agent", "desk", "--tenant", name)
+            assert f"Tenant {name!r} has used {found['tokens_total']:,} tokens in all" in stalled.stderr
             assert shell.run("budget", name, "--remove").returncode == 0
             assert "alone" in shell.run("budget", name, "--remove", "--usd-per-day", "5").stderr
             until(lambda: shell.run("budget", name).returncode == 1)
