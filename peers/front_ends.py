@@ -32,6 +32,8 @@ AI_SDKS = (
 AG_UI_CLIENTS = ("@ag-ui/client@0.0.59", "@ag-ui/client@1.0.0")
 COPILOT = ("@copilotkit/runtime@1.75.0", "hono@4")
 COPILOT_CORE = "@copilotkit/core@1.75.0"
+ASSISTANT_UI = ("@assistant-ui/react@0.15.22", "@assistant-ui/react-ag-ui@0.0.57", "@assistant-ui/react-ai-sdk@1.4.12")
+PAGES = Path(__file__).parent / "front_end_pages"
 
 AI_SDK_PAGE = """
 import { Chat } from "@ai-sdk/react";
@@ -205,6 +207,7 @@ async def run(bench: Bench) -> None:
             await ag_ui(bench, address, package)
         await copilotkit(bench, address)
         await copilotkit_page(bench, address)
+        await assistant_ui(bench, address)
 
 
 async def ai_sdk(bench: Bench, address: str, packages: tuple[str, ...]) -> None:
@@ -304,6 +307,38 @@ async def copilotkit_page(bench: Bench, address: str) -> None:
             results = [message["content"] for message in shown["messages"] if message["role"] == "tool"]
             assert shown["messages"][-1]["content"] == "Done.", shown["messages"]
             assert len(results) == 1, results
+
+
+async def assistant_ui(bench: Bench, address: str) -> None:
+    """assistant-ui's React runtimes, in jsdom: one on AG-UI, one on the AI SDK."""
+    peer, version = "assistant-ui", ASSISTANT_UI[0].rpartition("@")[2]
+    folder: Path | None = None
+    with bench.check(peer, version, "installed"):
+        folder = bench.node(*ASSISTANT_UI, "react@19.3.1", "react-dom@19.3.1", "jsdom@26.1.0")
+    if folder is None:
+        return
+    program = (PAGES / "assistant_ui.mjs").read_text()
+    for door, package in {"ag-ui": "@assistant-ui/react-ag-ui", "chat": "@assistant-ui/react-ai-sdk"}.items():
+        peer, version = package, bench.version(folder, package)
+        for does, (ran, last_text, result) in ASSISTANT_UI_DOES.items():
+            if does == "edit" and door == "chat":
+                continue
+            with bench.check(peer, version, ran):
+                shown = await _in_node(folder, program, address, door, does)
+                assert not shown["errors"], shown["errors"]
+                assert shown["texts"][-1] == last_text, shown["texts"]
+                assert result in json.dumps(shown["results"]), shown["results"]
+
+
+ASSISTANT_UI_DOES = {
+    "talk": ("a message and its answer", "Good morning!", ""),
+    "picture": ("a tool's picture", "Good morning!", "image/png"),
+    "approve": ("an approval, of a number beyond 2^53", "Done.", f"{LONG} back"),
+    "deny": ("a denial with its reason", "Done.", "Not today"),
+    "edit": ("an interrupt, approved with one field edited", "Done.", "7 back"),
+    "stop": ("Stop, and then the next message", "Good morning!", "A lamp."),
+}
+"""By what the page does: the words of the row, the last text that it shows, and what a call's result has in it."""
 
 
 async def _in_node(folder: Path | None, program: str, *arguments: str) -> Any:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -24,7 +25,7 @@ from everturn.tools.mcp.greetings import OLD_TRANSPORT
 from everturn.tools.mcp.listing import ListedTool, list_tools
 from peers.bench import HOST, Bench, NotInstalled, free_port
 
-MINUTES = 20
+MINUTES = 35
 
 PROGRAMS = Path(__file__).parent / "mcp_programs"
 PYTHON = {"mcp1": "mcp==1.30.0", "mcp2": "mcp==2.3.0", "fastmcp": "fastmcp==4.2.3"}
@@ -39,6 +40,39 @@ NPM = (
 )
 GO = "github.com/modelcontextprotocol/go-sdk"
 GO_VERSION = "v1.8.0"
+RUST = "rmcp"
+RUST_VERSION = "3.11.0"
+CARGO = """
+[package]
+name = "peer"
+version = "0.1.0"
+edition = "2024"
+
+[[bin]]
+name = "peer"
+path = "main.rs"
+
+[dependencies]
+axum = "0.8"
+serde = {{ version = "1", features = ["derive"] }}
+serde_json = "1"
+tokio = {{ version = "1", features = ["io-std", "macros", "net", "process", "rt-multi-thread"] }}
+
+[dependencies.rmcp]
+version = "{version}"
+features = [
+    "client",
+    "server",
+    "transport-child-process",
+    "transport-io",
+    "transport-streamable-http-client-reqwest",
+    "transport-streamable-http-server",
+]
+
+[profile.dev]
+debug = false
+incremental = false
+"""
 
 OWN_TOOLS = {"clerk", "start", "send", "status", "events", "approve", "deny", "answer", "close"}
 
@@ -50,6 +84,7 @@ OFFICIAL = [
     ("picture", {}, [Image]),
     ("boom", {}, "boom"),
 ]
+RUST_CALLS = [*PAY, ("count", {}, ['{"lamps":3}']), *OFFICIAL[2:]]
 FILES = [
     ("read_text_file", {"path": "a.txt"}, ["hello"]),
     ("read_media_file", {"path": "a.png"}, [Image]),
@@ -79,6 +114,7 @@ async def run(bench: Bench) -> None:
                 await _is_named_as_old(bench, [*program, "sse"])
     await _node(bench, clients)
     await _go(bench, clients)
+    await _rust(bench, clients)
     await _serves(bench, clients)
 
 
@@ -142,12 +178,8 @@ async def _go(bench: Bench, clients: dict[str, tuple[str, list[str]]]) -> None:
         go = bench.program("go")
         wanted = "latest" if bench.latest else GO_VERSION
         for command in (["get", f"{GO}@{wanted}"], ["mod", "tidy"], ["build", "-o", "peer", "."]):
-            done = await asyncio.to_thread(
-                subprocess.run, [go, *command], cwd=folder, capture_output=True, text=True, timeout=600, check=False
-            )
-            if done.returncode:
-                raise NotInstalled(f"go {command[0]} failed: {done.stderr.strip()[-300:]}")
-    except (NotInstalled, subprocess.TimeoutExpired) as error:
+            await _ran_in(folder, [go, *command], seconds=600)
+    except NotInstalled as error:
         bench.row(GO, "", "its server and client", "not installed", str(error))
         return
     [line] = [line for line in (folder / "go.mod").read_text().splitlines() if f"{GO} " in line]
@@ -158,6 +190,39 @@ async def _go(bench: Bench, clients: dict[str, tuple[str, list[str]]]) -> None:
         await _calls_fit(McpServer(command=[program, "stdio"]), PAY)
     with bench.check(GO, number, "its server over HTTP, restarted between two run-once calls"):
         await _outlives_a_restart(bench, [program], "pay", {"cents": 5})
+
+
+async def _rust(bench: Bench, clients: dict[str, tuple[str, list[str]]]) -> None:
+    folder = bench.folder / "rust"
+    folder.mkdir()
+    (folder / "main.rs").write_text((PROGRAMS / "main.rs").read_text())
+    wanted = "*" if bench.latest else f"={RUST_VERSION}"
+    (folder / "Cargo.toml").write_text(CARGO.format(version=wanted))
+    try:
+        await _ran_in(folder, [bench.program("cargo"), "build", "--quiet"], seconds=1200)
+    except NotInstalled as error:
+        bench.row(RUST, "", "its server and client", "not installed", str(error))
+        return
+    packages = tomllib.loads((folder / "Cargo.lock").read_text())["package"]
+    [number] = [package["version"] for package in packages if package["name"] == RUST]
+    program = str(folder / "target" / "debug" / "peer")
+    clients["rust"] = f"{RUST} {number}", [program, "client"]
+    with bench.check(RUST, number, "its server over stdio: texts, numbers, pictures, failures"):
+        await _calls_fit(McpServer(command=[program, "stdio"]), RUST_CALLS)
+    with bench.check(RUST, number, "its server over HTTP, restarted between two run-once calls"):
+        await _outlives_a_restart(bench, [program], "pay", {"cents": 5})
+
+
+async def _ran_in(folder: Path, command: Sequence[str], *, seconds: float) -> None:
+    """Runs a build; NotInstalled says what it ended with."""
+    try:
+        done = await asyncio.to_thread(
+            subprocess.run, command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotInstalled(f"building it took longer than {seconds:g} s") from None
+    if done.returncode:
+        raise NotInstalled(f"{' '.join(command[:2])} failed: {done.stderr.strip()[-300:]}")
 
 
 # ---------------------------------------------------------------- everturn as the client
