@@ -1,4 +1,4 @@
-"""A Llama that says what it is built to say, for model servers that read Hugging Face's format.
+"""A Qwen2 that says what it is built to say, for model servers that read Hugging Face's format.
 
 `python tiny_model.py FOLDER` writes config.json, a tokenizer with a chat template, and weights; it needs numpy and
 safetensors. The attention and the MLP are zero, a token's embedding is one-hot, so the head is a table: the next token
@@ -13,9 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 
 SIZE, HEADS, WINDOW = 512, 8, 4096
-END, CALL, ANSWER, OUTPUT, USER = "<|im_end|>", "<|call|>", "<|answer|>", "<|output|>", "<|im_start|>"
-MARKS = [END, CALL, ANSWER, OUTPUT, USER]
-"""Special tokens, the end of a reply first."""
+END, BEGIN, REPLY = "<|im_end|>", "<|im_start|>", "<|im_start|>assistant\n"
+CALL, ANSWER, OUTPUT = f"<|call|>{REPLY}", f"<|answer|>{REPLY}", f"<|output|>{REPLY}"
+MARKS = [END, BEGIN, CALL, ANSWER, OUTPUT]
+"""Special tokens. Three of them end a prompt: each is one token with all that comes before a reply."""
 WAYS = (
     (
         CALL,
@@ -38,8 +39,8 @@ TEMPLATE = (
     "{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
     "{% if add_generation_prompt %}{% if tools and messages[-1].role != 'tool' %}<|call|>"
-    "{% elif 'degrees' in (messages[0].content | string) or 'JSON' in (messages[-1].content | string) %}<|output|>"
-    "{% else %}<|answer|>{% endif %}{% endif %}"
+    "{% elif 'degrees' in (messages[0].content | string) %}<|output|>{% else %}<|answer|>{% endif %}"
+    "<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -77,7 +78,7 @@ def write_tokenizer(folder: Path) -> None:
 def write_config(folder: Path) -> None:
     end = vocabulary().index(END)
     config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": SIZE, "hidden_size": SIZE,
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": SIZE, "hidden_size": SIZE,
         "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
         "max_position_embeddings": WINDOW, "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False,
         "bos_token_id": None, "eos_token_id": end, "pad_token_id": end, "torch_dtype": "float32",
@@ -110,6 +111,7 @@ def write_weights(folder: Path) -> None:
     layer = "model.layers.0."
     tensors = {"model.embed_tokens.weight": numpy.eye(SIZE, dtype=numpy.float32), "lm_head.weight": head}
     tensors |= {f"{layer}self_attn.{name}_proj.weight": zeros(SIZE, SIZE) for name in "qkvo"}
+    tensors |= {f"{layer}self_attn.{name}_proj.bias": zeros(SIZE) for name in "qkv"}
     tensors |= {f"{layer}mlp.{name}_proj.weight": zeros(inner, SIZE) for name in ("gate", "up")}
     tensors |= {f"{layer}mlp.down_proj.weight": zeros(SIZE, inner), "model.norm.weight": ones}
     tensors |= {f"{layer}{name}_layernorm.weight": ones for name in ("input", "post_attention")}

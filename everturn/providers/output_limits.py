@@ -33,6 +33,8 @@ _NAMED: Final = tuple(
         r"context length of (?P<window>\d+) tokens\. you requested a total of \d+ tokens: (?P<input>\d+) ",
         r"`inputs` tokens \+ `max_new_tokens` must be <= (?P<window>\d+)\. given: (?P<input>\d+) `inputs`",
         r"`max_tokens` exceed context limit: (?P<input>\d+) \+ \d+ > (?P<window>\d+)",
+        # vLLM 0.32 (renderers/params.py), which then asks for what is left of the window by itself
+        r"max_(?:completion_|output_)?tokens=\d+ cannot be greater than max_model_len=(?P<most>\d+)",
         # Anthropic; OpenAI; DeepSeek; Groq; DashScope; Bedrock
         r"max_tokens: \d+ > (?P<most>\d+), which is the maximum",
         r"supports at most (?P<most>\d+) completion tokens",

@@ -73,6 +73,11 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("max_tokens is too large: 32000. This model supports at most 16384 completion tokens", OutputLimit(16384)),
         ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", OutputLimit(8192)),
         ("`max_tokens` must be less than or equal to `8192`, the maximum value", OutputLimit(8192)),
+        (  # vLLM 0.32.0, as it answered
+            "max_completion_tokens=32000 cannot be greater than max_model_len=4096. Please request fewer output "
+            "tokens. (parameter=max_completion_tokens, value=32000)",
+            OutputLimit(4096),
+        ),
         (VLLM.format(asked=32000, window=4096, input=4000), None),  # no room for a reply
         ("prompt is too long: 210000 tokens > 200000 maximum", None),
     ],

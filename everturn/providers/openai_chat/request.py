@@ -38,9 +38,9 @@ def encode(request: Request) -> tuple[str, dict[str, Any]]:
     dialect = dialect_of(request.model)
     output = _response_format(request, dialect)
     instructions = request.instructions
-    # In every turn, or the prompt's beginning would change with the tools.
-    offers = bool(request.tools or request.server_tools or request.raw_tools)
-    in_words = output.get("type") != "json_schema" or (offers and grammar_over_calls(request.model))
+    # In every turn, or the prompt's beginning would change with the tools; and transformers' server (5.24) leaves a
+    # response_format out in silence.
+    in_words = output.get("type") != "json_schema" or grammar_over_calls(request.model)
     if request.output_schema is not None and in_words:
         instructions = f"{instructions}\n\n{schema_in_words(request)}".strip()
     body: dict[str, Any] = {
