@@ -16,6 +16,7 @@ import typer
 from everturn.cli import streams
 from everturn.cli.approve import answer, approve, deny
 from everturn.cli.budget import budget
+from everturn.cli.cases import cases
 from everturn.cli.chat import chat
 from everturn.cli.codec import codec
 from everturn.cli.cost import cost
@@ -59,7 +60,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, erase),
-    "Look": (list_, show, watch, cost, budget, queues, export, tools, models, replay, rerun, doctor),
+    "Look": (list_, show, watch, cost, budget, queues, export, tools, models, replay, rerun, cases, doctor),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

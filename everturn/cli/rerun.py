@@ -35,6 +35,12 @@ def rerun(
         str | None,
         typer.Option("--query", metavar="QUERY", help="All conversations that Temporal's filter finds, instead of ID."),
     ] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option(
+            "--cases", metavar="FOLDER", help="Cases of `everturn cases`, instead of ID: a folder, or a file."
+        ),
+    ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", metavar="N", min=1, help="With --query: only N, drawn at random.")
     ] = None,
@@ -60,6 +66,15 @@ def rerun(
     cost_ratio: Annotated[
         float | None, typer.Option("--cost-ratio", min=0, help="At most this many times the recorded cost.")
     ] = None,
+    uncorrected: Annotated[
+        int | None,
+        typer.Option(
+            "--uncorrected",
+            metavar="N",
+            min=0,
+            help="At most N calls that people denied or edited may be made as before. Default with --cases: 0.",
+        ),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Start reruns anew that are over.")] = False,
     format: Annotated[Format, typer.Option("--format", help="How to print it.")] = "table",  # noqa: A002 - as of export
     output: Annotated[
@@ -70,8 +85,10 @@ def rerun(
 
     No tool runs that may have an effect. The exit status is 1 if a threshold is missed.
     """
-    if bool(ids) == (query is not None):
-        raise typer.BadParameter("name conversations, or find them with --query", param_hint="ID")
+    if [bool(ids), query is not None, cases is not None].count(True) != 1:
+        raise typer.BadParameter("name conversations, or find them with --query, or give --cases", param_hint="ID")
+    if cases and uncorrected is None:
+        uncorrected = 0
     if not agent:
         raise typer.BadParameter("which candidate? Name it with --agent FILE.py:NAME", param_hint="--agent")
     if sample and query is None:
@@ -80,10 +97,13 @@ def rerun(
     words = system.read_text(encoding="utf-8") if system else None
     options: dict[str, object] = {"model": model, "instructions": words, "at_turn": at_turn, "samples": samples}
     options |= {"run_reads": run_reads, "stand_in": stand_in, "judge": judge, "again": again}
-    reruns = asyncio.run(_rerun_conversations(ids or [], query, sample, candidate, options))
+    reruns = asyncio.run(_rerun_conversations(ids or [], query, sample, cases, candidate, options))
     from everturn.evals import Thresholds
 
-    missed = reruns.failures(Thresholds(same_calls=same_calls, same_meaning=same_meaning, cost_ratio=cost_ratio))
+    thresholds = Thresholds(
+        same_calls=same_calls, same_meaning=same_meaning, cost_ratio=cost_ratio, uncorrected=uncorrected
+    )
+    missed = reruns.failures(thresholds)
     if output:
         output.write_text(reruns.as_markdown() + "\n", encoding="utf-8")
     match format:
@@ -111,14 +131,21 @@ def _load_candidate(spec: str) -> Agent:
 
 
 async def _rerun_conversations(
-    ids: list[str], query: str | None, sample: int | None, candidate: Agent, options: dict[str, object]
+    ids: list[str],
+    query: str | None,
+    sample: int | None,
+    cases: Path | None,
+    candidate: Agent,
+    options: dict[str, object],
 ) -> Reruns:
     from everturn.cli.connect import remote_client
     from everturn.client.matching import draw_sample, find_matching
+    from everturn.evals import read_cases
     from everturn.evals import rerun as rerun_all
 
+    read = read_cases(cases) if cases else []
     async with remote_client() as client:
         if query is not None:
             executions = draw_sample(find_matching(client.temporal, query), sample)
             ids = list(dict.fromkeys([execution.id async for execution in executions]))
-        return await rerun_all(client, ids, agent=candidate, **options)  # type: ignore[arg-type]
+        return await rerun_all(client, [*ids, *read], agent=candidate, **options)  # type: ignore[arg-type]

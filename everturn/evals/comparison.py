@@ -53,10 +53,12 @@ class Comparison:
     at_turn: int | None = None
     """Only this turn's reply was asked for."""
     missing: tuple[RecordedCall, ...] = ()
-    """Recorded calls that the rerun did not make, although it came past them."""
+    """Recorded calls that the rerun did not make, although it came past them, and that nobody had denied."""
     extra: tuple[RecordedCall, ...] = ()
     """Calls that only the rerun made."""
     changed: tuple[ChangedCall, ...] = ()
+    uncorrected: tuple[RecordedCall, ...] = ()
+    """Recorded calls that a person had denied, or had given other arguments, and that the rerun made all the same."""
     reordered: bool = False
     """The same calls came in another order."""
     diverged: Divergence | None = None
@@ -101,6 +103,7 @@ class Comparison:
         findings += [
             f"changed {_call_text(change.before.call)} to {_call_text(change.after.call)}" for change in self.changed
         ]
+        findings += [f"not corrected {_call_text(call.call)}: {_correction(call)}" for call in self.uncorrected]
         if self.reordered:
             findings.append("the same calls in another order")
         if self.diverged:
@@ -134,6 +137,7 @@ class Comparison:
             "changed": [
                 {"before": change.before.as_json(), "after": change.after.as_json()} for change in self.changed
             ],
+            "uncorrected": [call.as_json() for call in self.uncorrected],
             "reordered": self.reordered,
             "diverged": self.diverged.as_json() if self.diverged else None,
             "problem": self.problem or None,
@@ -157,6 +161,8 @@ class Thresholds:
     """At most this, of all costs that are known on both sides."""
     token_ratio: float | None = None
     turn_ratio: float | None = None
+    uncorrected: int | None = None
+    """At most so many calls that people had denied, or had given other arguments, are made all the same."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,11 @@ class Reruns:
             if most is not None and (ratio is None or ratio > most):
                 ratio_text = "not known" if ratio is None else f"{ratio:.2f} times the recorded"
                 missed.append(f"{name}: {ratio_text}; at most {most:.2f} times is wanted")
+        repeated = sum(len(comparison.uncorrected) for comparison in self.comparisons)
+        if wanted.uncorrected is not None and repeated > wanted.uncorrected:
+            missed.append(
+                f"calls that people had corrected: {repeated} made again; at most {wanted.uncorrected} may be"
+            )
         return missed
 
     def ratios(self) -> dict[str, float | None]:
@@ -250,13 +261,15 @@ def compare(
     problem: str = "",
 ) -> Comparison:
     """`ended_at`: the call that nothing recorded answered, and that ended the rerun."""
+    if at_turn is not None:  # its calls end the rerun, and it is whole
+        ended_at = None
     before = _calls_of(recorded, at_turn)
     after = _calls_of(rerun, at_turn)
     pairs = _pair_calls(before, after)
     unmade = [place for place in range(len(before)) if place not in pairs]
     ended = ended_at is not None or bool(problem)
     passed = max(pairs, default=-1)
-    lost = [place for place in unmade if not ended or place < passed]
+    lost = [place for place in unmade if (not ended or place < passed) and not before[place].is_denied]
     new = [call for place, call in enumerate(after) if place not in pairs.values()]
     changed: list[ChangedCall] = []
     for place in list(lost):
@@ -267,7 +280,7 @@ def compare(
             new.remove(other)
     order = [pairs[place] for place in sorted(pairs)]
     diverged = None
-    if ended_at is not None and at_turn is None:
+    if ended_at is not None:
         expected = before[unmade[0]] if unmade else None
         diverged = Divergence(ended_at, expected)
     return Comparison(
@@ -278,6 +291,7 @@ def compare(
         missing=tuple(before[place] for place in lost),
         extra=tuple(new),
         changed=tuple(changed),
+        uncorrected=tuple(before[place] for place in sorted(pairs) if _is_repeated(before[place], after[pairs[place]])),
         reordered=order != sorted(order) and not (lost or new or changed),
         diverged=diverged,
         problem=problem,
@@ -299,6 +313,19 @@ def _pair_calls(before: Sequence[RecordedCall], after: Sequence[RecordedCall]) -
         if (before_place := next(same, None)) is not None:
             pairs[before_place] = after_place
     return pairs
+
+
+def _is_repeated(before: RecordedCall, after: RecordedCall) -> bool:
+    """Whether the call is made as it was before a person corrected it."""
+    if before.is_denied:
+        return True
+    return before.edited_arguments is not None and same_json(before.call.arguments, after.call.arguments)
+
+
+def _correction(call: RecordedCall) -> str:
+    if call.edited_arguments is None:
+        return "a person denied it"
+    return f"a person made it {_call_text(call.call.model_copy(update={'arguments': call.edited_arguments}))}"
 
 
 def _sum_ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:

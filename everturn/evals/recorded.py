@@ -7,10 +7,12 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
+from everturn import names
 from everturn.client.client import Client
 from everturn.exporting.reading import Exported, read_conversation
 from everturn.policy import same_json
-from everturn.records import Message, ToolCall, ToolResult, Usage, results_in
+from everturn.records import Decision, Message, ResultPart, ToolCall, ToolResult, Usage, results_in
+from everturn.truncation import edit_notice
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,58 @@ class RecordedCall:
     turn: int
     result: ToolResult | None = None
     """None if it has none yet."""
+    effect: str = ""
+    """`read`, `idempotent` or `once`; empty if it is not known, as of calls that people or other agents answer."""
+    started: bool = False
+    """It ran, or may have."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """What a person made of it, in person or by a rule of theirs; None if nobody decided, or only the clock."""
+        decision = self.result and self.result.decision
+        if not decision or not decision.at or decision.by == names.THE_CLOCK:
+            return None
+        return decision
+
+    @property
+    def is_denied(self) -> bool:
+        """A person wanted it not to be made. (Of one that had started, a denial says only that it is not to be run
+        once more.)"""
+        return self.decision is not None and self.decision.verdict == "deny" and not self.started
+
+    @property
+    def own_content(self) -> tuple[ResultPart, ...]:
+        """What came back, without what the model was told of the approval."""
+        if self.result is None:
+            return ()
+        notice = edit_notice(self.result.decision)
+        if notice and self.result.content[: len(notice)] == notice:
+            return self.result.content[len(notice) :]
+        return self.result.content
+
+    def result_for(self, call: ToolCall) -> ToolResult | None:
+        """The result for a call that is the same. Who made it as the person had corrected it, is told of no
+        correction."""
+        if self.result is None or same_json(self.call.arguments, call.arguments):
+            return self.result
+        return self.result.model_copy(update={"content": self.own_content})
+
+    @property
+    def edited_arguments(self) -> dict[str, JsonValue] | None:
+        """What a person put in place of the model's arguments; None if they were left alone."""
+        if not self.decision or self.decision.arguments is None:
+            return None
+        if same_json(self.decision.arguments, self.call.arguments):
+            return None
+        return self.decision.arguments
 
     def is_same(self, call: ToolCall) -> bool:
-        """The same tool with the same arguments."""
-        return self.call.name == call.name and same_json(self.call.arguments, call.arguments)
+        """The same tool with the same arguments: the model's, or those that a person put in their place."""
+        if self.call.name != call.name:
+            return False
+        if same_json(self.call.arguments, call.arguments):
+            return True
+        return self.edited_arguments is not None and same_json(self.edited_arguments, call.arguments)
 
     def as_json(self) -> dict[str, JsonValue]:
         written: dict[str, JsonValue] = {"turn": self.turn, "tool": self.call.name, "arguments": self.call.arguments}
@@ -60,6 +110,10 @@ class Recorded:
     """None while it runs."""
     metadata: dict[str, JsonValue] = field(default_factory=dict)
     tenant: str | None = None
+    stalled: bool = False
+    """It has stalled at least once."""
+    key: str = ""
+    """Set if it was read from a case: by this, the rerun finds it. Of the same case, it is the same."""
 
     @property
     def turns(self) -> int:
@@ -92,7 +146,16 @@ def recorded_of(exported: Exported) -> Recorded:
         known = exported.facts.get(position)
         turn = known.turn if known else len(replies) + 1
         replies[turn] = message
-        calls += [RecordedCall(call, turn, results.get(call.call_id)) for call in message.tool_calls]
+        calls += [
+            RecordedCall(
+                call,
+                turn,
+                results.get(call.call_id),
+                effect=exported.effects.get(call.call_id, ""),
+                started=call.call_id in exported.calls,
+            )
+            for call in message.tool_calls
+        ]
     outcome = exported.outcome
     labels = exported.labels
     text = next((reply.text for reply in reversed(replies.values())), "")
@@ -104,7 +167,7 @@ def recorded_of(exported: Exported) -> Recorded:
         model=exported.model,
         status=exported.status,
         messages=exported.messages,
-        asked=tuple(filter(_is_said_by_person, exported.messages)),
+        asked=tuple(filter(is_said_by_person, exported.messages)),
         replies=replies,
         calls=tuple(calls),
         text=text,
@@ -115,8 +178,9 @@ def recorded_of(exported: Exported) -> Recorded:
         ended_at=exported.ended_at,
         metadata=dict(labels.get("metadata") or {}),
         tenant=labels.get("tenant"),
+        stalled=exported.stalled,
     )
 
 
-def _is_said_by_person(message: Message) -> bool:
+def is_said_by_person(message: Message) -> bool:
     return message.role == "user" and not (message.author or message.summary)

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from everturn.agent import Agent
 from everturn.client.client import Client
 from everturn.evals.candidates import harmless_settings, may_read
+from everturn.evals.cases import CASE
 from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
 from everturn.hooks import LONGEST_TIMEOUT, Hooks, ModelInput, StopWith
 from everturn.records import Message, Text, ToolCall, ToolResult
@@ -80,10 +81,10 @@ class RecordedAnswers(Hooks):
         """The candidate and the agents that it knows, by name."""
 
     def remember_recorded(self, recorded: Recorded) -> None:
-        """Spares reading it once more."""
-        known: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
-        known.set_result(recorded)
-        self._recorded[recorded.id] = known
+        """Spares reading it once more. A case can't be read elsewhere: its calls wait for this."""
+        known = self._recorded.setdefault(recorded.key or recorded.id, asyncio.get_running_loop().create_future())
+        if not known.done():
+            known.set_result(recorded)
 
     def before_model(self, given: ModelInput, context: TurnContext) -> ModelInput | None:  # noqa: ARG002 - as of Hooks
         """Hooks of the candidate's may have changed the settings."""
@@ -98,19 +99,19 @@ class RecordedAnswers(Hooks):
         agent = self.agents.get(context.agent)
         if agent and agent.handoff(call.name):
             return None  # another agent takes over, which has this hook as well
-        recorded = await self._read_once(self._recorded, str(context.metadata[RERUN_OF]), self._read_source)
+        recorded = await self._find_recorded(str(context.metadata[RERUN_OF]))
         answered = await self._read_once(
             self._answered, context.conversation_id, lambda _: self._read_on(recorded, context)
         )
         place = self._find_call(recorded, call, answered.taken_calls(context.turn, context.attempt))
         if place is not None:
             answered.by_try.setdefault((context.turn, context.attempt), []).append(place)
-            return _as_result(call, recorded.calls[place].result)
+            return _as_result(call, recorded.calls[place].result_for(call))
         tool = agent.tool(call.name) if agent else None
         if self._run_reads and may_read(tool):
             return None
         if tool is not None and tool.effect == "read" and (same := _last_same(recorded, call)) is not None:
-            return _as_result(call, same.result)  # it was read before, and is read once more
+            return _as_result(call, same.result_for(call))  # it was read before, and is read once more
         played = await self._play_tool(call, context)
         return played or self._end_rerun(call, context, f"{call.name} was not called like this.")
 
@@ -120,6 +121,13 @@ class RecordedAnswers(Hooks):
         return None
 
     # ------------------------------------------------------------ underneath
+
+    async def _find_recorded(self, key: str) -> Recorded:
+        if key.startswith(CASE):
+            # A rerun that an earlier process began may go on before this one has come to its case.
+            loop = asyncio.get_running_loop()
+            return await asyncio.shield(self._recorded.setdefault(key, loop.create_future()))
+        return await self._read_once(self._recorded, key, self._read_source)
 
     def _find_call(self, recorded: Recorded, call: ToolCall, used: set[int]) -> int | None:
         for place, known in enumerate(recorded.calls):

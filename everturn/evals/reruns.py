@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import takewhile
 from typing import Any, Final
 
 from everturn import names
@@ -15,19 +16,23 @@ from everturn.activities.tool_contexts import MakeDeps
 from everturn.agent import Agent, Instructions, ToolItem, with_sub_agents
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
+from everturn.client.earlier_transcript import begun_with
 from everturn.client.messages import start_payload
 from everturn.errors import AlreadyStarted, Ended, Refused, Stalled
 from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_rerun, left_out_tools
+from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
 from everturn.evals.judging import same_meaning
-from everturn.evals.recorded import Recorded, read_recorded
+from everturn.evals.recorded import Recorded, is_said_by_person, read_recorded
 from everturn.evals.recorded_answers import AT_TURN, RERUN_OF, Matcher, RecordedAnswers, StandIn, ended_at
+from everturn.evals.redaction import DIGEST
 from everturn.evals.stand_ins import played_by
 from everturn.history.fork_start import Changes, start_of_fork
 from everturn.limits import Limits
 from everturn.models import Model
+from everturn.payloads import Start
 from everturn.policy import Rule
-from everturn.records import ToolCall
+from everturn.records import Message, ToolCall
 from everturn.sizes import MAX_ID_BYTES
 from everturn.worker.worker import Worker
 
@@ -43,17 +48,27 @@ NOTHING_RUNS: Final = Rule(tool="*", then="approve", by="rerun", reason="a rerun
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """What one rerun is to do."""
 
     recorded: Recorded
     sample: int
     id: str
+    at_turn: int | None = None
+
+
+@dataclass(frozen=True)
+class RerunOptions:
+    """What holds for all reruns of a candidate."""
+
+    limits: Limits | None = None
+    tenant: str | None = None
+    again: bool = False
 
 
 async def rerun(
     client: Client,
-    id: str | Iterable[str],  # noqa: A002 - as everywhere else
+    id: str | RecordedCase | Iterable[str | RecordedCase],  # noqa: A002 - as everywhere else
     *,
     agent: Agent | None = None,
     model: str | Model | None = None,
@@ -74,7 +89,8 @@ async def rerun(
     again: bool = False,
 ) -> Reruns:
     """What a candidate does with a recorded conversation, or with several: the recorded users' messages are put to it
-    in order, and its calls are answered with the recorded results.
+    in order, and its calls are answered with the recorded results. `id`: of conversations; or cases (`read_cases`),
+    which need nothing of the conversation that they were made from.
 
     The candidate is `agent`, with `model`, `instructions` and `tools` in place of its own. A call is answered with the
     result of the recorded call of the same tool with the same arguments, each one once, whatever people had decided on
@@ -96,41 +112,51 @@ async def rerun(
 
     Raises InvalidAgent, NotFound, Refused.
     """
-    ids = [id] if isinstance(id, str) else list(id)
+    sources = [id] if isinstance(id, str | RecordedCase) else list(id)
     if to is not None and at_turn is not None:
         raise Refused("A rerun of one turn has to be in the namespace of its conversation.", cure="Leave out to=.")
-    recorded = [await read_recorded(client, conversation_id) for conversation_id in ids]
+    recorded = [await _read_source(client, source, at_turn) for source in sources]
     if not recorded:
         return Reruns(())
     candidate = candidate_of(
-        agent, recorded_agent=recorded[0].agent, model=model, instructions=instructions, tools=tools
+        agent, recorded_agent=recorded[0][0].agent, model=model, instructions=instructions, tools=tools
     )
-    mark = candidate_fingerprint(
-        candidate, run_reads, at_turn or "", limits or "", getattr(stand_in, "name", stand_in) or ""
+    options = RerunOptions(limits, tenant, again)
+    hosting = host_candidate(
+        client,
+        candidate,
+        run_reads=run_reads,
+        matches=matches,
+        stand_in=stand_in,
+        deps=deps,
+        to=to,
+        task_queue=task_queue,
+        options=options,
+        mark_of_turn=at_turn,
     )
-    host = Client((to or client).temporal, task_queue=task_queue or f"{client.task_queue}-rerun-{mark}", by="rerun")
-    played = played_by(stand_in) if isinstance(stand_in, str | Model) else stand_in
-    hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)
-    plans = [
-        _Plan(conversation, sample, rerun_id(conversation.id, mark, at_turn=at_turn, sample=sample))
-        for conversation in recorded
-        for sample in range(1, samples + 1)
-    ]
-    for conversation in recorded:
-        hook.remember_recorded(conversation)
-    async with _host_candidate(host, candidate, hook, deps) as hosted:
+    async with hosting as hosted:
+        plans = [
+            hosted.plan(conversation, turn, sample)
+            for conversation, turn in recorded
+            for sample in range(1, samples + 1)
+        ]
         slots = asyncio.Semaphore(parallel)
 
-        async def run_plan(plan: _Plan) -> Comparison:
+        async def run_plan(plan: Plan) -> Comparison:
             async with slots:
-                return await _run_and_compare(
-                    host, client, hosted, plan, at_turn=at_turn, limits=limits, tenant=tenant, again=again
-                )
+                return await hosted.run(plan)
 
         compared = await asyncio.gather(*map(run_plan, plans))
     if judge is not None:
         compared = [replace(comparison, same_meaning=await same_meaning(judge, comparison)) for comparison in compared]
-    return Reruns(tuple(compared), left_out=left_out_tools(candidate), queue=host.task_queue)
+    return Reruns(tuple(compared), left_out=left_out_tools(candidate), queue=hosted.host.task_queue)
+
+
+async def _read_source(client: Client, source: str | RecordedCase, at_turn: int | None) -> tuple[Recorded, int | None]:
+    """The conversation, and the turn whose reply alone is asked for."""
+    if isinstance(source, str):
+        return await read_recorded(client, source), at_turn
+    return source.as_recorded(), at_turn or source.inputs.at_turn
 
 
 def rerun_id(recorded_id: str, mark: str, *, at_turn: int | None = None, sample: int = 1) -> str:
@@ -144,42 +170,72 @@ def rerun_id(recorded_id: str, mark: str, *, at_turn: int | None = None, sample:
     return f"{names.RERUN}{recorded_id}{end}"
 
 
+@dataclass(frozen=True)
+class HostedCandidate:
+    """A candidate on a worker of this process, ready for reruns."""
+
+    source: Client
+    host: Client
+    agent: Agent
+    hook: RecordedAnswers
+    mark: str
+    """Its fingerprint."""
+    options: RerunOptions
+
+    def plan(self, recorded: Recorded, at_turn: int | None = None, sample: int = 1) -> Plan:
+        """A rerun of the conversation. From here on, its calls can be answered."""
+        mark = self.mark
+        if recorded.key:  # a case: what it says may change
+            mark += f"-{recorded.key[-8:]}"
+        self.hook.remember_recorded(recorded)
+        return Plan(recorded, sample, rerun_id(recorded.id, mark, at_turn=at_turn, sample=sample), at_turn)
+
+    async def run(self, plan: Plan) -> Comparison:
+        """Runs it, or goes on with it where it was, and compares."""
+        labels = {**plan.recorded.metadata, RERUN_OF: plan.recorded.key or plan.recorded.id}
+        if plan.at_turn is None:
+            problem = await _put_messages(self, plan, metadata=labels)
+        else:
+            problem = await _ask_once(self, plan, plan.at_turn, metadata={**labels, AT_TURN: plan.at_turn})
+        rerun = await read_recorded(self.host, plan.id)
+        ended: ToolCall | None = None
+        if not problem:
+            ended = ended_at(rerun.messages)
+        return compare(plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=plan.at_turn, problem=problem)
+
+
 @asynccontextmanager
-async def _host_candidate(
-    host: Client, candidate: Agent, hook: RecordedAnswers, deps: MakeDeps | None
-) -> AsyncIterator[Agent]:
+async def host_candidate(
+    client: Client,
+    candidate: Agent,
+    *,
+    run_reads: bool,
+    matches: Matcher | None,
+    stand_in: StandIn | str | Model | None,
+    deps: MakeDeps | None,
+    to: Client | None,
+    task_queue: str | None,
+    options: RerunOptions,
+    mark_of_turn: int | None = None,
+) -> AsyncIterator[HostedCandidate]:
+    """Hosts it on a task queue of its own, as long as the block runs. `mark_of_turn`: a part of the fingerprint."""
+    played = played_by(stand_in) if isinstance(stand_in, str | Model) else stand_in
+    mark = candidate_fingerprint(
+        candidate, run_reads, mark_of_turn or "", options.limits or "", getattr(stand_in, "name", stand_in) or ""
+    )
+    host = Client((to or client).temporal, task_queue=task_queue or f"{client.task_queue}-rerun-{mark}", by="rerun")
+    hook = RecordedAnswers(client, host, run_reads=run_reads, matches=matches, stand_in=played)
     hosted = for_rerun(candidate, hook)
     hook.agents = with_sub_agents([hosted])
     async with Worker(host, agents=[hosted], deps=deps, drain_timeout=timedelta(seconds=5)):
-        yield hosted
+        yield HostedCandidate(client, host, hosted, hook, mark, options)
 
 
-async def _run_and_compare(
-    host: Client,
-    source: Client,
-    agent: Agent,
-    plan: _Plan,
-    *,
-    at_turn: int | None,
-    limits: Limits | None,
-    tenant: str | None,
-    again: bool,
-) -> Comparison:
-    labels = {**plan.recorded.metadata, RERUN_OF: plan.recorded.id}
-    options: dict[str, Any] = {"limits": limits, "tenant": tenant, "again": again}
-    if at_turn is None:
-        driven = _put_messages(host, agent, plan, metadata=labels, **options)
-    else:
-        driven = _ask_once(host, source, agent, plan, at_turn, metadata={**labels, AT_TURN: at_turn}, **options)
-    problem = await driven
-    rerun = await read_recorded(host, plan.id)
-    ended: ToolCall | None = None
-    if not problem:
-        ended = ended_at(rerun.messages)
-    return compare(plan.recorded, rerun, ended_at=ended, sample=plan.sample, at_turn=at_turn, problem=problem)
+def _start_options(options: RerunOptions) -> dict[str, Any]:
+    return {"limits": options.limits, "tenant": options.tenant}
 
 
-async def _put_messages(host: Client, agent: Agent, plan: _Plan, *, again: bool, **options: Any) -> str:
+async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[str, Any]) -> str:
     """Puts the recorded messages to the candidate, one after the other. Returns why it did not end, or an empty
     text."""
     if not plan.recorded.asked:
@@ -187,15 +243,14 @@ async def _put_messages(host: Client, agent: Agent, plan: _Plan, *, again: bool,
     first, *later = plan.recorded.asked
     start = start_payload(
         first,
-        agent=agent.full_name,
+        agent=hosted.agent.full_name,
         keep_open=KEPT_OPEN.total_seconds() if later else None,
         policy=(NOTHING_RUNS,),
-        forked_from=(plan.recorded.id,),  # so that it is erased with it
-        **options,
+        forked_from=_erased_with(plan.recorded),
+        metadata=metadata,
+        **_start_options(hosted.options),
     )
-    with suppress(AlreadyStarted):
-        await host._start_workflow(start, plan.id, agent, again=again)
-    conversation = host.conversation(plan.id)
+    conversation = await _begin(hosted, plan, start)
     with suppress(Ended):  # a limit was reached, or it was over before this process began
         for number, message in enumerate(later, 2):
             if problem := await _wait_for_reply(conversation):
@@ -211,9 +266,21 @@ async def _put_messages(host: Client, agent: Agent, plan: _Plan, *, again: bool,
     return ""
 
 
-async def _ask_once(
-    host: Client, source: Client, agent: Agent, plan: _Plan, at_turn: int, *, again: bool, **options: Any
-) -> str:
+async def _begin(hosted: HostedCandidate, plan: Plan, start: Start) -> Conversation:
+    """The rerun: begun now, or before."""
+    with suppress(AlreadyStarted):
+        await hosted.host._start_workflow(start, plan.id, hosted.agent, again=hosted.options.again)
+    return hosted.host.conversation(plan.id)
+
+
+def _erased_with(recorded: Recorded) -> tuple[str, ...]:
+    """The conversation that a rerun is erased with."""
+    if recorded.id.startswith(DIGEST):
+        return ()
+    return (recorded.id,)
+
+
+async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metadata: dict[str, Any]) -> str:
     """Asks for the reply of one turn, after the exact transcript before it."""
     recorded = plan.recorded
     if at_turn not in recorded.replies:
@@ -221,44 +288,22 @@ async def _ask_once(
             f"Conversation {recorded.id!r} has no reply of turn {at_turn}.",
             cure=f"Its turns with a reply: {', '.join(map(str, recorded.replies)) or 'none'}.",
         )
-    message = _message_before(recorded, at_turn)
-    parts = message and message.parts
-    run_id = await source.conversation(recorded.id).latest_run()
-    begun = await start_of_fork(
-        source.temporal,
-        recorded.id,
-        run_id,
-        turn=at_turn - 1,
-        changes=Changes(message=parts, provider="", tools=message and message.tools),
-    )
-    carry = begun.carry
-    if carry is not None:
-        own: dict[str, Any] = {
-            "agent": "",
-            "facts": None,
-            "policy": (NOTHING_RUNS,),
-            "inherited": (),
-            "views": {},
-            "budget": None,
-        }
-        carry = carry.model_copy(update={**own, "model": ""})
+    begun = await _start_at(hosted, recorded, at_turn)
     start = begun.model_copy(
         update={
-            "agent": agent.full_name,
+            "agent": hosted.agent.full_name,
             "model": None,
             "keep_open": None,
             "caller": None,
             "notify": None,
-            "policy": () if carry else (NOTHING_RUNS,),
+            "policy": () if begun.carry else (NOTHING_RUNS,),
             "inherited": (),
             "searchable": (),
-            "carry": carry,
-            **options,
+            "metadata": metadata,
+            **_start_options(hosted.options),
         }
     )
-    with suppress(AlreadyStarted):
-        await host._start_workflow(start, plan.id, agent, again=again)
-    conversation = host.conversation(plan.id)
+    conversation = await _begin(hosted, plan, start)
     with suppress(Ended):
         if problem := await _wait_for_reply(conversation):
             return problem
@@ -266,12 +311,60 @@ async def _ask_once(
     return ""
 
 
-def _message_before(recorded: Recorded, at_turn: int) -> Any:
-    """What a person said right before that turn's reply; None if tools had answered, and nobody spoke."""
-    place = recorded.messages.index(recorded.replies[at_turn])
-    if not place or recorded.messages[place - 1].role != "user":
-        return None
-    return recorded.messages[place - 1]
+async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -> Start:
+    """The start of a conversation whose first reply is that of this turn."""
+    message = _message_before(recorded, at_turn)
+    if recorded.key:
+        return _start_of_case(recorded, at_turn, message)
+    run_id = await hosted.source.conversation(recorded.id).latest_run()
+    begun = await start_of_fork(
+        hosted.source.temporal,
+        recorded.id,
+        run_id,
+        turn=at_turn - 1,
+        changes=Changes(message=message.parts if message else None, tools=message and message.tools),
+    )
+    if begun.carry is None:
+        return begun
+    own: dict[str, Any] = {
+        "agent": "",
+        "facts": None,
+        "policy": (NOTHING_RUNS,),
+        "inherited": (),
+        "views": {},
+        "budget": None,
+        "model": "",
+    }
+    return begun.model_copy(update={"carry": begun.carry.model_copy(update=own)})
+
+
+def _start_of_case(recorded: Recorded, at_turn: int, message: Message | None) -> Start:
+    """With the messages that the case holds, and none of the conversation's history."""
+    before = list(recorded.messages[: _place_of(recorded, at_turn)])
+    while before and is_said_by_person(before[-1]):
+        before.pop()
+    carry = begun_with(before)
+    if carry is not None:
+        own = {"turn": at_turn - 1, "owed": message is None, "policy": (NOTHING_RUNS,)}
+        carry = carry.model_copy(update=own)
+    said = message.parts if message else ()
+    return start_payload(said, may_be_empty=True, agent=recorded.agent, carry=carry, forked_from=_erased_with(recorded))
+
+
+def _message_before(recorded: Recorded, at_turn: int) -> Message | None:
+    """What people said right before that turn's reply, as one message; None if tools had answered, and nobody
+    spoke."""
+    place = _place_of(recorded, at_turn)
+    said = list(takewhile(is_said_by_person, reversed(recorded.messages[:place])))
+    if len(said) < 2:
+        return next(iter(said), None)
+    return said[0].model_copy(update={"parts": tuple(part for message in reversed(said) for part in message.parts)})
+
+
+def _place_of(recorded: Recorded, at_turn: int) -> int:
+    """Of that turn's reply, among the messages. Others may say the same."""
+    reply = recorded.replies[at_turn]
+    return next(place for place, message in enumerate(recorded.messages) if message is reply)
 
 
 async def _wait_for_reply(conversation: Conversation) -> str:

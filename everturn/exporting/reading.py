@@ -19,6 +19,7 @@ from everturn.history.open_calls import OpenCall
 from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.payloads import ModelRequest
+from everturn.plans import RunPlan
 from everturn.records import Message, Outcome, Stop, Usage
 from everturn.temporal import temporal_errors
 
@@ -83,6 +84,10 @@ class Exported:
     """About messages, by their positions."""
     turns: list[TurnFacts] = field(default_factory=list)
     calls: dict[str, CallTimes] = field(default_factory=dict)
+    effects: dict[str, str] = field(default_factory=dict)
+    """Of calls that ran or would have run, by their ids: `read`, `idempotent` or `once`."""
+    stalled: bool = False
+    """It has stalled at least once."""
     open_calls: tuple[OpenCall, ...] = ()
     """The calls of the last reply, if the transcript does not have their results yet."""
 
@@ -163,6 +168,7 @@ class _Reader:
         exported.usage = state.usage
         exported.cost_usd = state.cost_usd
         exported.model = state.model or state.asked_model or exported.model
+        exported.stalled |= state.stall is not None
         match step:
             case steps.RunStarted(start=start):
                 carry = start.carry or CarryOver()
@@ -201,6 +207,7 @@ class _Reader:
         model = request.model or (reply.facts.model if reply.facts else exported.model)
         if not request.summarise or reply.message.parts:
             exported.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at)
+        exported.effects |= {plan.call_id: plan.effect for plan in reply.plan if isinstance(plan, RunPlan)}
         exported.turns.append(
             TurnFacts(
                 turn=request.turn,
