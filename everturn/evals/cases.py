@@ -76,6 +76,8 @@ class CaseStep(CaseRecord):
     """What people said; or a reply of the model's, with its calls."""
 
     user: Content | None = None
+    tools: tuple[str, ...] | None = None
+    """The only tools that the person's message named for its answer."""
     assistant: str | None = None
     agent: str = ""
     """The agent that replied, if the conversation had been handed on."""
@@ -219,7 +221,7 @@ def _steps_of(recorded: Recorded) -> Iterator[CaseStep]:
             made = tuple(_case_call(calls[id(call)]) for call in message.tool_calls if id(call) in calls)
             yield CaseStep(assistant=message.text, agent=message.author, calls=made)
         elif message.role == "user" and not (message.author or message.summary):
-            yield CaseStep(user=_content_of(message.parts))
+            yield CaseStep(user=_content_of(message.parts), tools=message.tools)
 
 
 def _case_call(recorded: RecordedCall) -> CaseCall:
@@ -276,7 +278,7 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
     calls: list[RecordedCall] = []
     for step in inputs.transcript:
         if step.assistant is None:
-            messages.append(Message.user(_parts_of(step.user or "")))
+            messages.append(Message(role="user", parts=_parts_of(step.user or ""), tools=step.tools))
             continue
         turn = len(replies) + 1
         made = [_recorded_call(call, turn, f"call_{turn}_{place}") for place, call in enumerate(step.calls)]

@@ -322,7 +322,7 @@ async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -
         recorded.id,
         run_id,
         turn=at_turn - 1,
-        changes=Changes(message=message.parts if message else None, tools=message and message.tools),
+        changes=Changes(message=message.parts, tools=message.tools) if message else None,
     )
     if begun.carry is None:
         return begun
