@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from temporalio import workflow
 
@@ -24,7 +24,7 @@ from everturn.truncation import shortened_reason
 from everturn.user_parts import kinds_problem
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
 from everturn.workflows.history_space import too_full_for
-from everturn.workflows.message_dispatch import Handlers, Later
+from everturn.workflows.message_dispatch import CommandType, Handlers, Later
 from everturn.workflows.stalls_and_pauses import StallsAndPauses
 from everturn.workflows.tracing import Tracing
 
@@ -46,39 +46,8 @@ class Commands:
         """The current answer, from a message to its final reply."""
         self._tracing = tracing
         self._on_change = on_change
-        self.handlers = Handlers()
+        self.handlers = Handlers(self, COMMANDS)
         self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
-        accept = self.handlers.accept
-        accept(
-            names.MESSAGE,
-            MessageIn,
-            objection=self._message_objection,
-            take=self._take_message,
-            hold=self._receive_while_closing,
-        )
-        accept(
-            names.APPROVE,
-            Approve,
-            objection=self._decision_objection,
-            take=self._take_approval,
-            hold=self._keep_early_decision,
-        )
-        accept(
-            names.DENY, Deny, objection=self._decision_objection, take=self._take_denial, hold=self._keep_early_decision
-        )
-        accept(
-            names.ANSWER,
-            Answer,
-            objection=self._decision_objection,
-            take=self._take_answer,
-            hold=self._keep_early_decision,
-        )
-        accept(names.PAUSE, Control, objection=lambda _: state.pause_problem(), take=self._pause)
-        accept(names.RESUME, Control, objection=state.resume_problem, take=self._resume, hold=self._keep_early_resume)
-        accept(names.CANCEL_TURN, Control, objection=lambda _: state.cancel_problem(), take=self._cancel_turn)
-        accept(names.SET_POLICY, SetPolicy, objection=self._policy_objection, take=self._set_policy)
-        accept(names.INHERIT_POLICY, InheritPolicy, objection=self._inheritance_objection, take=self._inherit_policy)
-        accept(names.CLOSE, Control, objection=lambda _: None, take=self._close)
 
     @property
     def may_move(self) -> bool:
@@ -203,6 +172,15 @@ class Commands:
 
     # ------------------------------------------------------------ switches
 
+    def _pause_objection(self, _: Control) -> str | None:
+        return self.state.pause_problem()
+
+    def _resume_objection(self, control: Control) -> str | None:
+        return self.state.resume_problem(control)
+
+    def _cancel_objection(self, _: Control) -> str | None:
+        return self.state.cancel_problem()
+
     def _pause(self, _: Control) -> dict[str, Any]:
         self.state.pause()
         return self._show_change()
@@ -243,6 +221,45 @@ class Commands:
     def _show_change(self) -> dict[str, Any]:
         self._on_change()
         return {"state": self.state.name}
+
+
+COMMANDS: Final[dict[str, CommandType[Any]]] = {
+    names.MESSAGE: CommandType(
+        MessageIn,
+        objection=Commands._message_objection,
+        take=Commands._take_message,
+        hold=Commands._receive_while_closing,
+    ),
+    names.APPROVE: CommandType(
+        Approve,
+        objection=Commands._decision_objection,
+        take=Commands._take_approval,
+        hold=Commands._keep_early_decision,
+    ),
+    names.DENY: CommandType(
+        Deny,
+        objection=Commands._decision_objection,
+        take=Commands._take_denial,
+        hold=Commands._keep_early_decision,
+    ),
+    names.ANSWER: CommandType(
+        Answer,
+        objection=Commands._decision_objection,
+        take=Commands._take_answer,
+        hold=Commands._keep_early_decision,
+    ),
+    names.PAUSE: CommandType(Control, objection=Commands._pause_objection, take=Commands._pause),
+    names.RESUME: CommandType(
+        Control, objection=Commands._resume_objection, take=Commands._resume, hold=Commands._keep_early_resume
+    ),
+    names.CANCEL_TURN: CommandType(Control, objection=Commands._cancel_objection, take=Commands._cancel_turn),
+    names.SET_POLICY: CommandType(SetPolicy, objection=Commands._policy_objection, take=Commands._set_policy),
+    names.INHERIT_POLICY: CommandType(
+        InheritPolicy, objection=Commands._inheritance_objection, take=Commands._inherit_policy
+    ),
+    names.CLOSE: CommandType(Control, objection=lambda _, __: None, take=Commands._close),
+}
+"""By its name, each a signal and an update."""
 
 
 def _too_full_for(decision: Approve | Deny | Answer) -> str:

@@ -60,6 +60,16 @@ class ConversationWorkflow:
     inherit_policy = message_dispatch.signal_handler(names.INHERIT_POLICY)
     batch = message_dispatch.signal_handler(names.BATCH)
     unknown_signal = message_dispatch.unknown_signal
+    message_update = message_dispatch.update_handler(names.MESSAGE)
+    approve_update = message_dispatch.update_handler(names.APPROVE)
+    deny_update = message_dispatch.update_handler(names.DENY)
+    answer_update = message_dispatch.update_handler(names.ANSWER)
+    pause_update = message_dispatch.update_handler(names.PAUSE)
+    resume_update = message_dispatch.update_handler(names.RESUME)
+    cancel_turn_update = message_dispatch.update_handler(names.CANCEL_TURN)
+    close_update = message_dispatch.update_handler(names.CLOSE)
+    set_policy_update = message_dispatch.update_handler(names.SET_POLICY)
+    inherit_policy_update = message_dispatch.update_handler(names.INHERIT_POLICY)
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
@@ -387,6 +397,12 @@ class ConversationWorkflow:
 
     def take_signal(self, name: str, inputs: tuple[Any, ...]) -> None:
         self._commands.handlers.take_signal(name, inputs)
+
+    def check_update(self, name: str, inputs: tuple[Any, ...]) -> None:
+        self._commands.handlers.check_update(name, inputs)
+
+    def take_update(self, name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
+        return self._commands.handlers.take_update(name, inputs)
 
     @property
     def turn(self) -> int:

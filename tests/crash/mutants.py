@@ -7,18 +7,19 @@ The crash test has to find every one: `make crash MUTANTS=1` runs it on each at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from temporalio.common import RetryPolicy
 
+from everturn import names
 from everturn.records import Decision, ToolResult
 from everturn.state import State
 from everturn.tools.tool import Tool
 from everturn.workflows import continue_as_new, tool_calls
 from everturn.workflows.approvals import AppliedDecision
-from everturn.workflows.commands import Commands
+from everturn.workflows.commands import COMMANDS, Commands
 from everturn.workflows.tool_calls import OpenCalls
 
 MUTANT = "CRASH_TEST_MUTANT"
@@ -95,15 +96,15 @@ def _results_reversed() -> None:
 
 def _approval_lost() -> None:
     """A conversation's first approval is taken, and nothing is done about it."""
-    take = Commands._take_approval
+    command = COMMANDS[names.APPROVE]
 
     def wrong(self: Commands, approval: Any) -> dict[str, Any]:
         if not vars(self).setdefault("_lost_one", False):
             vars(self)["_lost_one"] = True
             return {"call_ids": (approval.call_id,)}
-        return take(self, approval)
+        return command.take(self, approval)
 
-    Commands._take_approval = wrong  # type: ignore[method-assign]
+    COMMANDS[names.APPROVE] = replace(command, take=wrong)
 
 
 def _denied_run() -> None:
@@ -112,7 +113,7 @@ def _denied_run() -> None:
     def wrong(self: Commands, denial: Any) -> dict[str, Any]:
         return self._apply_decision(denial.call_id, AppliedDecision(Decision(verdict="approve", by=denial.by)))
 
-    Commands._take_denial = wrong  # type: ignore[method-assign]
+    COMMANDS[names.DENY] = replace(COMMANDS[names.DENY], take=wrong)
 
 
 def _message_twice() -> None:

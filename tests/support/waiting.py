@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from everturn import Client, Conversation
 from everturn.errors import NotFound, Unreachable
 from everturn.payloads import Status
+from everturn.workflows.commands import COMMANDS
 from tests.support.bounds import CONSTANTS
 
 WAIT_SECONDS = 180.0
@@ -100,16 +102,40 @@ def busy_in(
     """Keeps the worker busy in that method of a workflow, once: what comes in meanwhile, the next workflow task brings
     together. Set as soon as the worker is in it. All steps run in threads, for the event loop is the test's."""
     monkeypatch.setattr(*CONSTANTS["short_step_bytes"], -1)
-    method, busy = getattr(owner, name), threading.Event()
+    busy = threading.Event()
+    monkeypatch.setattr(owner, name, _slowed(getattr(owner, name), busy, when, seconds))
+    return busy
 
+
+def busy_taking(
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    *,
+    when: Callable[..., bool] = lambda *_: True,
+    seconds: float = BUSY_SECONDS,
+) -> threading.Event:
+    """The same, while it takes a command of that name."""
+    monkeypatch.setattr(*CONSTANTS["short_step_bytes"], -1)
+    busy = threading.Event()
+    take_instead(monkeypatch, command, _slowed(COMMANDS[command].take, busy, when, seconds))
+    return busy
+
+
+def take_instead(monkeypatch: pytest.MonkeyPatch, command: str, take: Callable[..., Any]) -> None:
+    """What a command of that name does from here on; it gets the conversation's Commands and the payload."""
+    monkeypatch.setitem(COMMANDS, command, replace(COMMANDS[command], take=take))
+
+
+def _slowed(
+    function: Callable[..., Any], busy: threading.Event, when: Callable[..., bool], seconds: float
+) -> Callable[..., Any]:
     def slowly(self: Any, *args: Any, **options: Any) -> Any:
         if not busy.is_set() and when(*args):
             busy.set()
             time.sleep(seconds)
-        return method(self, *args, **options)
+        return function(self, *args, **options)
 
-    monkeypatch.setattr(owner, name, slowly)
-    return busy
+    return slowly
 
 
 def until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS) -> Any:

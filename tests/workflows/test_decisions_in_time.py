@@ -13,20 +13,19 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Interceptor, OutboundInterceptor, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Approvals, Client, Conversation, ToolCall, events, tool
+from everturn import Approvals, Client, Conversation, ToolCall, events, names, tool
 from everturn.errors import Refused, Unreachable
 from everturn.records import Decision
 from everturn.temporal import temporal_errors
 from everturn.testing import ScriptedModel, call, fail
 from everturn.workflows import web_ui
-from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.operators import reset_to_the_last_workflow_task, signal
 from tests.support.scripts import ONE
 from tests.support.tools import refund
 from tests.support.transcripts import results_of
-from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_taking, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -312,7 +311,7 @@ async def test_what_a_slow_worker_has_taken_already_is_reported_as_taken(
     monkeypatch: pytest.MonkeyPatch,
     impatient: Callable[..., AbstractContextManager[None]],
 ) -> None:
-    busy = busy_in(monkeypatch, Commands, "_take_approval", seconds=3.5)
+    busy = busy_taking(monkeypatch, names.APPROVE, seconds=3.5)
     agent = agent_on(scripted(ONE), tools=[refund])
     async with hosting(client, agent, cached_conversations=cached_conversations):
         conversation = await client.start(agent, "Refund 81")

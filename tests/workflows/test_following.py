@@ -13,17 +13,17 @@ import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn import Client, Conversation, Limits, tool
+from everturn import Client, Conversation, Limits, names, tool
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError, Ended, Refused, Unreachable
 from everturn.events import AnswerRequested, ApprovalRequested, Event
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.commands import Commands
+from everturn.workflows.commands import COMMANDS, Commands
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.prepared import run
-from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_in, busy_taking, eventually, reaches, take_instead, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -82,7 +82,7 @@ async def test_a_close_whose_workflow_task_the_server_turns_down_is_sent_again(
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message comes in while the worker ends the conversation: Temporal takes neither the end nor the update."""
-    closing = busy_in(monkeypatch, Commands, "_close", seconds=3.0)
+    closing = busy_taking(monkeypatch, names.CLOSE, seconds=3.0)
     agent = agent_on(scripted(["1", "2"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))
@@ -119,7 +119,8 @@ async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_
     client: Client, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, bounds: Bounds
 ) -> None:
     bounds(task_timeout=timedelta(seconds=1))  # so long each try after the second waits
-    take, failed = Commands._take_message, []
+    take = COMMANDS[names.MESSAGE].take
+    failed = []
 
     def with_a_bug(self: Commands, said: Any) -> dict[str, Any]:
         if said.text == "bug" and len(failed) < 100:
@@ -127,7 +128,7 @@ async def test_a_conversation_whose_workflow_task_fails_says_so_to_who_sends_it_
             raise RuntimeError("a bug")
         return take(self, said)
 
-    monkeypatch.setattr(Commands, "_take_message", with_a_bug)
+    take_instead(monkeypatch, names.MESSAGE, with_a_bug)
     agent = agent_on(scripted(["1", "2"]))
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go", keep_open=timedelta(minutes=1))

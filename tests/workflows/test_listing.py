@@ -12,17 +12,16 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.service import RPCError
 
-from everturn import Client, tool
+from everturn import Client, names, tool
 from everturn.cli.doctor_finding import Finding
 from everturn.cli.doctor_temporal import search_attributes_finding
 from everturn.devserver import DevServer
 from everturn.errors import ConversationError
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import check_all
-from tests.support.waiting import eventually, waiting
+from tests.support.waiting import eventually, take_instead, waiting
 
 UPSERTED = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
 
@@ -173,7 +172,7 @@ async def test_a_conversation_whose_workflow_task_fails_is_stuck_and_not_idle(
         await conversation.reply()
         await eventually(lambda: _is(client, name, {"idle": 1}))
         with monkeypatch.context() as new_code:
-            new_code.setattr(Commands, "_take_message", broken)
+            take_instead(new_code, names.MESSAGE, broken)
             await client.temporal.get_workflow_handle(conversation.id).signal("message", {"text": "again"})
             await eventually(lambda: _is(client, name, {"stuck": 1}), what="it is counted as stuck")
             [stuck] = [one async for one in client.conversations(agent=name, status="stuck")]

@@ -15,7 +15,7 @@ import pytest
 from temporalio import activity
 from temporalio.client import WorkflowHandle
 
-from everturn import Client, Conversation, tool
+from everturn import Client, Conversation, names, tool
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import digest_of
 from everturn.errors import Ended, Refused
@@ -24,13 +24,12 @@ from everturn.history import steps
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 from everturn.testing import ScriptedModel, call, slow
-from everturn.workflows.commands import Commands
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import completed_activities
 from tests.support.tools import ask_somebody, look
 from tests.support.transcripts import results_of, results_told, told
-from tests.support.waiting import WAIT_SECONDS, busy_in, eventually, nothing_runs, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, busy_taking, eventually, nothing_runs, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -122,7 +121,7 @@ HOLD = "hold"
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set as soon as the worker is busy with `HOLD`."""
-    return busy_in(monkeypatch, Commands, "_take_message", when=lambda said: said.text == HOLD)
+    return busy_taking(monkeypatch, names.MESSAGE, when=lambda said: said.text == HOLD)
 
 
 async def hold(handle: WorkflowHandle[Any, Any], busy: threading.Event) -> None:
