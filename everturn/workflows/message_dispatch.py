@@ -110,7 +110,7 @@ class Handlers:
         elif command := self._commands.get(name):
             self._take_command(name, command, inputs)
         else:
-            known = ", ".join(sorted([*self._commands, *self._listeners]))
+            known = ", ".join(sorted([*self._commands, names.WITHDRAW]))
             self._ignore_signal(name[:MAX_NAME_CHARS], f"there is no such signal; there are {known}")
 
     def _take_command(self, name: str, command: CommandType[P], inputs: tuple[Any, ...]) -> None:
