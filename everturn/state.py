@@ -29,8 +29,150 @@ MAX_REPAIRS = 2
 Observer = Callable[[Sequence[Message]], None]
 
 
+class TranscriptPrefix:
+    """All that the model has seen or said. `observer` is told of the messages that become a part of it."""
+
+    def __init__(self, carry: CarryOver, observer: Observer | None) -> None:
+        self.base = carry.length
+        """The number of messages before this run."""
+        self.earlier: Earlier | None = carry.earlier
+        """Where the messages before this run are."""
+        self.keep_by = carry.keep_by
+        """When they have to be copied into this run, because Temporal deletes the histories of earlier runs."""
+        self.position = carry.length
+        """Its length, counted through all runs."""
+        self.digest = carry.digest
+        self._observer = observer
+
+    def extend(self, messages: Sequence[Message], *, digest: str) -> None:
+        self.position += len(messages)
+        self.digest = digest
+        if self._observer:
+            self._observer(messages)
+
+    def take_earlier(self, earlier: Earlier) -> None:
+        """The messages of earlier runs were copied into this one."""
+        self.earlier = earlier
+        self.keep_by = None
+
+
+class Unseen:
+    """What comes after the prefix (results and taken messages), with which the model is asked next."""
+
+    def __init__(self, carry: CarryOver) -> None:
+        self.messages: list[Message] = list(carry.unseen)
+        self.recorded: frozenset[str] = frozenset()
+        """Calls whose results are in the events of their tools' activities."""
+        self._in_events: frozenset[str] = frozenset()
+        """Calls whose results are in events of this run, of whatever kind."""
+        self._handed = frozenset(results_in(carry.unseen))
+        """Calls whose results are in the carry-over."""
+
+    @property
+    def in_events(self) -> tuple[str, ...]:
+        """The calls whose results are in events, of this run or an earlier one."""
+        return tuple(call_id for call_id in results_in(self.messages) if call_id in self._in_events | self._handed)
+
+    def add_results(
+        self, results: tuple[ToolResult, ...], recorded: Iterable[str], from_outputs: Iterable[str]
+    ) -> None:
+        self.messages.append(Message(role="tool", parts=results))
+        self.recorded = frozenset(recorded)
+        self._in_events = frozenset((*recorded, *from_outputs))
+
+    def note_in_events(self) -> None:
+        """A turn brings them to the model: they are in its events, too."""
+        self._in_events |= frozenset(results_in(self.messages))
+
+    def clear(self) -> None:
+        """The model has seen them."""
+        self.messages = []
+        self.recorded = frozenset()
+        self._in_events = frozenset()
+        self._handed = frozenset()
+
+
+class MessageInbox:
+    """Messages that no turn has taken yet."""
+
+    def __init__(self, carry: CarryOver) -> None:
+        self.messages: list[Message] = list(carry.inbox)
+        self.late: list[Message] = []
+        """Messages that came after the conversation was closed: they are for the run that continues it."""
+        self.taken_ids = TakenIds(carry.message_ids)
+
+    @property
+    def everything(self) -> list[Message]:
+        return [*self.messages, *self.late]
+
+    def add(self, message: Message, *, late: bool) -> None:
+        if late:
+            self.late.append(message)
+        else:
+            self.messages.append(message)
+
+    def take_in_late(self) -> None:
+        self.messages = self.everything
+        self.late = []
+
+
+class LastReply:
+    """The model's last reply that was whole."""
+
+    def __init__(self, carry: CarryOver) -> None:
+        self.text = carry.last_text
+        self.stop = carry.last_stop
+        self.output: JsonValue = None
+        """The text as the agent's output type, if it has one."""
+        self.output_problem: str | None = None
+        self.repairs = carry.repairs
+        """The number of final replies in a row that did not fit the output type."""
+        self.final = carry.origin is not None and not carry.owed
+        """It has no calls."""
+
+    def replace(self, reply: ModelReply) -> None:
+        self.final = reply.final
+        self.text = reply.message.text
+        # Calls say themselves that the model went on; what was cut off before them is told to the model.
+        self.stop = "end" if reply.stop == "tool_calls" else reply.stop
+        self.output = reply.output
+        self.output_problem = reply.output_problem
+
+
+class ModelChoice:
+    """The model that a person chose instead of the agent's, or a fallback; empty if neither."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.first = name
+        """The first model of the current turn. After a stall, `resume` starts the fallbacks again from it."""
+
+
+class Totals:
+    """What the conversation has used, of which its limits and budgets say how much it may."""
+
+    def __init__(self, carry: CarryOver, *, run_began: float) -> None:
+        self.tool_calls = carry.tool_calls
+        self.usage = carry.usage
+        self.cost_usd = carry.cost_usd
+        self.budget = carry.budget
+        """What the last turn hands on about its tenant's budget."""
+        self.started_at = run_began if carry.started_at is None else carry.started_at
+        """When the conversation began, in seconds since 1970."""
+
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage += usage
+        self.cost_usd = cost_with(self.cost_usd, cost_usd)
+
+    def give_back_budget(self) -> None:
+        self.budget = self.budget and self.budget.given_back()
+
+
 class State:
-    """`run_began`: when the run did, in seconds since 1970. `on_prefix` is told of messages that become a part of the
+    """What one value of its own can say is in `prefix`, `unseen`, `inbox`, `totals`, `last_reply`, `model` and
+    `in_charge`; what more than one of them has a part in is a method here.
+
+    `run_began`: when the run did, in seconds since 1970. `on_prefix` is told of messages that become a part of the
     prefix."""
 
     def __init__(self, start: Start, *, run_began: float, on_prefix: Observer | None = None) -> None:
@@ -40,60 +182,24 @@ class State:
         self._began = start.carry.began if start.carry else None
         self.limits = start.limits or Limits()
         self.prompts = KnownPrompts()
-        self._on_prefix = on_prefix
         self.in_charge = InCharge(start.agent, start.model, carry)
 
-        self.base = carry.length
-        """The number of messages before this run."""
-        self.earlier: Earlier | None = carry.earlier
-        """Where the messages before this run are."""
-        self.keep_by = carry.keep_by
-        """When they have to be copied into this run, because Temporal deletes the histories of earlier runs."""
-        self.position = carry.length
-        """The length of the prefix (all that the model has seen or said), counted through all runs."""
-        self.digest = carry.digest
-        """The digest of the prefix."""
+        self.prefix = TranscriptPrefix(carry, on_prefix)
         self.view = carry.view
         """How compaction shows the transcript to the model."""
         self.summary_due = carry.summary_due
 
-        self.unseen: list[Message] = list(carry.unseen)
-        """The messages after the prefix (results and taken messages), with which the model is asked next."""
-        self.recorded: frozenset[str] = frozenset()
-        """Calls whose results are in the events of their tools' activities."""
-        self._in_events: frozenset[str] = frozenset()
-        """Calls whose results are in events of this run, of whatever kind."""
-        self._handed = frozenset(results_in(carry.unseen))
-        """Calls whose results are in the carry-over."""
-        self.inbox: list[Message] = list(carry.inbox)
-        """Messages that no turn has taken yet."""
-        self.late: list[Message] = []
-        """Messages that came after the conversation was closed."""
-        self._taken = TakenIds(carry.message_ids)
+        self.unseen = Unseen(carry)
+        self.inbox = MessageInbox(carry)
 
         self.turn = carry.turn
         """The number of the last turn that was begun."""
         self._called_in = carry.called_in or carry.turn  # the last one whose reply is no summary
         self.reply_awaited = False
         """The last turn has no reply yet."""
-        self.tool_calls = carry.tool_calls
-        self.usage = carry.usage
-        self.cost_usd = carry.cost_usd
-        self.budget = carry.budget
-        """What the last turn hands on about its tenant's budget."""
-        self.last_text = carry.last_text
-        self.last_stop = carry.last_stop
-        """The text of the model's last reply."""
-        self.output: JsonValue = None
-        """That text as the agent's output type, if it has one."""
-        self.output_problem: str | None = None
-        self.repairs = carry.repairs
-        """The number of final replies in a row that did not fit the output type."""
-
-        self.model = carry.model or self.in_charge.model
-        """The model that a person chose instead of the agent's; empty if nobody did."""
-        self._first_model = self.model
-        """The first model of the current turn. After a stall, `resume` starts the fallbacks again from it."""
+        self.totals = Totals(carry, run_began=run_began)
+        self.last_reply = LastReply(carry)
+        self.model = ModelChoice(carry.model or self.in_charge.model)
         self.facts: WorkerFacts | None = None
         """The facts about the agent that a worker sent last, with its limits."""
 
@@ -101,8 +207,6 @@ class State:
         """The only tools that the model is offered until its final reply, by name; None: all."""
         self.answering = carry.owed
         """True from a message until its final reply. A run may begin in the middle of an answer."""
-        self.final = carry.origin is not None and not carry.owed
-        """The model's last reply has no calls."""
         open_reply = carry.open or OpenReply()
         self.limit = open_reply.limit
         """The limit for which the current turn concludes, in words; None while there is room for another turn."""
@@ -126,38 +230,38 @@ class State:
         """The part of the cut reply that people saw."""
         self.closing = self.abandoned = self.ended = False
         """Abandoned: it was closed while it was stalled or paused, and messages without an answer stay without one."""
-        self.started_at = run_began if carry.started_at is None else carry.started_at
-        """When the conversation began, in seconds since 1970."""
 
         if carry.facts:
             self.take_facts(carry.facts)
         if start.message:
             self.receive_message(start.as_message(), start.message_id)
 
+    @property
+    def drawers(self) -> tuple[object, ...]:
+        """The values that it is made of and that change in place."""
+        return (self.prefix, self.unseen, self.inbox, self.totals, self.last_reply, self.model)
+
     # ------------------------------------------------------------ messages
 
     @property
     def message_ids(self) -> tuple[str, ...]:
         """The ids of accepted messages, as many as are remembered."""
-        return tuple(self._taken)
+        return tuple(self.inbox.taken_ids)
 
     def has_taken(self, message_ids: Iterable[str]) -> bool:
         """Whether all messages with these ids were accepted, as far as is remembered."""
-        return self._taken.have_all(message_ids)
+        return self.inbox.taken_ids.have_all(message_ids)
 
     def message_problem(self, message: MessageIn, size: int) -> str | None:
         """Why a message of `size` bytes of JSON can't be accepted; None if it can."""
-        return message.problem(size, after=[*self.inbox, *self.late] if self.closing else None)
+        return message.problem(size, after=self.inbox.everything if self.closing else None)
 
     def receive_message(self, message: Message, message_id: str | None = None) -> bool:
         """Puts a message into the inbox; False if one with this id came before. While the conversation closes, the
         message is for the run that continues it."""
-        if not self._taken.take_id(message_id):
+        if not self.inbox.taken_ids.take_id(message_id):
             return False
-        if self.closing:
-            self.late.append(message)
-        else:
-            self.inbox.append(message)
+        self.inbox.add(message, late=self.closing)
         return True
 
     # ------------------------------------------------------------ turns
@@ -166,18 +270,18 @@ class State:
         if not self.answering:  # otherwise, the earlier run began this answer
             self.in_charge.handoffs = 0
         self.answering = True
-        self.final = False
+        self.last_reply.final = False
         self.cancelled = ""
 
     def end_answer(self) -> None:
         self.tools = None
         if self.reply_awaited and (seen := self._seen):
-            self.unseen.append(seen.as_message(self.in_charge.author))
-            self.add_usage(seen.usage, seen.cost_usd)
+            self.unseen.messages.append(seen.as_message(self.in_charge.author))
+            self.totals.add_usage(seen.usage, seen.cost_usd)
         self._seen = None
         self.answering = False
         self.reply_awaited = False
-        self.repairs = 0
+        self.last_reply.repairs = 0
         self.pending.clear()
 
     def begin_turn(self, *, limit: str | None = None, messages: int = 0) -> None:
@@ -185,14 +289,14 @@ class State:
         A turn without a reply is asked again with the same messages."""
         self.limit = limit
         if not self.reply_awaited:
-            for message in self.inbox[:messages]:
+            for message in self.inbox.messages[:messages]:
                 if message.tools is not None:
                     self.tools = message.tools
-            self.unseen += self.inbox[:messages]
-            self.inbox = self.inbox[messages:]
+            self.unseen.messages += self.inbox.messages[:messages]
+            self.inbox.messages = self.inbox.messages[messages:]
             self.turn += 1
             self.reply_awaited = True
-            self._first_model = self.model
+            self.model.first = self.model.name
 
     def take_reply(self, reply: ModelReply) -> None:
         """A cancelled turn brings the text so far, or only what the provider has counted: neither ends its answer."""
@@ -201,23 +305,15 @@ class State:
             self._seen = self._seen and self._seen.model_copy(update={"usage": Usage(), "cost_usd": 0.0})
             if not reply.message.parts:
                 return
-        self._extend_prefix([*self.unseen, reply.message], digest=reply.digest)
-        self.unseen = []
-        self.recorded = frozenset()
-        self._in_events = frozenset()
-        self._handed = frozenset()
+        self.prefix.extend([*self.unseen.messages, reply.message], digest=reply.digest)
+        self.unseen.clear()
         self.reply_awaited = False
         if reply.message.cut_short:
             return
-        self.final = reply.final
         self._called_in = self.turn
-        self.last_text = reply.message.text
-        # Calls say themselves that the model went on; what was cut off before them is told to the model.
-        self.last_stop = "end" if reply.stop == "tool_calls" else reply.stop
-        self.output = reply.output
-        self.output_problem = reply.output_problem
+        self.last_reply.replace(reply)
         self.summary_due = reply.summary_due
-        self.tool_calls += len(reply.message.tool_calls)
+        self.totals.tool_calls += len(reply.message.tool_calls)
 
     def take_seen(self, seen: SeenReply | None) -> None:
         """What a cancelled turn had said, by whoever cancelled it or by its last heartbeat."""
@@ -228,9 +324,9 @@ class State:
         """It comes after what the model has seen, and before what it has not."""
         self.summary_due = False
         self.reply_awaited = False
-        self.budget = reply.budget
+        self.totals.budget = reply.budget
         if reply.message.parts:
-            self._extend_prefix([reply.message], digest=reply.digest)
+            self.prefix.extend([reply.message], digest=reply.digest)
             self._count_reply(reply)
 
     def take_results(
@@ -238,31 +334,20 @@ class State:
     ) -> None:
         """The results of all calls of a reply. `recorded`: calls whose results are in events of this run.
         `from_outputs`: calls of users' own activities, whose events hold the output that the results are made from."""
-        self.unseen.append(Message(role="tool", parts=results))
-        self.recorded = frozenset(recorded)
-        self._in_events = frozenset((*recorded, *from_outputs))
+        self.unseen.add_results(results, recorded, from_outputs)
         self.follow_handoffs(results)
 
     def follow_handoffs(self, results: Iterable[ToolResult]) -> None:
         """Puts the agent in charge that the results name, with its own model and its own view of the transcript."""
         for successor in filter(None, (result.successor for result in results)):
             self.view = self.in_charge.hand_over(successor, self.view)
-            self.model = self.in_charge.model
+            self.model.name = self.in_charge.model
             self.summary_due = False
-
-    def note_unseen_in_events(self) -> None:
-        """A turn brings the unseen messages to the model: they are in its events, too."""
-        self._in_events |= frozenset(results_in(self.unseen))
 
     def take_in_unseen(self, digest: str) -> None:
         """The unseen messages are a part of the prefix now, which has this digest."""
-        self._extend_prefix(self.unseen, digest=digest)
-        self.unseen = []
-
-    def take_earlier(self, earlier: Earlier) -> None:
-        """The messages of earlier runs were copied into this one."""
-        self.earlier = earlier
-        self.keep_by = None
+        self.prefix.extend(self.unseen.messages, digest=digest)
+        self.unseen.messages = []
 
     def take_facts(self, facts: WorkerFacts) -> None:
         if self.in_charge.handed_on and self.facts:  # the limits belong to the conversation, not to the agent in charge
@@ -271,46 +356,37 @@ class State:
         self.in_charge.pin(facts.agent)
         self.limits = Limits.merged(facts.limits, self.start.limits)
 
-    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        self.usage += usage
-        self.cost_usd = cost_with(self.cost_usd, cost_usd)
-
     def fall_back(self, model: str) -> None:
         """The model that was asked failed, and this one replaces it."""
-        self.model = model
+        self.model.name = model
 
     def ask_for_repair(self) -> bool:
         """Tells the model why its reply does not fit the agent's output type, a limited number of times."""
-        if self.output_problem is None or self.repairs >= MAX_REPAIRS:
+        problem = self.last_reply.output_problem
+        if problem is None or self.last_reply.repairs >= MAX_REPAIRS:
             return False
-        self.repairs += 1
-        text = f"Your reply does not fit the output's schema:\n{self.output_problem}\nReply again, with the JSON only."
-        self.unseen.append(Message.user(text).model_copy(update={"author": "everturn"}))
+        self.last_reply.repairs += 1
+        text = f"Your reply does not fit the output's schema:\n{problem}\nReply again, with the JSON only."
+        self.unseen.messages.append(Message.user(text).model_copy(update={"author": "everturn"}))
         return True
 
     def _count_reply(self, reply: ModelReply) -> None:
         self.view = reply.view or self.view
-        self.budget = reply.budget
+        self.totals.budget = reply.budget
         self.prompts.take_prompt(reply.prompt)
-        self.add_usage(reply.usage, reply.cost_usd)
+        self.totals.add_usage(reply.usage, reply.cost_usd)
         if reply.facts:
             self.take_facts(reply.facts)
-
-    def _extend_prefix(self, messages: Sequence[Message], *, digest: str) -> None:
-        self.position += len(messages)
-        self.digest = digest
-        if self._on_prefix:
-            self._on_prefix(messages)
 
     # ------------------------------------------------------------ what people steer
 
     def begin_stall(self, cause: str, cure: str | None) -> None:
         self.stall = Stall(cause, cure)
-        self.budget = self.budget and self.budget.given_back()
+        self.totals.give_back_budget()
 
     def begin_fallbacks_anew(self) -> None:
         """After a stall, `resume` starts again with the first model and all fallbacks."""
-        self.model = self._first_model
+        self.model.name = self.model.first
 
     def pause_problem(self) -> str | None:
         if not self.paused:
@@ -331,7 +407,7 @@ class State:
         self.paused = self.paused and control.only_stalled
         self.stall = None
         if control.model:  # it stays the first model, however often the turn is resumed
-            self.model = self._first_model = control.model
+            self.model.name = self.model.first = control.model
 
     def cancel_problem(self) -> str | None:
         if self.answering:
@@ -343,7 +419,7 @@ class State:
         self.take_seen(control.seen)
         cancelled_by = shortened_reason(control.by)
         reason = shortened_reason(control.reason or "")
-        self.budget = self.budget and self.budget.given_back()
+        self.totals.give_back_budget()
         self.cancelled = f"the turn was cancelled{cancelled_by and f' by {cancelled_by}'}{reason and f' ({reason})'}"
         self.paused = False
         self.stall = None
@@ -357,9 +433,8 @@ class State:
     def take_up_again(self, now: float) -> None:
         """The next run answers the messages that came while it closed, as if the conversation began then."""
         self.end_answer()
-        self.inbox = [*self.inbox, *self.late]
-        self.late = []
-        self.started_at = now
+        self.inbox.take_in_late()
+        self.totals.started_at = now
 
     def end(self) -> None:
         self.end_answer()
@@ -389,17 +464,14 @@ class State:
     @property
     def is_idle(self) -> bool:
         """The conversation waits for a message."""
-        return not (self.ended or self.answering or self.inbox) and self.start.keep_open is not None
+        return not (self.ended or self.answering or self.inbox.messages) and self.start.keep_open is not None
 
     @property
     def is_answered(self) -> bool:
         """Every message has its final reply."""
-        return self.final and not (self.answering or self.cancelled or self.inbox or self.late)
-
-    @property
-    def in_events(self) -> tuple[str, ...]:
-        """The unseen calls whose results are in events, of this run or an earlier one."""
-        return tuple(call_id for call_id in results_in(self.unseen) if call_id in self._in_events | self._handed)
+        return self.last_reply.final and not (
+            self.answering or self.cancelled or self.inbox.messages or self.inbox.late
+        )
 
     @property
     def agent(self) -> str:
@@ -419,7 +491,9 @@ class State:
     def limit_reached(self, now: float) -> str | None:
         """The first limit that is used up, in words; None while there is room for a turn, or for this one once more."""
         turns = self.turn - self.reply_awaited
-        return self.limits.used_up(turns, self.tool_calls, self.usage, self.cost_usd, now - self.started_at)
+        return self.limits.used_up(
+            turns, self.totals.tool_calls, self.totals.usage, self.totals.cost_usd, now - self.totals.started_at
+        )
 
     def limit_that_ends(self, now: float) -> str | None:
         """The same, if the model is not to conclude."""
@@ -434,32 +508,32 @@ class State:
         return CarryOver(
             earlier=earlier,
             keep_by=keep_by if isinstance(earlier, StoredInRun) else None,
-            length=self.position,
-            digest=self.digest,
-            unseen=tuple(self.unseen),
-            told=self.in_events,
+            length=self.prefix.position,
+            digest=self.prefix.digest,
+            unseen=tuple(self.unseen.messages),
+            told=self.unseen.in_events,
             owed=self.answering,
             open=reply,
-            inbox=tuple(self.inbox),
+            inbox=tuple(self.inbox.messages),
             message_ids=self.message_ids,
             turn=self.turn - self.reply_awaited,
-            called_in=self._called_in if self.unseen else 0,
-            tool_calls=self.tool_calls,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            last_text=self.last_text if reply else shortened(self.last_text, max_bytes=MAX_LAST_TEXT_BYTES),
-            started_at=self.started_at,
-            last_stop=self.last_stop,
+            called_in=self._called_in if self.unseen.messages else 0,
+            tool_calls=self.totals.tool_calls,
+            usage=self.totals.usage,
+            cost_usd=self.totals.cost_usd,
+            last_text=self.last_reply.text if reply else shortened(self.last_reply.text, max_bytes=MAX_LAST_TEXT_BYTES),
+            started_at=self.totals.started_at,
+            last_stop=self.last_reply.stop,
             facts=self.facts,
-            model=self.model,
+            model=self.model.name,
             paused=self.paused,
             policy=self.policy,
             inherited=self.inherited,
             **self.in_charge.carried,
-            repairs=self.repairs,
+            repairs=self.last_reply.repairs,
             view=self.view,
             summary_due=self.summary_due,
-            budget=self.budget,
+            budget=self.totals.budget,
             began=self._began or self.start.began,
             tools=self.tools,
         )

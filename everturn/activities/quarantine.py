@@ -117,7 +117,7 @@ async def message_time(client: Client, conversation: str, run: str) -> datetime:
 
 def _at_rest(by_history: StateByHistory) -> bool:
     """Whether no message waits for an answer."""
-    return not (by_history.state.answering or by_history.state.inbox or by_history.signals.has_message)
+    return not (by_history.state.answering or by_history.state.inbox.messages or by_history.signals.has_message)
 
 
 async def _started_for(

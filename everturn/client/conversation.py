@@ -125,7 +125,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         read_all = seen.reading.mark.last >= described.history_length and not held
         if read_all and state.is_answered and state.has_taken(self._sent):
             self._client.read_positions.keep_position(self.id, seen)
-            return state.last_text, state.output
+            return state.last_reply.text, state.last_reply.output
         steps = self._runs.follow(described.run_id, reading=seen.reading)
         async with aclosing(with_warnings(steps, self._temporal, self.id)) as logged_steps:
             async for run_id, step in logged_steps:
@@ -150,11 +150,11 @@ class Conversation(Forks, Generic[OutputT_co]):
                     if run_id == seen.run_id:
                         self._client.read_positions.keep_position(self.id, seen)
                     if final is None:
-                        return state.last_text, state.output
-                    return final, state.output
+                        return state.last_reply.text, state.last_reply.output
+                    return final, state.last_reply.output
                 if state.stall:
                     raise stalled_error(self.id, state.turn, state.stall)
-                if state.cancelled and not state.inbox:
+                if state.cancelled and not state.inbox.messages:
                     raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
         raise temporal_errors.breaks_off(self.id)
 

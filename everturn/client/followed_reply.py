@@ -160,7 +160,7 @@ class FollowedReply:
     def untaken_messages(self) -> tuple[Message, ...]:
         """What was said and no turn has read yet, oldest first."""
         state = self._reader.by_history.state
-        return (*state.inbox, *state.late)
+        return tuple(state.inbox.everything)
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that has ended, but that no turn has read yet; None if there is no such result. A call
@@ -168,7 +168,7 @@ class FollowedReply:
         by_history = self._reader.by_history
         state = by_history.state
         transcript = by_history.transcript
-        result = results_in(state.unseen).get(call.call_id)
+        result = results_in(state.unseen.messages).get(call.call_id)
         if result is None or result.content:
             return result
         if written := transcript.results_of([call.call_id]):
@@ -251,7 +251,7 @@ class FollowedReply:
             return WhyAtRest("answered", stop=self._stop)
         if state.stall:
             return WhyAtRest("stalled", cause=state.stall.cause)
-        if state.cancelled and not (state.inbox or state.answering):
+        if state.cancelled and not (state.inbox.messages or state.answering):
             return WhyAtRest("cancelled", cause=state.cancelled)
         match self._agents.find_rest(by_history, decides=self._decides):
             case "waiting":

@@ -165,9 +165,9 @@ class _Reader:
         exported.outcome = self._by_history.outcome
         exported.agent = state.start.agent
         exported.labels = state.start.labels
-        exported.usage = state.usage
-        exported.cost_usd = state.cost_usd
-        exported.model = state.model or state.asked_model or exported.model
+        exported.usage = state.totals.usage
+        exported.cost_usd = state.totals.cost_usd
+        exported.model = state.model.name or state.asked_model or exported.model
         exported.stalled |= state.stall is not None
         match step:
             case steps.RunStarted(start=start):

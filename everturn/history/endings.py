@@ -35,8 +35,8 @@ def held_status(by_history: StateByHistory, cause: str, cure: str) -> Status:
         agent=state.agent,
         turn=state.turn,
         waiting=tuple(pending.as_waiting() for pending in state.pending.values()),
-        usage=state.usage,
-        cost_usd=state.cost_usd,
+        usage=state.totals.usage,
+        cost_usd=state.totals.cost_usd,
         policy=state.policy,
         cause=cause,
         cure=cure,
@@ -49,7 +49,7 @@ def final_reply(by_history: StateByHistory, step: steps.Step) -> str | None:
     match step:
         case steps.TurnCompleted(request=request, reply=reply) if reply.final and not request.summarise:
             state = by_history.state
-            more = by_history.signals.sent or state.inbox or state.late
+            more = by_history.signals.sent or state.inbox.messages or state.inbox.late
             if more or state.cancelled or reply.output_problem:
                 return None
             return reply.message.text

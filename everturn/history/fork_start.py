@@ -112,7 +112,7 @@ class _ForkPoint:
                     self.state.take_summary(reply)
             case ToolCompleted(outcome=Outcome(usage=usage, cost_usd=cost)) if self.reply:
                 self.transcript.take_step(step)
-                self.state.add_usage(usage, cost)
+                self.state.totals.add_usage(usage, cost)
             case _ if self.reply is None:
                 self.by_history.take_step(step)
                 if isinstance(step, RunStarted):
@@ -149,7 +149,7 @@ class _ForkPoint:
         """The position of the message with the results of the reply's calls. It is written with the next turn or with
         the end, and None until then. A summary may come between the reply and this message."""
         transcript = self.transcript
-        for index in range(max(0, self.state.position - transcript.base), len(transcript.messages)):
+        for index in range(max(0, self.state.prefix.position - transcript.base), len(transcript.messages)):
             if transcript.messages[index].role == "tool":
                 return transcript.base + index
         return None
@@ -270,13 +270,13 @@ async def _build_start(
     state = point.state
     start = state.start
     final = point.reply.final
-    end = state.position
+    end = state.prefix.position
     if point.reply.plan and (position := point.results_position()) is not None:
         end = position + 1
     transcript = [*await read_transcript(client, origin.conversation_id, point.transcript)]
-    transcript[state.position : end] = _with_results(transcript[state.position : end], changes.results)
+    transcript[state.prefix.position : end] = _with_results(transcript[state.prefix.position : end], changes.results)
     # Who forks says what comes next: what people had said to the other conversation by then is not asked again.
-    repairs = 0 if final else state.repairs
+    repairs = 0 if final else state.last_reply.repairs
     new: dict[str, Any] = {"owed": not final, "repairs": repairs, "inbox": (), "message_ids": ()}
     if changes.model:
         new["model"] = changes.model

@@ -17,10 +17,10 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
 
     `transcript`: the whole transcript, including that of earlier runs. `origin`: the run that it goes on from.
     """
-    length = state.position
-    digest = state.digest
-    unseen = tuple(transcript[state.position :])
-    known = results_in(state.unseen)
+    length = state.prefix.position
+    digest = state.prefix.digest
+    unseen = tuple(transcript[state.prefix.position :])
+    known = results_in(state.unseen.messages)
     state.follow_handoffs(result for call_id, result in results_in(unseen).items() if call_id not in known)
     if size_of(unseen) + size_of(tuple(results_in(unseen))) > MAX_UNSEEN_BYTES:
         length = len(transcript)
@@ -33,4 +33,4 @@ def next_life(state: State, transcript: Sequence[Message], *, origin: StoredInRu
     changes = {"origin": origin, "length": length, "digest": digest, "unseen": unseen, "told": (*results_in(unseen),)}
     facts = state.facts and state.facts.model_copy(update={"agent": ""})  # it begins with the version of today
     at_rest = {"facts": facts, "owed": False, "paused": False, "repairs": 0, "started_at": None}
-    return carry.model_copy(update={**changes, **at_rest, "inbox": cut_messages(state.inbox, MAX_INBOX_BYTES)})
+    return carry.model_copy(update={**changes, **at_rest, "inbox": cut_messages(state.inbox.messages, MAX_INBOX_BYTES)})

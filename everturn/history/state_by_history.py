@@ -121,7 +121,7 @@ class StateByHistory:
         self, brought: Sequence[steps.Step], early: Sequence[steps.Sent], ruled: Sequence[Ruled] = ()
     ) -> None:
         if SameTask.is_needed(brought):
-            parts = (self, self.state, self.calls, self.decisions)
+            parts = (self, self.state, *self.state.drawers, self.calls, self.decisions)
             self._together = SameTask(brought, early, parts, self.transcript, self.state.start, self.reply)
         for step in brought:
             self._take_brought(step)
@@ -182,12 +182,14 @@ class StateByHistory:
             state.begin_answer()
         delta = self.transcript.messages[request.position - self.transcript.base :]  # which it has put there
         if request.turn != self._awaits_worker:  # it is the same request, and `resume` may have chosen for the next one
-            state.model = request.model or ""
+            state.model.name = request.model or ""
         self._awaits_worker = 0
-        state.begin_turn(limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen)))
+        state.begin_turn(
+            limit=request.conclude, messages=max(0, user_messages(delta) - user_messages(state.unseen.messages))
+        )
         state.turn = request.turn
-        state.position = request.position
-        state.digest = request.digest
+        state.prefix.position = request.position
+        state.prefix.digest = request.digest
         state.stall = None
         state.in_charge.agent = request.agent
         state.view = request.view
@@ -195,8 +197,8 @@ class StateByHistory:
         state.pending.clear()
         self.reply = None
         if not request.summarise:
-            state.unseen = delta
-            state.note_unseen_in_events()
+            state.unseen.messages = delta
+            state.unseen.note_in_events()
             self.calls.forget()
             self.decisions.checked.clear()
             self.decisions.edited.clear()
@@ -211,7 +213,7 @@ class StateByHistory:
         self._stall_over(step)
         if self._before_answer:
             state.answering = False
-            state.final, state.cancelled, state.in_charge.handoffs = self._before_answer
+            state.last_reply.final, state.cancelled, state.in_charge.handoffs = self._before_answer
         for resume in self.signals.resumes:
             if self._take_sent(resume):
                 self._follow_up()
@@ -236,10 +238,10 @@ class StateByHistory:
             case steps.PrefixExtended(digest=digest):
                 self.state.take_in_unseen(digest)
             case steps.TranscriptKept(messages=messages):
-                self.state.take_earlier(messages)
+                self.state.prefix.take_earlier(messages)
             case steps.ToolCompleted(result=result, outcome=outcome):
                 if outcome is not None:
-                    self.state.add_usage(outcome.usage, outcome.cost_usd)
+                    self.state.totals.add_usage(outcome.usage, outcome.cost_usd)
                 if not self.hooks_see(step):
                     approved = outcome is not None and result.call_id in self.decisions.approvals
                     # The transcript's result of an agent that somebody approved also holds that approval.
@@ -453,27 +455,26 @@ class StateByHistory:
     def _begin_next_answer(self) -> None:
         state = self.state
         over = state.answering or state.abandoned or state.ended or state.limit or state.stall or self._cancelled
-        if state.inbox and not over:
-            self._before_answer = state.final, state.cancelled, state.in_charge.handoffs
+        if state.inbox.messages and not over:
+            self._before_answer = state.last_reply.final, state.cancelled, state.in_charge.handoffs
             state.begin_answer()
 
     def _finish_run(self, finished: steps.RunClosed) -> None:
         state = self.state
         self.finished = finished
         if finished.next_run_id:
-            if state.late:  # what was said while it closed takes it up again
+            if state.inbox.late:  # what was said while it closed takes it up again
                 self._close_reply()
                 state.take_up_again(self._clock)
             return
         self._close_reply()  # calls that it never began: it was closed
         if finished.outcome:  # which holds what was said and not answered
-            state.inbox = []
+            state.inbox.messages = []
             # A turn that was begun and cancelled within one workflow task has left no event of its own.
             state.turn = max(state.turn, finished.outcome.turns)
         else:  # it was terminated: what was said while it closed waits as well
-            state.inbox = [*state.inbox, *state.late]
-            state.late = []
-        state.unseen = self.transcript.messages[state.position - self.transcript.base :]
+            state.inbox.take_in_late()
+        state.unseen.messages = self.transcript.messages[state.prefix.position - self.transcript.base :]
         state.end()
 
 
@@ -510,7 +511,7 @@ class WaitingSignals:
         if state.closing or not self._closes:
             return state.message_problem(message.said, size) is not None
         more = [step.said.as_message() for step in self.sent[:-1] if isinstance(step, steps.MessageSent)]
-        return message.said.problem(size, after=[*state.inbox, *state.late, *more]) is not None
+        return message.said.problem(size, after=[*state.inbox.everything, *more]) is not None
 
 
 class SameTask:

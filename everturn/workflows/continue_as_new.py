@@ -40,14 +40,14 @@ LIKELY_TOO_LONG = 20 * MAX_PACKED_BYTES
 
 async def keep_in_time(state: State, activity_results: ActivityResults) -> None:
     """Copies the messages of earlier runs into this run's history before Temporal deletes theirs."""
-    if state.keep_by is None or not isinstance(state.earlier, StoredInRun):
+    if state.prefix.keep_by is None or not isinstance(state.prefix.earlier, StoredInRun):
         return
-    await workflow.sleep(max(0.0, state.keep_by - workflow.time()), summary="bring earlier runs' messages here")
+    await workflow.sleep(max(0.0, state.prefix.keep_by - workflow.time()), summary="bring earlier runs' messages here")
     try:
         raw: RawValue | None = await workflow.execute_activity(
-            names.KEEP_TRANSCRIPT, state.earlier, result_type=RawValue, **model_options()
+            names.KEEP_TRANSCRIPT, state.prefix.earlier, result_type=RawValue, **model_options()
         )
-        state.take_earlier(hold_earlier(activity_results.read(raw, Packed, "The transcript of earlier runs")))
+        state.prefix.take_earlier(hold_earlier(activity_results.read(raw, Packed, "The transcript of earlier runs")))
     except (ActivityError, Unreadable) as error:
         # It goes on as long as a worker remembers the messages; one that does not will stall it, with this cause.
         workflow_log("transcript.not_kept", level="error", cause=tool_results.cause_of(error))
@@ -85,21 +85,21 @@ def _has_run_for(seconds: float) -> bool:
 
 async def fit_unseen(state: State, activity_results: ActivityResults) -> None:
     """Unseen messages are handed over if they are small. Otherwise, they become a part of the prefix."""
-    if size_of(state.unseen) + size_of(state.in_events) > MAX_HANDED_BYTES:
+    if size_of(state.unseen.messages) + size_of(state.unseen.in_events) > MAX_HANDED_BYTES:
         await extend_prefix(state, activity_results)
 
 
 def fit_inbox(state: State, room: int) -> bool:
     """Whether the inbox can be handed to another run. If this one is full, which many long messages by signal can make
     it, the latest of them are cut until it can: the model reads that they were."""
-    if fits(state.inbox, room):
+    if fits(state.inbox.messages, room):
         return True
     if left_in_run():
         return False
-    state.inbox = list(cut_messages(state.inbox, room))
-    if not fits(state.inbox, room):
+    state.inbox.messages = list(cut_messages(state.inbox.messages, room))
+    if not fits(state.inbox.messages, room):
         return False  # so many that even what is left of them has to be answered first
-    workflow_log("inbox.cut", level="warning", messages=len(state.inbox), kept_bytes=room)
+    workflow_log("inbox.cut", level="warning", messages=len(state.inbox.messages), kept_bytes=room)
     return True
 
 
@@ -114,8 +114,8 @@ async def extend_prefix(state: State, activity_results: ActivityResults) -> None
     request = ModelRequest(
         agent=state.agent,
         turn=state.turn + 1,
-        position=state.position,
-        digest=state.digest,
+        position=state.prefix.position,
+        digest=state.prefix.digest,
         delta=delta,
         named=named,
         **state.start.labels,
@@ -139,8 +139,8 @@ def carry_over(state: State, recent: RecentMessages, chain: Chain, *, reply: Ope
 
 def _keep_by(state: State) -> float | None:
     """Half of what the histories of earlier runs have left to live; the oldest one decides."""
-    if state.keep_by is not None or state.facts is None or state.facts.retention is None:
-        return state.keep_by
+    if state.prefix.keep_by is not None or state.facts is None or state.facts.retention is None:
+        return state.prefix.keep_by
     return workflow.time() + state.facts.retention / 2
 
 

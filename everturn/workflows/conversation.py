@@ -80,7 +80,7 @@ class ConversationWorkflow:
         began = workflow.info().workflow_start_time.timestamp()
         self._state = State(self._start_input.start, run_began=began, on_prefix=self._recent.add)
         if carry_over.earlier:
-            self._state.earlier = continue_as_new.hold_earlier(carry_over.earlier)
+            self._state.prefix.earlier = continue_as_new.hold_earlier(carry_over.earlier)
         self.held = HeldMessages(self._state, self._recent)
         self.visibility = Visibility(self._state, self._recent, status=self._full_status)
         open_reply = carry_over.open or OpenReply()
@@ -115,7 +115,7 @@ class ConversationWorkflow:
         if self._start_input.handed:
             if not self._state.closing:
                 await self._commands.holds.wait_while_stalled(self._start_input.problem, DEPLOY_ITS_CODE)
-            if self._state.closing and not self._state.late:
+            if self._state.closing and not self._state.inbox.late:
                 return self._end_with("cancelled", reason="the conversation was closed before it was answered")
             continue_as_new.go_on(self._start_input.handed_on(self._state))
         if self._start_input.problem:
@@ -128,7 +128,7 @@ class ConversationWorkflow:
     async def _to_its_end(self) -> Outcome:
         try:
             limit = await self._answer_messages()
-            if self._state.late:
+            if self._state.inbox.late:
                 await self._take_up_again()
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
@@ -136,13 +136,13 @@ class ConversationWorkflow:
             return self._end_with("cancelled", reason="the workflow was cancelled")
         if limit:
             return self._end_with("limit_reached", reason=limit)
-        if problem := self._state.output_problem:
+        if problem := self._state.last_reply.output_problem:
             return self._end_with("failed", reason=f"the last reply does not fit the output type: {problem}")
         if cut := self._state.cancelled:
             return self._end_with("cancelled", reason=cut)
-        if self._state.abandoned and (self._state.unseen or self._state.inbox):
+        if self._state.abandoned and (self._state.unseen.messages or self._state.inbox.messages):
             return self._end_with("cancelled", reason="the conversation was closed before it was answered")
-        return self._end_with("completed", reason=CUT_OFF.get(self._state.last_stop))
+        return self._end_with("completed", reason=CUT_OFF.get(self._state.last_reply.stop))
 
     # ------------------------------------------------------------ the loop
 
@@ -175,7 +175,7 @@ class ConversationWorkflow:
         await self._commands.message_or_end()
         # An accepted update is answered before the run ends, and it may have brought a message.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        return bool(self._state.inbox) and not self._state.abandoned
+        return bool(self._state.inbox.messages) and not self._state.abandoned
 
     async def _take_turns(self, open_reply: OpenReply | None) -> str | None:
         """Takes turns until a reply has no calls or a limit is used up; returns that limit. `open_reply`:
@@ -236,7 +236,7 @@ class ConversationWorkflow:
             else:
                 limit = state.limit_reached(workflow.time())
                 state.begin_turn(limit=limit, messages=sent_messages.waiting_messages(state))
-                state.note_unseen_in_events()
+                state.unseen.note_in_events()
             self._show_state()
             try:
                 return await self._call_model(summarise=summarise)
@@ -308,7 +308,7 @@ class ConversationWorkflow:
 
     def _take_outcome(self, outcome: Outcome) -> None:
         """Adds the cost of a sub-agent's conversation to this one, which asked."""
-        self._state.add_usage(outcome.usage, outcome.cost_usd)
+        self._state.totals.add_usage(outcome.usage, outcome.cost_usd)
         self._show_state()
 
     # ------------------------------------------------------------ from run to run
@@ -385,11 +385,11 @@ class ConversationWorkflow:
             text=text,
             output=output,
             turns=state.turn,
-            tool_calls=state.tool_calls,
-            usage=state.usage,
-            cost_usd=state.cost_usd,
+            tool_calls=state.totals.tool_calls,
+            usage=state.totals.usage,
+            cost_usd=state.totals.cost_usd,
             reason=reason,
-            stop=state.last_stop,
+            stop=state.last_reply.stop,
             tail=sent_messages.outcome_tail(state, room=room - size_of(text) - size_of(output)),
         )
 
@@ -420,8 +420,8 @@ class ConversationWorkflow:
             inherited=state.inherited,
             waiting=tuple(pending.as_waiting() for pending in state.pending.values()),
             agents=tuple(self._agents.running.values()),
-            usage=state.usage,
-            cost_usd=state.cost_usd,
+            usage=state.totals.usage,
+            cost_usd=state.totals.cost_usd,
             cause=waits_for.cause,
             cure=waits_for.cure,
             chain_id=self._calls.chain.id,
@@ -438,11 +438,11 @@ class ConversationWorkflow:
     @workflow.query(name=names.TRANSCRIPT, description='A page of the messages: {"from": 0, "limit": 50}.')
     def transcript(self, *inputs: Any) -> dict[str, Any]:
         page = message_dispatch.read_input(TranscriptPage, inputs)
-        unseen = self._state.unseen
-        held_from = self._state.position - len(self._recent.written)
+        unseen = self._state.unseen.messages
+        held_from = self._state.prefix.position - len(self._recent.written)
         start = max(page.start, held_from)
         return {
             "from": start,
-            "total": self._state.position + len(unseen),
+            "total": self._state.prefix.position + len(unseen),
             "messages": self._recent.read_page(unseen, start - held_from, page.limit),
         }

@@ -75,14 +75,14 @@ class HeldMessages:
 
     def unseen_results(self, call_ids: Sequence[str]) -> list[ToolResult]:
         """Those of these calls that the model has not seen."""
-        unseen = results_in(self._state.unseen)
+        unseen = results_in(self._state.unseen.messages)
         return [unseen[call_id] for call_id in call_ids if call_id in unseen]
 
 
 def whole_prefix(state: State, recent: RecentMessages) -> tuple[Message, ...] | None:
     """The prefix, if all of it is in memory."""
-    before = state.earlier
-    if isinstance(before, StoredInRun) or state.position - len(recent.written) > state.base:
+    before = state.prefix.earlier
+    if isinstance(before, StoredInRun) or state.prefix.position - len(recent.written) > state.prefix.base:
         return None
     try:
         earlier = unpack(before.data) if before else ()

@@ -17,7 +17,7 @@ from everturn.truncation import cut_messages, without_content
 
 def next_delta(state: State) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     """The messages since the last reply, and the ids of the calls whose results they leave out for their size."""
-    return _fit_messages(state, state.unseen, room=MAX_DELTA_BYTES)
+    return _fit_messages(state, state.unseen.messages, room=MAX_DELTA_BYTES)
 
 
 def next_request(state: State, *, summarise: bool) -> ModelRequest:
@@ -31,17 +31,17 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
         signed=state.in_charge.handed_on,
         asked=state.start.caller is not None,
         turn=state.turn,
-        position=state.position,
-        digest=state.digest,
+        position=state.prefix.position,
+        digest=state.prefix.digest,
         delta=new,
         named=named,
-        model=state.model or None,
+        model=state.model.name or None,
         tools=state.tools,
         conclude=state.limit,
         view=state.view,
         summarise=summarise,
-        calls_left=state.limits.calls_left(state.tool_calls),
-        budget=state.budget,
+        calls_left=state.limits.calls_left(state.totals.tool_calls),
+        budget=state.totals.budget,
         limits_mark=mark_of(state.facts.limits) if state.facts else "",
         **state.start.labels,
         **state.prompts.request_fields,
@@ -50,21 +50,21 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
 
 def waiting_messages(state: State) -> int:
     """How many messages of the inbox fit into one model turn's payload: at least one, if there is any."""
-    return max(1, how_many_fit(state.inbox, MAX_INBOX_BYTES))
+    return max(1, how_many_fit(state.inbox.messages, MAX_INBOX_BYTES))
 
 
 def last_reply(state: State, room: int) -> tuple[str, JsonValue]:
     """The last reply's text and output, cut to fit an outcome of this size."""
-    if size_of(state.last_text) + size_of(state.output) <= room:
-        return state.last_text, state.output
+    if size_of(state.last_reply.text) + size_of(state.last_reply.output) <= room:
+        return state.last_reply.text, state.last_reply.output
     # A cut output is useless, and the text says the same.
-    return shortened(state.last_text, max_bytes=room), None
+    return shortened(state.last_reply.text, max_bytes=room), None
 
 
 def outcome_tail(state: State, *, room: int) -> tuple[Message, ...]:
     """What no model has seen, as an outcome can carry it beside its text and output: like a delta, but for what has no
     room at all."""
-    sent, _ = _fit_messages(state, [*state.unseen, *state.inbox], room=max(0, room))
+    sent, _ = _fit_messages(state, [*state.unseen.messages, *state.inbox.messages], room=max(0, room))
     return sent[: how_many_fit(sent, room)]
 
 
@@ -74,7 +74,7 @@ def _fit_messages(
     named = tuple(
         call_id
         for call_id, result in results_in(messages).items()
-        if call_id in state.recorded and is_larger(result, INLINE_BYTES)
+        if call_id in state.unseen.recorded and is_larger(result, INLINE_BYTES)
     )
     if named:
         messages = without_content(messages, named)

@@ -32,7 +32,7 @@ class StartInput:
 
     def handed_on(self, state: State) -> dict[str, Any]:
         """The same, with what people have sent meanwhile."""
-        if state.late:  # what was said while it closed takes it up again
+        if state.inbox.late:  # what was said while it closed takes it up again
             state.take_up_again(workflow.time())
         carry = self.handed["carry"]
         more: dict[str, Any] = {}
@@ -43,7 +43,7 @@ class StartInput:
         if ids := (*carry.get("message_ids", ()), *state.message_ids):
             more["message_ids"] = ids[-REMEMBERED_IDS:]
         kept = {**self.handed, "carry": {**carry, **more}}
-        messages = cut_messages(tuple(state.inbox), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
+        messages = cut_messages(tuple(state.inbox.messages), max(0, MAX_PAYLOAD_BYTES - MARGIN_BYTES - size_of(kept)))
         inbox = [*carry.get("inbox", ()), *(message.model_dump(mode="json") for message in messages)]
         return {**kept, "carry": {**kept["carry"], "inbox": inbox}}
 

@@ -52,8 +52,8 @@ class Tracing:
         self._chain_id = chain_id
         carried = carry.trace or CarriedTrace.model_construct(
             trace=Trace(chain_id=chain_id, caller=start.trace or _by_header()),
-            usage_before=state.usage,
-            cost_before=state.cost_usd,
+            usage_before=state.totals.usage,
+            cost_before=state.totals.cost_usd,
         )
         self._caller: TraceContext | None = carried.trace.caller
         self._answer = carried.trace.answer
@@ -72,8 +72,8 @@ class Tracing:
         """An answer begins, unless the run before began it."""
         if self._answer:
             return
-        self._usage_before = self._state.usage
-        self._cost_before = self._state.cost_usd
+        self._usage_before = self._state.totals.usage
+        self._cost_before = self._state.totals.cost_usd
         self._answer = AnswerSpan(turn=self._state.turn + 1, since=workflow.time(), links=tuple(self._links))
         self._links.clear()
 
@@ -209,10 +209,10 @@ class Tracing:
         """The answer at hand, with what it has spent."""
         if self._answer is None:
             return None
-        usage = self._state.usage.since(self._usage_before)
+        usage = self._state.totals.usage.since(self._usage_before)
         cost: float | None = None
-        if self._state.cost_usd is not None and self._cost_before is not None:
-            cost = self._state.cost_usd - self._cost_before
+        if self._state.totals.cost_usd is not None and self._cost_before is not None:
+            cost = self._state.totals.cost_usd - self._cost_before
         return self._answer.model_copy(update={"usage": usage, "cost_usd": cost})
 
     def _answer_context(self) -> TraceContext | None:

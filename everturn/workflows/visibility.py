@@ -56,7 +56,7 @@ class Visibility:
         """The model that the next turn asks, if it is known and may be shown."""
         if self._is_minimal:
             return ""
-        return self._state.model or self.model
+        return self._state.model.name or self.model
 
     @property
     def turn_agent(self) -> str:
@@ -110,7 +110,7 @@ class Visibility:
             conversation_id=this,
             agent=self._state.agent,
             model=self.model,
-            latest=self._recent.latest_lines(self._state.unseen),
+            latest=self._recent.latest_lines(self._state.unseen.messages),
         )
 
 
@@ -129,8 +129,8 @@ def _state_attributes(state: State, model: str) -> list[SearchAttributeUpdate[An
         # If the server rejects an attribute, the workflow task fails again and again.
         AGENT.value_set(keyword(state.agent)),
         MODEL.value_set(keyword(model)),
-        TOKENS.value_set(min(state.usage.total_tokens, MAX_KEYWORD_INT)),
+        TOKENS.value_set(min(state.totals.usage.total_tokens, MAX_KEYWORD_INT)),
     ]
-    if state.cost_usd is not None and isfinite(state.cost_usd):
-        attributes.append(COST_USD.value_set(float(state.cost_usd)))
+    if state.totals.cost_usd is not None and isfinite(state.totals.cost_usd):
+        attributes.append(COST_USD.value_set(float(state.totals.cost_usd)))
     return attributes

@@ -55,7 +55,7 @@ def test_what_is_said_after_the_last_reply_that_a_limit_allows_begins_no_answer(
         steps.TurnCompleted(7, AT, concluding, SAID),
         steps.WorkflowTaskCompleted(8, AT, 1.0),
     )
-    assert found.state.final
+    assert found.state.last_reply.final
     assert not found.state.answering
 
 
@@ -88,9 +88,9 @@ def test_a_reply_whose_conversation_was_closed_is_cut_short_before_it_is_taken_u
         steps.WorkflowTaskCompleted(10, AT, 2.0),
         steps.RunClosed(11, AT, None, next_run_id="next"),
     )
-    assert [result.call_id for message in found.state.unseen for result in message.tool_results] == ["a"]
-    assert [message.text for message in found.state.inbox] == ["Wait"]
-    assert not found.state.late
+    assert [result.call_id for message in found.state.unseen.messages for result in message.tool_results] == ["a"]
+    assert [message.text for message in found.state.inbox.messages] == ["Wait"]
+    assert not found.state.inbox.late
     assert not found.state.answering
 
 
@@ -139,7 +139,9 @@ def test_a_handoff_that_comes_together_with_a_cancellation_hands_nothing_over() 
             {"agent": "", "handoffs": 0, "views": {}},
             None,
         )
-        assert [result.successor for message in found.state.unseen for result in message.tool_results] == [None] * some
+        assert [result.successor for message in found.state.unseen.messages for result in message.tool_results] == [
+            None
+        ] * some
         assert not found.state.answering
 
 
@@ -186,7 +188,7 @@ def test_a_check_that_lets_a_call_run_after_a_close_ends_it() -> None:
         steps.WorkflowTaskCompleted(20, AT, 4.0),
     )
     assert unanswered(found) == ["a", "b"]
-    assert found.state.recorded == {"b"}
+    assert found.state.unseen.recorded == {"b"}
     assert not found.state.answering
 
 
@@ -209,7 +211,7 @@ def waiting_call(verdict: Literal["approve", "deny"], *, expires: bool = True) -
 
 
 def unanswered(found: StateByHistory) -> list[str]:
-    return [result.call_id for message in found.state.unseen for result in message.tool_results]
+    return [result.call_id for message in found.state.unseen.messages for result in message.tool_results]
 
 
 def test_who_decides_in_the_moment_of_the_expiry_comes_before_it() -> None:
@@ -224,7 +226,7 @@ def test_who_decides_in_the_moment_of_the_expiry_comes_before_it() -> None:
     found.take_step(steps.ToolCompleted(20, AT, "refund", ran.request, finished))
     found.take_step(steps.WorkflowTaskCompleted(22, AT, 62.0))
     assert unanswered(found) == ["a"]
-    assert found.state.recorded == {"a"}
+    assert found.state.unseen.recorded == {"a"}
 
 
 @pytest.mark.parametrize("name", ["deny", "close"])
@@ -241,7 +243,7 @@ def test_of_two_who_speak_in_the_moment_of_the_expiry_both_come_before_it() -> N
     assert unanswered(found) == ["a"]
     found.take_step(steps.CommandSent(16, AT, "approve", {"call_id": "a"}, accepted=True))
     assert unanswered(found) == []
-    assert [message.text for message in found.state.inbox] == ["And?"]
+    assert [message.text for message in found.state.inbox.messages] == ["And?"]
 
 
 def test_who_decides_after_the_expiry_comes_too_late() -> None:
@@ -271,7 +273,7 @@ def test_a_model_that_was_chosen_together_with_a_failure_is_not_the_one_that_fai
         steps.WorkflowTaskCompleted(10, AT, 2.0),
         steps.CommandSent(11, AT, "resume", {"model": "scripted:chosen"}, accepted=True),
     )
-    assert found.state.model == "scripted:second"  # the next of those that the running turn has
+    assert found.state.model.name == "scripted:second"  # the next of those that the running turn has
 
 
 def test_who_decides_while_another_decision_is_checked_is_asked_about_next() -> None:

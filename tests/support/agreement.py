@@ -3,7 +3,7 @@ history says, and its events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import isclose
 from typing import Any
 
@@ -48,21 +48,21 @@ LOCAL_SECONDS = 10.0
 """What the local tools of one workflow task take at the most."""
 
 NOT_COMPARED = {
-    "_on_prefix": "who is told what the model has seen: a reader has nobody to tell",
-    "unseen": "compared together with the inbox: an outcome has both in one",
+    "prefix._observer": "who is told what the model has seen: a reader has nobody to tell",
+    "unseen.messages": "compared together with the inbox: an outcome has both in one",
 }
 """The fields of a state that may differ, and why."""
 
 IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
     "prompts": lambda state: vars(state.prompts).copy(),
     "in_charge": lambda state: vars(state.in_charge) | {"views": dict(state.in_charge.views)},
-    "_taken": lambda state: (state.message_ids, state._taken.forgotten),
+    "inbox.taken_ids": lambda state: (state.message_ids, state.inbox.taken_ids.forgotten),
     # What is too large to hand on, the conversation knows by its place.
-    "earlier": lambda state: state.earlier is not None,
+    "prefix.earlier": lambda state: state.prefix.earlier is not None,
     # What was left to answer may have begun, or not.
     "cancelled": lambda state: "" if state.ended else state.cancelled,
-    "inbox": lambda state: [] if state.ended else _shape(state.inbox),
-    "late": lambda state: _shape(state.late),
+    "inbox.messages": lambda state: [] if state.ended else _shape(state.inbox.messages),
+    "inbox.late": lambda state: _shape(state.inbox.late),
     "pending": lambda state: {
         call_id: (one.call, one.plan, one.asked.model_copy(update={"since": 0.0}), _About(one.asked.since))
         for call_id, one in state.pending.items()
@@ -73,17 +73,25 @@ IN_ANOTHER_FORM: dict[str, Callable[[State], Any]] = {
 READ_OFF: dict[str, Callable[[State], Any]] = {
     "name": lambda state: state.name,
     "idle": lambda state: state.is_idle,
-    "in events": lambda state: state.in_events,
+    "in events": lambda state: state.unseen.in_events,
     "answered": lambda state: state.is_answered and not state.ended,  # an outcome does not say what of it was
-    "what is unanswered": lambda state: _shape([*state.unseen, *state.inbox]),
+    "what is unanswered": lambda state: _shape([*state.unseen.messages, *state.inbox.messages]),
 }
 
 
 def facts(state: State) -> dict[str, Any]:
     """All that both sides know, as it is now: every field, the private ones too. Nothing in it changes any more."""
-    fields = {name: value for name, value in vars(state).items() if name not in NOT_COMPARED}
+    fields = {name: value for name, value in _fields(state) if name not in NOT_COMPARED}
     forms = (IN_ANOTHER_FORM | READ_OFF).items()
     return fields | {name: form(state) for name, form in forms}
+
+
+def _fields(state: State) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(state).items():
+        if value in state.drawers:
+            yield from ((f"{name}.{field}", part) for field, part in vars(value).items())
+        else:
+            yield name, value
 
 
 class _About(float):
@@ -348,17 +356,20 @@ class Told:
         if self.turn:
             known["events' turn"] = (self.turn, state.turn)
         if self.last_text is not None:
-            known["events' last text"] = (self.last_text, state.last_text)
+            known["events' last text"] = (self.last_text, state.last_reply.text)
         if self.agent:
             known["events' agent"] = (self.agent, state.agent)
         if self.model is not None:
-            known["events' model"] = (self.model, state.model)
+            known["events' model"] = (self.model, state.model.name)
         if self.paused is not None:
             known["events' pause"] = (self.paused, state.paused)
         known["events' contradictions"] = (self._contradictions, [])
         known["events' stall"] = (self.stall, state.stall.cause if state.stall else None)
-        known["events' usage"] = (self.usage if self._counted else _least(self.usage, state.usage), state.usage)
-        known["events' cost"] = (self._cost(state.cost_usd), state.cost_usd)
+        known["events' usage"] = (
+            self.usage if self._counted else _least(self.usage, state.totals.usage),
+            state.totals.usage,
+        )
+        known["events' cost"] = (self._cost(state.totals.cost_usd), state.totals.cost_usd)
         known["events' end"] = (self.done, state.ended)
         return {name: both for name, both in known.items() if both[0] != both[1]}
 

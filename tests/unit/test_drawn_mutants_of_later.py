@@ -48,6 +48,6 @@ def test_messages_go_along_with_an_unreadable_start_as_far_as_a_payload_has_room
 @pytest.mark.parametrize(("shown", "model"), [("full", "openai:m"), ("minimal", "")])
 def test_a_turns_summary_names_the_model_only_if_it_may_be_shown(shown: Any, model: str) -> None:
     state = State(Start(agent="clerk", visibility=shown), run_began=0.0)
-    state.model = "openai:m"
+    state.model.name = "openai:m"
     conversation: Any = SimpleNamespace(_state=state, _is_minimal=shown == "minimal", model="openai:other")
     assert visibility.Visibility.turn_model.fget(conversation) == model  # type: ignore[attr-defined]

@@ -217,7 +217,7 @@ def test_a_model_request_fits(unseen: list[Message]) -> None:
 def test_a_model_request_that_names_all_its_results_fits() -> None:
     ids = frozenset(call_id(number) for number in range(MAX_CALLS))
     state = unanswered([results(MAX_CALLS, 2_100), message(MAX_INBOX_BYTES)])
-    state.recorded = ids
+    state.unseen.recorded = ids
     delta, named = sent_messages.next_delta(state)
     assert len(named) == MAX_CALLS
     assert size_of(request(delta, named)) < MAX_PAYLOAD_BYTES
@@ -256,7 +256,7 @@ async def _traced() -> Trace:
 
 def unanswered(unseen: list[Message]) -> State:
     state = State(Start(agent=NAME, carry=CarryOver()), run_began=0.0)
-    state.unseen = unseen
+    state.unseen.messages = unseen
     return state
 
 
@@ -450,14 +450,14 @@ def test_what_a_conversation_is_revived_with_fits() -> None:
         by_history.take_step(MessageSent(2 + number, at, said(number)))
     by_history.take_in()
     state = by_history.state
-    state.last_text = full(MAX_REPLY_BYTES)
+    state.last_reply.text = full(MAX_REPLY_BYTES)
     state.facts = FACTS
     for one in IDS:
-        state._taken.take_id(one)
+        state.inbox.taken_ids.take_id(one)
     transcript = [message(20_000) for _ in range(19)]
     made = next_life(state, transcript, origin=StoredInRun(run_id=RUN_ID, conversation_id=CONVERSATION_ID))
     assert len(made.unseen) == 19
-    assert len(made.inbox) == len(state.inbox) == 9
+    assert len(made.inbox) == len(state.inbox.messages) == 9
     assert size_of(made.inbox) > MAX_INBOX_BYTES * 0.9
     largest = made.model_copy(update={"earlier": Packed(data="A" * MAX_PACKED_AT_START_BYTES)})
     assert size_of(start(largest, full(MAX_INPUT_BYTES))) < MAX_PAYLOAD_BYTES
@@ -485,8 +485,8 @@ def test_an_open_reply_is_measured_whole() -> None:
 @pytest.mark.parametrize("with_output", [True, False])
 def test_an_outcome_fits(unseen: list[Message], room: int, *, with_output: bool) -> None:
     state = unanswered(unseen)
-    state.last_text, state.inbox = full(MAX_REPLY_BYTES), [message(MAX_INPUT_BYTES)] * 20
-    state.output = full(MAX_BESIDE_REPLY_BYTES) if with_output else None
+    state.last_reply.text, state.inbox.messages = full(MAX_REPLY_BYTES), [message(MAX_INPUT_BYTES)] * 20
+    state.last_reply.output = full(MAX_BESIDE_REPLY_BYTES) if with_output else None
     text, output = sent_messages.last_reply(state, room)
     tail = sent_messages.outcome_tail(state, room=room - size_of(text) - size_of(output))
     outcome = Outcome(

@@ -33,16 +33,19 @@ def test_what_is_held_is_bounded_and_positions_go_on() -> None:
     for number in range(500):
         take_turn(state, number, "x" * 4_096)
         assert sum(map(len, held.written)) <= MAX_HELD_CHARS
-    assert state.position == 1_000 + 2 * 500 - 1  # the last result is yet to be seen
-    assert state.position - len(held.written) > state.base == 1_000
+    assert state.prefix.position == 1_000 + 2 * 500 - 1  # the last result is yet to be seen
+    assert state.prefix.position - len(held.written) > state.prefix.base == 1_000
 
 
 def test_a_message_over_the_bound_is_not_held_at_all() -> None:
     state, held = begun(said="?")
     take_turn(state, 0, "x" * (MAX_HELD_CHARS + 1))
-    assert len(held.written) == state.position
+    assert len(held.written) == state.prefix.position
     take_turn(state, 1, "small")
-    assert (state.position, [Message.model_validate_json(one).role for one in held.written]) == (4, ["assistant"])
+    assert (state.prefix.position, [Message.model_validate_json(one).role for one in held.written]) == (
+        4,
+        ["assistant"],
+    )
 
 
 def test_a_page_begins_where_something_is_held(bounds: Bounds) -> None:
@@ -51,12 +54,12 @@ def test_a_page_begins_where_something_is_held(bounds: Bounds) -> None:
     for number in range(20):
         take_turn(state, number, f"result {number}")
     count = len(held.written)
-    page = held.read_page(state.unseen, 0, 100)
+    page = held.read_page(state.unseen.messages, 0, 100)
     assert len(page) == count + 1 < 20
     assert page[-1].tool_results[0].text == "result 19"
-    assert held.read_page(state.unseen, count, 100) == page[-1:]
-    assert held.read_page(state.unseen, count - 2, 1)[0].tool_results[0].text == "result 18"
-    assert held.read_page(state.unseen, count + 1, 100) == []
+    assert held.read_page(state.unseen.messages, count, 100) == page[-1:]
+    assert held.read_page(state.unseen.messages, count - 2, 1)[0].tool_results[0].text == "result 18"
+    assert held.read_page(state.unseen.messages, count + 1, 100) == []
 
 
 def test_a_named_result_is_no_more_than_its_id() -> None:
@@ -70,5 +73,5 @@ def test_a_named_result_is_no_more_than_its_id() -> None:
 def test_a_cost_of_nothing_is_a_number_with_a_fraction() -> None:
     """As an int, no search attribute of Temporal's takes it, and the workflow task fails for ever."""
     state, _ = begun()
-    state.add_usage(Usage(), 0.0)
-    assert isinstance(state.cost_usd, float)
+    state.totals.add_usage(Usage(), 0.0)
+    assert isinstance(state.totals.cost_usd, float)

@@ -32,27 +32,27 @@ def state(**carried: Any) -> State:
 
 
 def test_the_limit_of_time_counts_from_the_first_run_on() -> None:
-    assert state(started_at=5.0).started_at == 5.0
-    assert state().started_at == 100.0
+    assert state(started_at=5.0).totals.started_at == 5.0
+    assert state().totals.started_at == 100.0
 
 
 def test_messages_that_waited_as_it_closed_are_answered_with_those_that_came_later() -> None:
     one = state()
     one.receive_message(Message.user("first"), None)
-    one.inbox, one.late = [*one.inbox, Message.user("waited")], [Message.user("late")]
+    one.inbox.messages, one.inbox.late = [*one.inbox.messages, Message.user("waited")], [Message.user("late")]
     one.take_up_again(200.0)
-    assert [message.text for message in one.inbox] == ["first", "waited", "late"]
-    assert one.late == []
+    assert [message.text for message in one.inbox.messages] == ["first", "waited", "late"]
+    assert one.inbox.late == []
 
 
 def test_an_agent_that_takes_over_has_its_own_model() -> None:
     one = state()
-    assert one.model == "openai:chosen"
+    assert one.model.name == "openai:chosen"
     one.follow_handoffs(
         [ToolResult(call_id="c", name="transfer_to_expert", content=(), successor=Successor(agent="expert"))]
     )
     assert one.agent == "expert"
-    assert one.model == ""
+    assert one.model.name == ""
 
 
 def test_what_another_turn_had_said_is_not_taken() -> None:
@@ -68,12 +68,12 @@ def test_what_another_turn_had_said_is_not_taken() -> None:
 
 def test_what_turns_cost_adds_up() -> None:
     one = state()
-    one.add_usage(Usage(input_tokens=10), 0.5)
-    one.add_usage(Usage(input_tokens=5), 0.25)
-    assert one.cost_usd == 0.75
-    assert one.usage.input_tokens == 15
-    one.add_usage(Usage(), None)
-    assert one.cost_usd is None
+    one.totals.add_usage(Usage(input_tokens=10), 0.5)
+    one.totals.add_usage(Usage(input_tokens=5), 0.25)
+    assert one.totals.cost_usd == 0.75
+    assert one.totals.usage.input_tokens == 15
+    one.totals.add_usage(Usage(), None)
+    assert one.totals.cost_usd is None
 
 
 def test_the_oldest_history_decides_by_when_messages_are_brought_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_turn_that_is_asked_again_does_not_count_twice() -> None:
 def test_what_was_told_two_runs_ago_is_not_told_again() -> None:
     unseen = (Message(role="tool", parts=(ToolResult(call_id="a", name="pay", content=()),)),)
     one = state(unseen=unseen, told=("a",))
-    assert one.in_events == ("a",)
+    assert one.unseen.in_events == ("a",)
     assert one.carry_over(earlier=Packed(data=""), keep_by=None).told == ("a",)
 
 

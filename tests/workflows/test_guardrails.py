@@ -151,7 +151,7 @@ async def test_a_model_judges_what_is_said_and_what_that_costs_counts(
     assert sent == 3
     by_itself = await _tokens_of(client, scripted)
     assert outcome.usage.input_tokens > by_itself
-    assert (await conversation.by_history()).state.usage == outcome.usage
+    assert (await conversation.by_history()).state.totals.usage == outcome.usage
 
 
 async def _tokens_of(client: Client, scripted: Scripted) -> int:

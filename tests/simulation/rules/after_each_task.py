@@ -88,7 +88,7 @@ def what_waits_goes_on_as_a_new_run(moment: Moment) -> Iterator[str]:
 
 def what_was_cut_short_is_read(moment: Moment) -> Iterator[str]:
     """What a reply had said when it was cut short is in the transcript at once, and not only with the next turn."""
-    for message in moment.state.unseen:
+    for message in moment.state.unseen.messages:
         if message.cut_short and message not in moment.read:
             yield f"the conversation knows that {message.text[:100]!r} was cut short, and who reads it does not"
 

@@ -183,9 +183,9 @@ class Checks:
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
         if status is not None and known and not run.next_run_id:
             self._listed_as(place, run, holder.state)
-        wanted = holder.state.position + len(holder.state.unseen)
+        wanted = holder.state.prefix.position + len(holder.state.unseen.messages)
         page = holder.instance._object.transcript({"from": max(0, wanted - LAST_MESSAGES), "limit": 1000})
-        last = [*read[-LAST_MESSAGES:], *holder.state.unseen]  # as many as fit are in the page
+        last = [*read[-LAST_MESSAGES:], *holder.state.unseen.messages]  # as many as fit are in the page
         whole = page["from"] + len(page["messages"]) == wanted
         if page["total"] != wanted or not (whole or size_of(last) > MAX_PAGE_BYTES):
             self.server.wrong(f"{place}: the transcript query says {page['total']} messages, and there are {wanted}")
@@ -200,8 +200,8 @@ class Checks:
         agent, tokens = found.get(names.EVERTURN_AGENT), found.get(names.EVERTURN_TOKENS, 0)
         if agent is not None and names.unversioned(agent) != names.unversioned(state.agent):
             self.server.wrong(f"{place}: {state.agent} is in charge, and lists show {agent}")
-        if tokens > state.usage.total_tokens:
-            self.server.wrong(f"{place}: it used {state.usage.total_tokens} tokens, and lists show {tokens}")
+        if tokens > state.totals.usage.total_tokens:
+            self.server.wrong(f"{place}: it used {state.totals.usage.total_tokens} tokens, and lists show {tokens}")
 
     def _asked(self, place: str, holder: CachedRun) -> None:
         """The status query says what the state is."""
@@ -210,7 +210,7 @@ class Checks:
             "state": state.name,
             "agent": state.agent,
             "turn": state.turn,
-            "usage": state.usage.model_dump(mode="json"),
+            "usage": state.totals.usage.model_dump(mode="json"),
             "waiting": [*state.pending],
             "policy": len(state.policy),
             **({"cause": state.stall.cause} if state.stall else {}),
@@ -446,9 +446,9 @@ def _said(messages: Sequence[Message]) -> list[tuple[str, str, list[str]]]:
 def _is_a_part(page: list[Any], read: list[Any], state: State) -> bool:
     """Whether a page is what a reader of the history has, but for results that no turn was asked with yet, and for
     messages that wait for their turn."""
-    for unseen in range(min(len(state.unseen), len(page)) + 1):
+    for unseen in range(min(len(state.unseen.messages), len(page)) + 1):
         known = page[: len(page) - unseen]
-        for waiting in range(min(len(state.inbox) + len(state.unseen), len(read)) + 1):
+        for waiting in range(min(len(state.inbox.messages) + len(state.unseen.messages), len(read)) + 1):
             end = len(read) - waiting
             if read[max(0, end - len(known)) : end] == known[-end:] if end else not known:
                 return True
