@@ -6,10 +6,14 @@ They are recognised by their attributes: none of these libraries is imported her
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, Literal, get_origin, get_type_hints
 
@@ -207,13 +211,17 @@ def _of_langchain(theirs: Any) -> Adopted:
             cure="Give it a model of pydantic 2, or a JSON schema.",
         )
 
+    watched = _copy_that_notes_returns(theirs)
+
     async def run_async(**given: Any) -> Any:
         context = given.pop(CONTEXT)
-        return _message_content(await theirs.ainvoke(_tool_call(theirs, given, context)))
+        with _after_its_return():
+            return _message_content(await watched.ainvoke(_tool_call(theirs, given, context)))
 
     def run(**given: Any) -> Any:
         context = given.pop(CONTEXT)
-        return _message_content(theirs.invoke(_tool_call(theirs, given, context)))
+        with _after_its_return():
+            return _message_content(watched.invoke(_tool_call(theirs, given, context)))
 
     function = run_async if _is_async(theirs) else run
     extras = getattr(theirs, "extras", None) or {}
@@ -224,6 +232,58 @@ def _of_langchain(theirs: Any) -> Adopted:
 def _tool_call(theirs: Any, arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
     """A call in LangChain's form: with it, a tool gets the call's id if it wants that."""
     return {"type": "tool_call", "name": theirs.name, "args": dict(arguments), "id": context.call_id}
+
+
+@dataclass
+class _Returns:
+    """Whether the tool's own function has returned in this call."""
+
+    noted: bool = False
+
+
+_RETURNS: Final[ContextVar[_Returns]] = ContextVar("everturn_returns")
+
+
+def _copy_that_notes_returns(theirs: Any) -> Any:
+    """A copy, whose functions are the tool's. LangChain raises in one way whatever went wrong, also once the function
+    has returned: its result has no form, or a callback fails."""
+    watched = copy.copy(theirs)
+    for name in ("_run", "_arun"):
+        if callable(function := getattr(theirs, name, None)):
+            object.__setattr__(watched, name, _note_return(function))  # pydantic refuses what is no field
+    return watched
+
+
+def _note_return(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with its signature, which LangChain reads."""
+
+    @functools.wraps(function)
+    def run(*given: Any, **named: Any) -> Any:
+        returned = function(*given, **named)
+        _RETURNS.get().noted = True
+        return returned
+
+    @functools.wraps(function)
+    async def run_async(*given: Any, **named: Any) -> Any:
+        returned = await function(*given, **named)
+        _RETURNS.get().noted = True
+        return returned
+
+    return run_async if inspect.iscoroutinefunction(function) else run
+
+
+@contextmanager
+def _after_its_return() -> Iterator[None]:
+    """Raises Unwritten for what fails once the tool's own function has returned."""
+    returns = _Returns()
+    _RETURNS.set(returns)
+    try:
+        yield
+    except Exception:
+        if not returns.noted:
+            raise
+        with after_effect():
+            raise
 
 
 def _is_async(theirs: Any) -> bool:
@@ -366,7 +426,9 @@ def _of_pydantic_ai(theirs: Any, deps: Any) -> Adopted:
         except _Late as error:
             raise RanTooLong(_too_long(theirs, seconds)) from error
         except Exception as error:
-            raise _convert_error(error) from error
+            if (converted := _convert_error(error)) is error:
+                raise  # raised from itself, it would lose what it was raised from
+            raise converted from error
         if _has_attributes(returned, "return_value", "metadata"):  # a ToolReturn, whose value is for the model
             return returned.return_value
         return returned

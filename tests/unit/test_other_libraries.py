@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from everturn import Agent, Image, Tool, ToolContext, ToolFailed, tool
 from everturn.errors import InvalidTool
 from everturn.tools.arguments import InvalidArguments
+from everturn.tools.results import error_text
 
 CONTEXT = ToolContext(conversation_id="orders", call_id="c1", attempt=2, turn=3)
 
@@ -221,6 +222,15 @@ class TestPydanticAi:
         def told() -> ToolReturn:
             return ToolReturn(return_value={"a": 1}, metadata={"secret": 1})
 
+        def pay() -> None:
+            try:
+                {}["till"]
+            except KeyError as error:
+                raise ValueError("closed") from error
+
+        with pytest.raises(ValueError, match="closed") as failure:
+            await ran(tool(Theirs(pay)))
+        assert error_text(failure.value) == "ValueError: closed (from KeyError: 'till')"
         with pytest.raises(ToolFailed, match=r"^Ask for another\.$"):
             await ran(tool(Theirs(retry)))
         with pytest.raises(ToolFailed, match="works only in agents of pydantic-ai"):

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, field_serializer
 
 from everturn import Document, Image, Text, ToolContext, ToolFailed, tool
@@ -89,3 +91,71 @@ async def test_what_an_iterator_says_outright_is_the_tools_own_word() -> None:
 
     with pytest.raises(ToolFailed, match=r"^Sold out\.$"):
         await tool(book).run({}, CONTEXT)
+
+
+class Unwritable:
+    def __repr__(self) -> str:
+        raise LookupError("no words")
+
+
+class BrokenLog(BaseCallbackHandler):
+    raise_error = True
+
+    def on_tool_end(self, *_: Any, **__: Any) -> None:
+        raise ConnectionError("the log is down")
+
+
+AFTER_LANGCHAIN_TOOLS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no artifact": ("paid", {"response_format": "content_and_artifact"}, "two-tuple"),
+    "one too many": (("paid", 1, 2), {"response_format": "content_and_artifact"}, "two-tuple"),
+    "a callback that raises": ("paid", {"callbacks": [BrokenLog()]}, "the log is down"),
+    "no words for it": (Unwritable(), {}, "no words"),
+}
+
+
+@pytest.mark.parametrize(("returned", "options", "reason"), AFTER_LANGCHAIN_TOOLS.values(), ids=AFTER_LANGCHAIN_TOOLS)
+@pytest.mark.parametrize("kind", ["sync", "async", "class"])
+async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
+    returned: Any, options: dict[str, Any], reason: str, kind: str
+) -> None:
+    def pay() -> Any:
+        return returned
+
+    async def pay_later() -> Any:
+        return returned
+
+    class Pay(BaseTool):
+        name: str = "pay"
+        description: str = "Pays."
+        times: int = 0
+
+        def _run(self) -> Any:
+            self.times += 1
+            return returned
+
+    given: dict[str, Any] = {"func": pay} if kind == "sync" else {"coroutine": pay_later}
+    made = StructuredTool.from_function(**given, name="pay", description="Pays.", **options)
+    if kind == "class":
+        made = Pay(**options)
+    with pytest.raises(Unwritten) as failure:
+        await tool(made).run({}, CONTEXT)
+    text = error_text(failure.value)
+    assert text.startswith("The tool ran, and what it did stands: do not call it again")
+    assert reason in text
+    assert getattr(made, "times", 1) == 1  # its own, not a copy's
+
+
+async def test_what_fails_in_langchain_before_or_in_its_tool_is_told_as_it_is() -> None:
+    class Refusing(BaseCallbackHandler):
+        raise_error = True
+
+        def on_tool_start(self, *_: Any, **__: Any) -> None:
+            raise PermissionError("not on Sundays")
+
+    def pay() -> str:
+        raise ConnectionError("the bank is down")
+
+    for callbacks, error in (([], ConnectionError), ([Refusing()], PermissionError)):
+        made = StructuredTool.from_function(func=pay, name="pay", description="Pays.", callbacks=callbacks)
+        with pytest.raises(error):
+            await tool(made).run({}, CONTEXT)
