@@ -221,7 +221,7 @@ class DevServer:
         arguments += ["--dynamic-config-value", _TASK_TIMEOUT]
         for key, value in self._dynamic_config.items():
             arguments += ["--dynamic-config-value", f"{key}={value}"]
-        for name, kind in (names.SEARCH_ATTRIBUTES | names.SEARCHABLE).items():
+        for name, kind in names.ALL_SEARCH_ATTRIBUTES.items():
             arguments += ["--search-attribute", f"{name}={kind}"]
         if self.metrics_port is not None:
             arguments += ["--metrics-port", str(self.metrics_port)]

@@ -24,7 +24,29 @@ BUDGET_OF: Final = "everturn-budget:"
 RERUN: Final = "rerun:"
 """How the ids of reruns begin: conversations that no list of conversations has."""
 
-RESERVED_IDS: Final = (BUDGET_OF, "everturn-batches:")
+EVALUATION: Final = "Evaluation"
+"""The workflow type of one evaluator's judgement of one answer. Its id is EVALUATION_OF and what it judges."""
+
+EVALUATION_OF: Final = "everturn-evaluation:"
+
+EVALUATION_COLLECTOR: Final = "EvaluationCollector"
+"""The workflow type that looks for answers to judge. Its id is EVALUATIONS_AT and the conversations' task queue."""
+
+EVALUATIONS_AT: Final = "everturn-evaluations:"
+
+EVALUATIONS_QUEUE: Final = "-evaluations"
+"""What the name of the task queue of evaluations ends with. Workers with evaluators poll it."""
+
+LOOK_FOR_ANSWERS: Final = "look_for_answers"
+"""The activity that finds new answers in the index, and starts the evaluations of those that are sampled."""
+
+JUDGE_ANSWER: Final = "judge_answer"
+"""The activity in which an evaluator judges an answer."""
+
+EVALUATED: Final = "evaluation"
+"""In an evaluation's memo: what came of it."""
+
+RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, "everturn-batches:")
 """How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
 
 SET_BUDGET: Final = "set_budget"
@@ -264,6 +286,9 @@ EVERTURN_MODEL: Final = "EverturnModel"
 EVERTURN_TOKENS: Final = "EverturnTokens"
 EVERTURN_COST_USD: Final = "EverturnCostUsd"
 EVERTURN_METADATA: Final = "EverturnMetadata"
+EVERTURN_EVALUATOR: Final = "EverturnEvaluator"
+EVERTURN_SCORE: Final = "EverturnScore"
+EVERTURN_LABEL: Final = "EverturnLabel"
 
 TOO_DEEP: Final = "everturn_too_deep"
 """In a call's `extra`: its arguments were nested too deeply to be kept."""
@@ -291,6 +316,11 @@ SEARCH_ATTRIBUTES: Final = {
 
 SEARCHABLE: Final = {EVERTURN_METADATA: "KeywordList"}
 """For conversations whose metadata can be searched for: everything else goes without it."""
+
+EVALUATIONS_SEARCHABLE: Final = {EVERTURN_EVALUATOR: "Keyword", EVERTURN_SCORE: "Double", EVERTURN_LABEL: "Keyword"}
+"""For evaluations, which can be searched for by them."""
+
+ALL_SEARCH_ATTRIBUTES: Final = SEARCH_ATTRIBUTES | SEARCHABLE | EVALUATIONS_SEARCHABLE
 
 RESERVED_TOOL_NAMES: Final = frozenset(
     (

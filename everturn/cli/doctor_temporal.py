@@ -98,7 +98,7 @@ async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
     from everturn.temporal.search_attribute_setup import lacking_search_attributes, register_search_attributes
 
     lacking = await lacking_search_attributes(client.temporal)
-    beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE)
+    beside = await lacking_search_attributes(client.temporal, wanted=names.SEARCHABLE | names.EVALUATIONS_SEARCHABLE)
     if (lacking or beside) and fix:
         await register_search_attributes(client.temporal, [*lacking, *beside])
         detail = f"registered: {', '.join([*lacking, *beside])}; running workers use them after a restart"
@@ -111,9 +111,17 @@ async def search_attributes_finding(client: Client, *, fix: bool) -> Finding:
             "Register them: everturn doctor --fix; on Temporal Cloud, see docs/howto/use-temporal-cloud.md.",
         )
     if beside:
-        detail = f"{', '.join(beside)} is missing: to find conversations by tenant or metadata, and forks at once"
+        purposes = {
+            "to find conversations by tenant or metadata, and forks at once": names.SEARCHABLE,
+            "to find judged answers by their score": names.EVALUATIONS_SEARCHABLE,
+        }
+        detail = "; ".join(
+            f"{', '.join(missing)} is missing: {purpose}"
+            for purpose, attributes in purposes.items()
+            if (missing := [name for name in beside if name in attributes])
+        )
         return Finding("search attributes", "note", detail, "To register it: everturn doctor --fix.")
-    return Finding("search attributes", "ok", f"all {len(names.SEARCH_ATTRIBUTES | names.SEARCHABLE)} are there")
+    return Finding("search attributes", "ok", f"all {len(names.ALL_SEARCH_ATTRIBUTES)} are there")
 
 
 async def workers_finding(client: Client) -> Finding:

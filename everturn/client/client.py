@@ -24,6 +24,7 @@ from everturn.client.budgets import BudgetingClient
 from everturn.client.connecting import connect_to_temporal
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient
+from everturn.client.evaluations import EvaluationsClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import DecidedCall, Many, decide_all
@@ -58,7 +59,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Client(ManyCommands, ErasingClient, BudgetingClient, QueuesClient):
+class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, QueuesClient):
     """Make one with `await Client.connect()`. It may be shared by any number of tasks."""
 
     if not TYPE_CHECKING:  # a type checker is to go on refusing what is not there
@@ -537,6 +538,7 @@ class SyncClient(Waiting):
     resume_all = _make_sync(Client.resume_all)
     erase = _make_sync(Client.erase)
     budget = _make_sync(Client.budget)
+    evaluations = _make_sync_iterator(Client.evaluations)
     set_budget = _make_sync(Client.set_budget)
     task_queues = _make_sync(Client.task_queues)
     limit_task_queue = _make_sync(Client.limit_task_queue)

@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidSetting, InvalidTool
+from everturn.evaluations.spending import current_spending
 from everturn.models import Model, ModelSettings
+from everturn.prices import cost_of_reply
 from everturn.providers.base import OnDelta, Request, specs_of
 from everturn.records import Message, Reply, ToolCall, ToolResult
 from everturn.validation.spelling import known_options
@@ -71,7 +73,10 @@ async def generate(
         settings=agent.settings,
         output_schema=agent.output_schema,
     )
-    return await asked_within(agent.model, partial(ask, request, on_delta=on_delta))
+    reply = await asked_within(agent.model, partial(ask, request, on_delta=on_delta))
+    if spending := current_spending():
+        spending.add(reply.usage, cost_of_reply(agent.model, reply))
+    return reply
 
 
 @known_options("generate_sync", InvalidSetting)

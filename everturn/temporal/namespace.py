@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -34,8 +34,6 @@ a minute with Elasticsearch. Until then, some servers turn down what names them.
 
 LOOK_SECONDS = 0.5
 
-_ALL: Final = (*names.SEARCH_ATTRIBUTES, *names.SEARCHABLE)
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -51,7 +49,7 @@ class Namespace:
     ) -> None:
         self._temporal = temporal
         pauses = (pause_seconds, again_seconds)
-        everything = frozenset(_ALL)
+        everything = frozenset(names.ALL_SEARCH_ATTRIBUTES)
         self._lacking = _CachedAnswer("search attributes", self._ask_lacking, without=everything, pauses=pauses)
         self._retention = _CachedAnswer[float | None](
             "retention", self._ask_retention, without=SHORTEST_RETENTION, pauses=pauses
@@ -68,7 +66,11 @@ class Namespace:
 
     async def searchable(self) -> bool:
         """Whether it has the one for tenants and metadata, too; False as long as the server does not say."""
-        return not await self._lacking.get_answer()
+        return not await self._lacking.get_answer() - names.EVALUATIONS_SEARCHABLE.keys()
+
+    async def evaluations_searchable(self) -> bool:
+        """Whether it has those that evaluations are searched by; False as long as the server does not say."""
+        return not await self._lacking.get_answer() - names.SEARCHABLE.keys()
 
     async def retention(self) -> float | None:
         """Seconds for which it keeps the history of a run that is over; None if it keeps them for ever."""
@@ -90,7 +92,7 @@ class Namespace:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _ask_lacking(self) -> frozenset[str]:
-        return frozenset(await lacking_search_attributes(self._temporal, wanted=_ALL))
+        return frozenset(await lacking_search_attributes(self._temporal, wanted=names.ALL_SEARCH_ATTRIBUTES))
 
     async def _ask_retention(self) -> float | None:
         config = await _read_config(self._temporal)

@@ -34,7 +34,7 @@ async def _search_attributes(temporal: Client) -> Set[str]:
 
 async def register_search_attributes(temporal: Client, lacking: Iterable[str]) -> None:
     """Raises RPCError. A development server has them from its start: they are arguments of its command."""
-    types = names.SEARCH_ATTRIBUTES | names.SEARCHABLE
+    types = names.ALL_SEARCH_ATTRIBUTES
     kinds = {name: f"INDEXED_VALUE_TYPE_{types[name].replace('dL', 'd_L').upper()}" for name in lacking}
     await temporal.operator_service.add_search_attributes(
         AddSearchAttributesRequest(

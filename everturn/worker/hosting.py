@@ -52,6 +52,7 @@ from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, in_words
 from everturn.tools.user_code import MOST_THREADS
 from everturn.worker.child_tenants import HideTenants
+from everturn.worker.evaluation_worker import EvaluationHosting
 from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.heartbeat_timeouts import lost_after
@@ -124,6 +125,9 @@ class Hosting(Interceptor):
         self._known_limits = hosted.rate_limits
         self._restored_at = hosted.restored_at
         self._limit_metrics = LimitMetrics(meter) if meter else None
+        self._evaluations = EvaluationHosting.for_worker(
+            hosted, client, task_queue=conversations, meter=meter, traces=traces, profile=self._profile
+        )
         self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=find_pollers)
         self._of_collectors: Sequence[Interceptor] = (Attempts(), UnexpectedErrors(), LostTries())
         interceptors: list[Interceptor] = [*self._of_collectors]
@@ -253,6 +257,8 @@ class Hosting(Interceptor):
                 await asyncio.wait({asyncio.create_task(work())})
                 stopping.cancel()
                 raise
+            if self._evaluations:
+                await stack.enter_async_context(self._evaluations)
             for agent in self._agents.values():
                 _warn_of_unknown_cost(agent)
             if self._metrics_setting:

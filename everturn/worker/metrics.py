@@ -9,6 +9,9 @@
 | everturn_prefix_cache_hits_total, everturn_prefix_cache_misses_total | counter | |
 | everturn_prefix_cache_bytes | gauge | |
 | everturn_rate_limit_waiting, everturn_rate_limit_rate | gauge | provider, key: its variable; see limit_watch.py |
+| everturn_evaluations_total | counter | evaluator, agent, outcome: judged or failed; see evaluation_reports.py |
+| everturn_evaluation_score | histogram | evaluator, agent, result: its name |
+| everturn_evaluation_tokens_total | counter | evaluator, agent |
 | everturn_rate_limit_refusals_total | counter | provider, key |
 
 With EVERTURN_TENANTS_IN_METRICS, turns, tokens and tool calls have the label tenant, too: empty without one.
@@ -35,6 +38,7 @@ from everturn.errors import InvalidSetting
 from everturn.logs import WORKER_HEARTBEATS, core_logs
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import ToolResult
+from everturn.worker.evaluation_reports import SCORE_BUCKETS, SCORE_METRIC
 from everturn.worker.gen_ai_metrics import BUCKETS, PROMETHEUS
 
 OTHER_TENANTS: Final = "other"
@@ -49,7 +53,7 @@ def expose(address: str) -> None:
     host, _, port = address.rpartition(":")
     try:
         bound = f"{socket.gethostbyname(host)}:{port}"
-        buckets = {PROMETHEUS[name]: bounds for name, bounds in BUCKETS.items()}
+        buckets = {PROMETHEUS[name]: bounds for name, bounds in BUCKETS.items()} | {SCORE_METRIC: SCORE_BUCKETS}
         prometheus = PrometheusConfig(
             bind_address=bound,
             histogram_bucket_overrides=buckets,

@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal, Self, TypedDict, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar
 
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.errors import InvalidSetting
+from everturn.evaluations.evaluators import OnlineEvaluator, checked_evaluators
 from everturn.hooks import Hooks
 from everturn.hooks import check_hooks as checked_hooks
 from everturn.limits import Budget, RateLimit
@@ -71,6 +72,12 @@ class WorkerOptions(TypedDict, total=False):
     restored_at: datetime | None
     """If the server's database was restored from a backup: a moment between the backup and the start of the restored
     server. `once` calls that may have run in the lost part then wait for a person. None: EVERTURN_RESTORED_AT."""
+    evaluators: Sequence[Any]
+    """What judges answers once they are given: functions of a JudgedAnswer, evaluators of pydantic-evals, or
+    OnlineEvaluators with options. Give all workers of a task queue the same. Conversations are not delayed, and hear
+    nothing of it."""
+    sample: float | None
+    """The part of answers that is judged, from 0 to 1: 0.05 is 5 %. None: all."""
     roles: Collection[Role] | None
     """What the worker does: `workflows`, `models`, `tools`. What one with `workflows` leaves out, it sends to a task
     queue of its own, `<task_queue>-models` or `<task_queue>-tools`, which a worker with that role alone polls.
@@ -101,6 +108,8 @@ class Hosted:
     """What the settings let tenants use."""
     restored_at: datetime | None = None
     """When the server's database was restored, if it was."""
+    evaluators: Mapping[str, OnlineEvaluator] = field(default_factory=dict)
+    """By name, each with its rate."""
     roles: frozenset[Role] = ALL
     namespace: Namespace | None = None
     """What a client knows of it already; None: it is asked."""
@@ -133,6 +142,7 @@ class Hosted:
             rate_limits=read_limits(settings.rate_limits) if rate_limits is None else checked_limits(rate_limits),
             budgets=declared_budgets(_option_or_setting(options.get("budgets"), settings.tenant_budgets)),
             restored_at=_checked_moment(options.get("restored_at")) or settings.restored_at,
+            evaluators=checked_evaluators(options.get("evaluators") or (), options.get("sample")),
             roles=checked_roles(_option_or_setting(options.get("roles"), settings.roles)),
         )
 

@@ -44,7 +44,13 @@ from everturn.worker.hosting import Hosting
 from everturn.worker.options import Hosted, WorkerOptions
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.unsandboxed_runner import ConversationRunner
-from everturn.workflows import BatchCollectorWorkflow, ConversationWorkflow, TenantBudgetWorkflow
+from everturn.workflows import (
+    BatchCollectorWorkflow,
+    ConversationWorkflow,
+    EvaluationCollectorWorkflow,
+    EvaluationWorkflow,
+    TenantBudgetWorkflow,
+)
 
 if TYPE_CHECKING:
     from temporalio.worker import WorkerConfig
@@ -71,6 +77,9 @@ BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
 On workers and in everturn's client, everturn's converter is put beside theirs all the same."""
 
 OUR_WORKFLOWS: Final = (ConversationWorkflow, TenantBudgetWorkflow, BatchCollectorWorkflow)
+REPLAYED: Final = (*OUR_WORKFLOWS, EvaluationWorkflow, EvaluationCollectorWorkflow)
+"""All of everturn's workflows. The last two have workers of their own: evaluation_worker.py."""
+
 _NEWEST: Final = VersioningBehavior.AUTO_UPGRADE
 
 _log = get_logger("everturn.worker")
@@ -245,7 +254,7 @@ class EverturnPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         converter = config.get("data_converter") or DataConverter.default
         config["data_converter"] = for_replayer(shared_converter(converter))
         workflows = config.get("workflows", ())
-        missing = [workflow for workflow in OUR_WORKFLOWS if workflow not in workflows]
+        missing = [workflow for workflow in REPLAYED if workflow not in workflows]
         config["workflows"] = [*workflows, *missing]
         _run_conversations(cast("dict[str, Any]", config), converter)
         return config

@@ -27,12 +27,15 @@ from temporalio import activity
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
+from everturn.evaluations.answers import JudgedAnswer
+from everturn.evaluations.records import EvaluationRequest, Judgement
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import Message, ToolResult
 from everturn.tracing import AnswerSpan, ExportSpans, Trace, TraceContext, WaitSpan
 from everturn.worker import span_attributes as attributes
 from everturn.worker.gen_ai_metrics import BUCKETS, DURATION, TOKENS, Operation, error_type
+from everturn.worker.otel_events import OtelEvents, about_evaluation, logger_provider
 from everturn.worker.traces import Traces
 
 BACK_OFF_SECONDS = 30.0
@@ -62,6 +65,9 @@ class Spans:
         own_resource = own_provider.resource if own_provider else None
         self._meters = traces.meter_provider or _meter_provider(resource=own_resource)
         self.meter = OtelMeter(self._meters)
+        self._given_loggers = traces.logger_provider
+        self._own_resource = own_resource
+        self._events: OtelEvents | None = None
 
     # ------------------------------------------------------------ activities
 
@@ -108,6 +114,34 @@ class Spans:
             values |= attributes.arguments_content(request)
         with self._current_span(attributes.call_name(tool), SpanKind.INTERNAL, request.trace, values) as span:
             yield span
+
+    @contextmanager
+    def evaluation(self, request: EvaluationRequest, answer: JudgedAnswer) -> Iterator[Callable[[Judgement], None]]:
+        """A span of one try of a judgement, below the answer's span; and the result's events, at the answer's span. If
+        that was not traced, only the events."""
+        if self._events is None:
+            loggers = self._given_loggers or logger_provider(resource=self._own_resource)
+            self._events = OtelEvents(loggers, content=self._content)
+        events = self._events
+        answered = _parent_context(answer.trace)
+        span: api.Span = api.INVALID_SPAN
+        if answer.trace:
+            values = about_evaluation(request) | {"everturn.attempt": activity.info().attempt}
+            span = self._tracer.start_span(f"evaluate {request.evaluator}", answered, SpanKind.INTERNAL, values)
+
+        def record(judgement: Judgement) -> None:
+            if judgement.error:
+                span.set_attribute("error.type", judgement.error)
+                span.set_status(Status(StatusCode.ERROR, judgement.error))
+            if judgement.lowest_score is not None:
+                span.set_attribute("gen_ai.evaluation.score.value", judgement.lowest_score)
+            events.emit(request, judgement, answered)
+
+        try:
+            with api.use_span(span, record_exception=False, set_status_on_exception=False):
+                yield record
+        finally:
+            span.end()
 
     @contextmanager
     def _current_span(
@@ -212,7 +246,8 @@ class Spans:
 
     async def close(self) -> None:
         """Exports what is left. Nothing is shut down: the program, or its next worker, may go on with it."""
-        await self._exports.close(getattr(self._meters, "force_flush", None))
+        more = [getattr(self._meters, "force_flush", None), self._events and self._events.flush]
+        await self._exports.close(*filter(None, more))
 
 
 class ActivitySpan:
@@ -283,10 +318,10 @@ class Exports:
         except Exception as error:  # noqa: BLE001 - exporters raise all kinds, and no conversation is to suffer for it
             _log.warning("traces.not_exported", error=f"{type(error).__name__}: {error}")
 
-    async def close(self, beside: Callable[[], object] | None) -> None:
+    async def close(self, *beside: Callable[[], object]) -> None:
         """Runs a last export, and `beside`, and then stops the thread."""
         loop = asyncio.get_running_loop()
-        last = filter(None, (self._flush, beside))
+        last = filter(None, (self._flush, *beside))
         if exports := [loop.run_in_executor(self._thread, function) for function in last]:
             await asyncio.wait(exports, timeout=LAST_EXPORT_SECONDS)
         self._thread.shutdown(wait=False)

@@ -5,7 +5,8 @@ Nothing of OpenTelemetry is imported before a worker with `traces=` begins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
@@ -13,6 +14,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.agent import Agent
 from everturn.errors import InvalidSetting
+from everturn.evaluations.answers import JudgedAnswer
+from everturn.evaluations.records import EvaluationRequest, Judgement
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.system import extras
 from everturn.tracing import ExportSpans
@@ -40,6 +43,12 @@ class TraceActivities(Interceptor):
     def meter(self) -> Sink:
         """Where its metrics go."""
         return self._spans.meter
+
+    def evaluation(
+        self, request: EvaluationRequest, answer: JudgedAnswer
+    ) -> AbstractContextManager[Callable[[Judgement], None]]:
+        """Around a try of a judgement."""
+        return self._spans.evaluation(request, answer)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         return _Traced(next, self._spans)

@@ -12,6 +12,7 @@ from everturn.validation import durations
 from everturn.validation.spelling import known_fields
 
 if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -26,6 +27,8 @@ class Traces:
       OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER ...).
     - `meter_provider`: where the metrics gen_ai.client.token.usage and gen_ai.client.operation.duration go. None: the
       same as for `provider`.
+    - `logger_provider`: where gen_ai.evaluation.result goes, the results of the worker's evaluators. None: the same as
+      for `provider`.
     - `content`: messages, and arguments and results of tools, are attributes, too. This text then leaves Temporal,
       and no codec encrypts it.
     - `export_within`: how long the end of a turn or call waits until its spans are exported, so that a worker that is
@@ -36,6 +39,7 @@ class Traces:
 
     provider: TracerProvider | None = None
     meter_provider: MeterProvider | None = None
+    logger_provider: LoggerProvider | None = None
     content: bool = False
     export_within: timedelta = timedelta(seconds=1)
 

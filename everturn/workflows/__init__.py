@@ -1,8 +1,16 @@
-"""Deterministic code: the loop, the calls that wait for people, what the Web UI shows; tenants' budgets, and the
-collectors of batches."""
+"""Deterministic code: the loop, the calls that wait for people, what the Web UI shows; tenants' budgets, the collectors
+of batches, and evaluations."""
 
 from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from everturn.workflows.conversation import ConversationWorkflow
+from everturn.workflows.evaluation import EvaluationWorkflow
+from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
 from everturn.workflows.tenant_budget import TenantBudgetWorkflow
 
-__all__ = ["BatchCollectorWorkflow", "ConversationWorkflow", "TenantBudgetWorkflow"]
+__all__ = [
+    "BatchCollectorWorkflow",
+    "ConversationWorkflow",
+    "EvaluationCollectorWorkflow",
+    "EvaluationWorkflow",
+    "TenantBudgetWorkflow",
+]

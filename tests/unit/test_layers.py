@@ -23,7 +23,7 @@ BOTTOM_UP = """
     records user_parts size_estimates compressed_messages heartbeat_details vendors
     agent_settings models vendor_models limits plans prices tracing policy tenants batching
     carryover prompts payloads truncation agent_in_charge calls
-    events storage state live history
+    events evaluations storage state live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver
     workflow workflows testing activities worker exporting web ui mcp_server evals cli

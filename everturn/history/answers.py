@@ -1,0 +1,200 @@
+"""The answers of a conversation, read from its history: each final reply, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from temporalio.client import Client
+
+from everturn import names
+from everturn.errors import NotFound
+from everturn.evaluations.answers import AnsweredCall, Effect, JudgedAnswer
+from everturn.history import steps
+from everturn.history.reader import read_steps
+from everturn.history.transcript import Transcript, read_transcript
+from everturn.payloads import Start
+from everturn.plans import RunPlan
+from everturn.records import Message, Usage, cost_with, results_in
+from everturn.tracing import TraceContext
+
+
+@dataclass(frozen=True)
+class FoundAnswer:
+    """That an answer was given, without what it says."""
+
+    run_id: str
+    turn: int
+    at: datetime
+    agent: str
+    asked: bool
+    """It is to another agent's call."""
+    minimal: bool
+    """The conversation shows as little as possible in Temporal."""
+
+
+@dataclass
+class _Under:
+    """What is known of the answer that is under way."""
+
+    since: datetime | None = None
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    effects: dict[str, Effect] = field(default_factory=dict)
+    started: dict[str, datetime] = field(default_factory=dict)
+    finished: dict[str, datetime] = field(default_factory=dict)
+
+
+class AnswerReader:
+    """Give it every step of a run, from the first one on."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self.start: Start | None = None
+        self.previous_run_id = ""
+        self.began_at: datetime | None = None
+        """The run."""
+        self.under = _Under()
+        self.is_over = False
+        """The answer that was under way has ended."""
+        self._model = ""
+
+    def take_step(self, step: steps.Step) -> steps.TurnCompleted | None:
+        """Returns the step if it ends an answer; until the next one, the reader is as of that moment."""
+        if self.is_over:
+            self.under = _Under()
+            self.is_over = False
+        self.transcript.take_step(step)
+        match step:
+            case steps.RunStarted():
+                self.start = step.start
+                self.previous_run_id = step.previous_run_id
+                self.began_at = step.at
+            case steps.TurnScheduled(request=request) if not request.summarise:
+                self.under.since = self.under.since or step.at
+            case steps.TurnCompleted(request=request) if not request.summarise:
+                self._take_reply(step)
+                self.is_over = step.reply.ends_answer
+                return step if self.is_over else None
+            case steps.ToolScheduled(request=call):
+                self.under.started[call.call_id] = step.at
+            case steps.ToolCompleted(request=call) | steps.ActivityEnded(request=call):
+                self.under.started.setdefault(call.call_id, step.at)
+                self.under.finished[call.call_id] = step.at
+            case steps.CommandSent(name=names.CANCEL_TURN):
+                self.is_over = True
+        return None
+
+    def _take_reply(self, step: steps.TurnCompleted) -> None:
+        reply = step.reply
+        self._model = step.request.model or (reply.facts.model if reply.facts else self._model)
+        self.under.turns += 1
+        self.under.usage += reply.usage
+        self.under.cost_usd = cost_with(self.under.cost_usd, reply.cost_usd)
+        self.under.effects |= {plan.call_id: plan.effect for plan in reply.plan if isinstance(plan, RunPlan)}
+
+    async def read_answer(
+        self, client: Client, conversation_id: str, run_id: str, end: steps.TurnCompleted
+    ) -> JudgedAnswer:
+        """The answer that `end` has ended just now. Raises NotFound if earlier messages are gone, and RPCError."""
+        messages = await read_transcript(client, conversation_id, self.transcript)
+        begin = _begin_of_answer(messages)
+        asked = [message.text for message in messages[_first_question(messages, begin) : begin]]
+        start = self.start
+        return JudgedAnswer(
+            conversation_id=conversation_id,
+            run_id=run_id,
+            turn=end.request.turn,
+            agent=end.request.agent,
+            model=self._model,
+            input="\n".join(asked),
+            text=end.reply.message.text,
+            output=end.reply.output,
+            messages=tuple(messages),
+            calls=self._calls_in(messages[begin:]),
+            turns=self.under.turns,
+            usage=self.under.usage,
+            cost_usd=self.under.cost_usd,
+            started_at=self.under.since or end.at,
+            finished_at=end.at,
+            tenant=start.tenant if start else None,
+            metadata=(start.metadata if start else None) or {},
+            trace=_span_of(end),
+        )
+
+    def _calls_in(self, messages: Sequence[Message]) -> tuple[AnsweredCall, ...]:
+        results = results_in(messages)
+        return tuple(
+            AnsweredCall(
+                call=call,
+                effect=self.under.effects.get(call.call_id),
+                result=results.get(call.call_id),
+                started_at=self.under.started.get(call.call_id),
+                finished_at=self.under.finished.get(call.call_id),
+            )
+            for message in messages
+            for call in message.tool_calls
+        )
+
+
+def _begin_of_answer(messages: Sequence[Message]) -> int:
+    """The position after the last message of a person."""
+    return next((place + 1 for place in reversed(range(len(messages))) if _is_said_by_person(messages[place])), 0)
+
+
+def _first_question(messages: Sequence[Message], begin: int) -> int:
+    """The position of the first of the messages of people that are answered together."""
+    first = begin
+    while first and _is_said_by_person(messages[first - 1]):
+        first -= 1
+    return first
+
+
+def _is_said_by_person(message: Message) -> bool:
+    return message.role == "user" and not (message.author or message.summary)
+
+
+def _span_of(end: steps.TurnCompleted) -> TraceContext | None:
+    trace = end.request.trace
+    if trace is None or trace.answer is None or end.reply.traced != "sampled":
+        return None
+    return trace.answer_context(trace.answer.turn, sampled=True)
+
+
+async def find_answers(client: Client, conversation_id: str, run_id: str, *, since: datetime) -> list[FoundAnswer]:
+    """The answers that a run has given, and the runs before it that it continues, as far as they may have ended since
+    then. Raises RPCError."""
+    found: list[FoundAnswer] = []
+    while run_id:
+        reader = AnswerReader()
+        async for step in read_steps(client, conversation_id, run_id=run_id):
+            end = reader.take_step(step)
+            if end and end.at >= since:
+                found.append(_as_found(reader, run_id, end))
+        if reader.began_at is None or reader.began_at < since:
+            break
+        run_id = reader.previous_run_id
+    return found
+
+
+def _as_found(reader: AnswerReader, run_id: str, end: steps.TurnCompleted) -> FoundAnswer:
+    start = reader.start
+    return FoundAnswer(
+        run_id=run_id,
+        turn=end.request.turn,
+        at=end.at,
+        agent=end.request.agent,
+        asked=start is not None and start.caller is not None,
+        minimal=start is not None and start.visibility == "minimal",
+    )
+
+
+async def read_answer(client: Client, conversation_id: str, run_id: str, turn: int) -> JudgedAnswer:
+    """The answer that ended with this turn. Raises NotFound if the run has none, and RPCError."""
+    reader = AnswerReader()
+    async for step in read_steps(client, conversation_id, run_id=run_id):
+        if (end := reader.take_step(step)) and end.request.turn == turn:
+            return await reader.read_answer(client, conversation_id, run_id, end)
+    raise NotFound(f"Run {run_id} of conversation {conversation_id!r} has no answer of turn {turn}.")

@@ -1,0 +1,58 @@
+"""Looks for answers to judge, from time to time: one for each task queue, for ever. It remembers up to when it has
+looked, so what was answered while no worker with evaluators ran is judged once one does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.common import Priority, RetryPolicy
+from temporalio.exceptions import ApplicationError
+
+from everturn import names
+from everturn.evaluations.records import CollectorStart, Look, Looked
+from everturn.validation.explaining import explain
+from everturn.workflows import continue_as_new, message_dispatch
+
+LOOK_TIMEOUT: Final = timedelta(minutes=30)
+SILENCE: Final = timedelta(seconds=30)
+"""After which a worker that looks counts as lost."""
+
+LONGEST_PAUSE: Final = timedelta(minutes=1)
+"""Between two tries of a look that fails."""
+
+
+# The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
+@workflow.defn(name=names.EVALUATION_COLLECTOR, sandboxed=False)
+class EvaluationCollectorWorkflow:
+    @workflow.run
+    async def run(self, *inputs: Any) -> None:
+        try:
+            start = message_dispatch.read_input(CollectorStart, inputs)
+        except ValueError as error:
+            raise ApplicationError(
+                f"No answers can be looked for: {explain(error)}", type=names.INVALID_START, non_retryable=True
+            ) from error
+        since = start.since or workflow.time()
+        first = start.first or since
+        while True:
+            looked = await _look(Look(since=since, first=first))
+            since = max(since, looked.until)
+            if continue_as_new.is_due(updates=0, full=False):
+                continue_as_new.go_on(CollectorStart(since=since, first=first).model_dump(mode="json"))
+            if looked.pause > 0:
+                await workflow.sleep(timedelta(seconds=looked.pause), summary="until the next look")
+
+
+async def _look(look: Look) -> Looked:
+    looked: Looked = await workflow.execute_activity(
+        names.LOOK_FOR_ANSWERS,
+        look,
+        result_type=Looked,
+        start_to_close_timeout=LOOK_TIMEOUT,
+        heartbeat_timeout=SILENCE,
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=LONGEST_PAUSE),
+        priority=Priority(priority_key=1),  # before answers that wait to be judged
+    )
+    return looked
