@@ -1,5 +1,5 @@
-"""What hooks, context, deps, rules and MCP tools cost in history: events and bytes of the same conversation, without
-and with each of them. They are to cost no event.
+"""What hooks, context, deps, rules, evaluators and MCP tools cost in history: events and bytes of the same
+conversation, without and with each of them. They are to cost no event.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks.histories import runs_of
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import ROOT, Rig
 from everturn import Agent, Client, Limits, McpServer, Model, ToolContext, TurnContext, Worker, tool
+from everturn.evals import JudgedAnswer
 from everturn.hooks import Hooks
 
 TURNS = 10
@@ -71,6 +72,10 @@ def instructions(context: TurnContext) -> str:
     return f"You look numbers up for {context.tenant}."
 
 
+def is_short(answer: JudgedAnswer) -> bool:
+    return len(answer.text) < 1_000
+
+
 @dataclass(frozen=True)
 class Feature:
     agent: dict[str, Any]
@@ -88,6 +93,7 @@ FEATURES = {
     "instructions decided": Feature({"tools": [lookup], "instructions": instructions}, start=_WHOSE),
     "deps": Feature({"tools": [lookup_with]}, worker={"deps": open_deps}),
     "rules": Feature({"tools": [lookup]}, rules=[{"tool": "lookup", "then": "approve"}]),
+    "evaluators": Feature({"tools": [lookup]}, worker={"evaluators": [is_short]}),
     "MCP tools": Feature(
         {"tools": [McpServer(command=[sys.executable, "-m", "benchmarks.mcp_lookup"], cwd=str(ROOT))]}
     ),

@@ -22,6 +22,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.activities.steady_beats import beating
 from everturn.errors import ConversationError, InvalidSetting
 from everturn.evaluations.evaluators import OnlineEvaluator
 from everturn.evaluations.records import EvaluationRequest, Look, Looked
@@ -44,6 +45,8 @@ WINDOW_SECONDS: Final = HOUR_SECONDS
 
 OVERLAP_SECONDS: Final = 60.0
 """How much of the time of the look before is looked through again: the index may show things so late."""
+
+BEAT_SECONDS: Final = 3.0
 
 READS_AT_ONCE: Final = 8
 MOST_READ: Final = 20_000
@@ -92,6 +95,10 @@ class AnswerSearch:
     @activity.defn(name=names.LOOK_FOR_ANSWERS)
     async def look_for_answers(self, look: Look) -> Looked:
         """Safe to repeat: an evaluation that is there already is not started again."""
+        async with beating(BEAT_SECONDS):
+            return await self._look_once(look)
+
+    async def _look_once(self, look: Look) -> Looked:
         now = activity.info().started_time.timestamp()
         until = min(now, look.since + WINDOW_SECONDS)
         since = look.since - OVERLAP_SECONDS
@@ -100,7 +107,6 @@ class AnswerSearch:
 
         async def judge(row: WorkflowExecution) -> int:
             async with slots:
-                activity.heartbeat()
                 return await self._start_evaluations(row, earliest=earliest)
 
         sampled = [row async for row in self._sampled_rows(since, until)]
@@ -114,7 +120,6 @@ class AnswerSearch:
         client = activity.client()
         for query in await self._queries(since, until):
             async for row in client.list_workflows(query):
-                activity.heartbeat()
                 if not may_be_sampled(row.id, since, until, self._rate) or row.id.startswith(names.RERUN):
                     continue
                 if self._read.get(row.id) != _state_in_index(row):
@@ -138,7 +143,7 @@ class AnswerSearch:
     async def _start_evaluations(self, row: WorkflowExecution, *, earliest: float) -> int:
         """Returns how many were started."""
         try:
-            found = await find_answers(
+            answers = await find_answers(
                 activity.client(), row.id, row.run_id, since=datetime.fromtimestamp(earliest, tz=UTC)
             )
         except (ConversationError, InvalidSetting) as error:
@@ -150,7 +155,7 @@ class AnswerSearch:
             return 0  # it was erased since
         started = [
             await self._start(row.id, answer, evaluator)
-            for answer in found
+            for answer in answers
             for evaluator in self._evaluators.values()
             if _is_judged_by(evaluator, row.id, answer)
         ]
@@ -167,12 +172,12 @@ class AnswerSearch:
 
     async def _start(self, conversation_id: str, answer: FoundAnswer, evaluator: OnlineEvaluator) -> bool:
         """False if it was started before."""
-        at = answer.at.timestamp()
+        answered_at = answer.given_at.timestamp()
         request = EvaluationRequest(
             conversation_id=conversation_id,
             run_id=answer.run_id,
             turn=answer.turn,
-            answered_at=at,
+            answered_at=answered_at,
             agent=answer.agent,
             evaluator=evaluator.name,
             version=evaluator.version,
@@ -185,7 +190,7 @@ class AnswerSearch:
             await activity.client().start_workflow(
                 names.EVALUATION,
                 request.model_dump(mode="json"),
-                id=evaluation_id(conversation_id, answer.turn, at, evaluator.name),
+                id=evaluation_id(conversation_id, answer.turn, answered_at, evaluator.name),
                 task_queue=evaluations_queue(self._task_queue),
                 task_timeout=TASK_TIMEOUT,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -197,8 +202,8 @@ class AnswerSearch:
 
 
 def _is_judged_by(evaluator: OnlineEvaluator, conversation_id: str, answer: FoundAnswer) -> bool:
-    number = sample_number(conversation_id, answer.at.timestamp())
-    return number < (evaluator.sample or 0.0) and evaluator.judges(answer.agent, asked=answer.asked)
+    number = sample_number(conversation_id, answer.given_at.timestamp())
+    return number < (evaluator.sample or 0.0) and evaluator.judges(answer.agent, is_question=answer.answers_call)
 
 
 def _state_in_index(row: WorkflowExecution) -> tuple[Any, ...]:

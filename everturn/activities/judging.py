@@ -3,19 +3,19 @@ so; what its models cost is counted here, and not with the conversation."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
+from everturn.activities.steady_beats import beating
 from everturn.errors import ConversationError, NotFound, ProviderError
 from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
@@ -61,9 +61,12 @@ class Judging:
         evaluator = self._evaluators.get(request.evaluator)
         if evaluator is None:
             raise ApplicationError(
-                f"No worker has the evaluator {request.evaluator!r}.", type=names.NOT_HOSTED, non_retryable=True
+                f"No worker has the evaluator {request.evaluator!r}.",
+                type=names.NOT_HOSTED,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
             )
-        async with _beating(request.silence / BEATS):
+        async with beating(request.silence / BEATS):
             try:
                 answer = await read_answer(activity.client(), request.conversation_id, request.run_id, request.turn)
             except (NotFound, ConversationError) as error:
@@ -142,27 +145,9 @@ def _to_try_again(judged: Judgement, error: Exception) -> ApplicationError:
     delay = min(FIRST_DELAY_SECONDS * 2 ** (activity.info().attempt - 1), LONGEST_DELAY_SECONDS)
     if isinstance(error, ProviderError) and error.retry_after:
         delay = min(max(delay, error.retry_after), LONGEST_DELAY_SECONDS)
-    return ApplicationError(judged.error_text, type=judged.error, next_retry_delay=timedelta(seconds=delay))
-
-
-@asynccontextmanager
-async def _beating(seconds: float) -> AsyncIterator[None]:
-    """Says again and again that this worker is alive. What an earlier try left in the heartbeat is said again."""
-
-    async def beat() -> None:
-        while True:
-            activity.heartbeat(*activity.info().heartbeat_details)
-            await asyncio.sleep(seconds)
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()
-
-
-def no_observer(*_: Any) -> AbstractContextManager[Callable[[Judgement], None]]:
-    """For a worker without metrics and traces."""
-    from contextlib import nullcontext
-
-    return nullcontext(lambda _: None)
+    return ApplicationError(
+        judged.error_text,
+        type=judged.error,
+        next_retry_delay=timedelta(seconds=delay),
+        category=ApplicationErrorCategory.BENIGN,  # our own line says it, and no traceback
+    )

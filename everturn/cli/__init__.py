@@ -23,6 +23,7 @@ from everturn.cli.cost import cost
 from everturn.cli.demo import demo
 from everturn.cli.doctor import doctor
 from everturn.cli.erase import erase
+from everturn.cli.evaluations import evaluations
 from everturn.cli.export import export
 from everturn.cli.fork import fork
 from everturn.cli.help import Command
@@ -60,7 +61,10 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Talk": (run, chat, send),
     "Host": (demo, up, worker, codec, mcp),
     "Decide and steer": (web, approve, deny, answer, pause, resume, cancel_turn, close, fork, erase),
-    "Look": (list_, show, watch, cost, budget, queues, export, tools, models, replay, rerun, cases, doctor),
+    "Look": (
+        *(list_, show, watch, cost, budget, queues, export, tools, models),
+        *(replay, rerun, cases, evaluations, doctor),
+    ),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

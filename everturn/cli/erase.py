@@ -90,6 +90,7 @@ def _conversation_line(conversation: ErasedConversation) -> str:
         "named": "",
         "asked": f" (answered a call of {conversation.of})",
         "fork": f" (forked from {conversation.of})",
+        "evaluation": f" (judged an answer of {conversation.of})",
     }[conversation.was]
     parts = [format_count(conversation.runs, "run")]
     if conversation.artifacts:

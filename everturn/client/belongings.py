@@ -5,7 +5,7 @@ All of this is read from Temporal's histories and index. It needs no key, and ch
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -23,6 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import StoredInRun
+from everturn.client.evaluations import evaluation_rows
 from everturn.client.listing import quoted
 from everturn.client.runs import describe_run, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
@@ -35,8 +36,9 @@ from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 Claims = dict[str, set[tuple[tuple[str, str], ...]]]
 """Payloads in external storage, by the name of their driver."""
 
-Was = Literal["named", "asked", "fork"]
-"""What a conversation is to the one that was asked for: that one itself, an agent's that it asked, or a fork."""
+Was = Literal["named", "asked", "fork", "evaluation"]
+"""What it is to the conversation that was asked for: that one itself, an agent's that it asked, a fork, or what an
+evaluator said about an answer."""
 
 
 _CONVERSATIONS: Final = f"WorkflowType = {quoted(names.CONVERSATION)}"
@@ -57,7 +59,7 @@ class Belonging:
     id: str
     was: Was = "named"
     of: str = ""
-    """The conversation that asked it, or that it was forked from."""
+    """The conversation that asked it, that it was forked from, or that it judges."""
     runs: list[str] = field(default_factory=list)
     """The ids of all its runs, the latest last."""
     running: bool = False
@@ -133,7 +135,21 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         belongings.bound = [
             fork_id for fork_id in belongings.kept if await _needs_history_of(client, fork_id, conversations)
         ]
+    belongings.conversations |= await _find_evaluations(client, [*belongings.conversations])
     return belongings
+
+
+async def _find_evaluations(client: Client, conversation_ids: Sequence[str]) -> dict[str, Belonging]:
+    """What evaluators said about their answers, which may quote them."""
+    evaluations: dict[str, Belonging] = {}
+    for conversation_id in conversation_ids:
+        for row in await evaluation_rows(client, conversation_id):
+            running = row.raw_info.status not in OVER
+            evaluation = Belonging(row.id, "evaluation", conversation_id, runs=[row.run_id], running=running)
+            async for event in events_of(client, row.id, row.run_id):
+                _note_claims(event, evaluation.claims)
+            evaluations[row.id] = evaluation
+    return evaluations
 
 
 async def _read_histories(client: Client, belonging: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:

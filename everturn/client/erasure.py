@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.client.belongings import Belonging, Belongings, ForkLines, Was, find_belongings
 from everturn.client.client_base import ClientBase
+from everturn.client.evaluations import evaluation_rows
 from everturn.client.listing import quoted
 from everturn.client.runs import describe_run
 from everturn.errors import InvalidSetting, Refused
@@ -48,9 +49,10 @@ class ErasedConversation:
 
     id: str
     was: Was = "named"
-    """`named`: the one that `erase` was called for; `asked`: it answers a call of another one; `fork`: it is a fork."""
+    """`named`: the one that `erase` was called for; `asked`: it answers a call of another one; `fork`: it is a fork;
+    `evaluation`: it is no conversation, but what an evaluator said about an answer."""
     of: str = ""
-    """The conversation whose call it answers, or that it was forked from."""
+    """The conversation whose call it answers, that it was forked from, or that it judges."""
     running: bool = False
     """It still ran, and was terminated."""
     runs: int = 0
@@ -108,8 +110,8 @@ class ErasingClient(ClientBase):
         artifacts: Artifacts | Path | str | None = None,
     ) -> Erased:
         """Erases a conversation for ever: the history of every run, the conversations of the agents that it asked, its
-        forks and their forks, with the artifacts and stored payloads of each. Safe to repeat, also after it stopped in
-        the middle.
+        forks and their forks, with the artifacts and stored payloads of each, and what evaluators said about its
+        answers. Safe to repeat, also after it stopped in the middle.
 
         `dry_run`: only says what it would erase. `force`: terminates conversations that still run; their running
         tools may still take effect. `keep_forks`: forks stay, with their copy of the beginning. `artifacts`: where
@@ -137,7 +139,11 @@ def _find_refusal(belongings: Belongings, *, force: bool) -> Refused | None:
             f"Conversation {name} answers a call of {belongings.asked_by!r}, whose history holds its answer.",
             cure=f"Erase {belongings.asked_by!r}: that erases this one, too.",
         )
-    running = sorted(belonging.id for belonging in belongings.conversations.values() if belonging.running)
+    running = sorted(
+        belonging.id
+        for belonging in belongings.conversations.values()
+        if belonging.running and belonging.was != "evaluation"  # which harms nobody if it is ended
+    )
     if running and not force:
         return Refused(
             f"Conversation {name} can't be erased: {', '.join(map(repr, running))} still runs.",
@@ -187,7 +193,7 @@ async def _erase_all(client: Client, belongings: Belongings, artifacts: Artifact
         deleted = [run_id for run_id in belonging.runs if await _delete_run(client, belonging.id, run_id)]
         erased[belonging.id] = replace(erased[belonging.id], runs=len(deleted))
     under_way = await _still_there(client, list(belongings.conversations.values()))
-    leftovers += await _late_forks(client, belongings)
+    leftovers += [*await _late_forks(client, belongings), *await _late_evaluations(client, belongings)]
     done = Erased(
         conversations=tuple(filter(None, reversed(erased.values()))),
         kept=tuple(belongings.kept),
@@ -211,6 +217,15 @@ async def _late_forks(client: Client, belongings: Belongings) -> list[str]:
         if fork.id not in known
     }
     return [f"{fork_id}: a fork of it that was started just before. Repeat the erasure" for fork_id in late]
+
+
+async def _late_evaluations(client: Client, belongings: Belongings) -> list[str]:
+    """Evaluations that the index did not show yet when it was asked first."""
+    known = belongings.conversations
+    late = [row.id for conversation_id in known for row in await evaluation_rows(client, conversation_id)]
+    return [
+        f"{name}: an evaluation that was started just before. Repeat the erasure" for name in late if name not in known
+    ]
 
 
 def _as_erased(belonging: Belonging) -> ErasedConversation:
@@ -273,7 +288,8 @@ async def _still_there(client: Client, conversations: Sequence[Belonging]) -> in
 
 async def _is_listed(client: Client, conversation_id: str) -> bool:
     """Whether lists still show it: the server empties its index after the history."""
-    query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType = {quoted(names.CONVERSATION)}"
+    kinds = f"{quoted(names.CONVERSATION)}, {quoted(names.EVALUATION)}"
+    query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType IN ({kinds})"
     return (await client.count_workflows(query)).count > 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from everturn.errors import InvalidSetting
 from everturn.evaluations.records import EvaluationMemo, EvaluationResult
 from everturn.evaluations.sampling import evaluations_prefix, is_evaluation_of
 from everturn.names import unversioned
-from everturn.records import Usage
+from everturn.records import Usage, cost_with
 from everturn.validation.spelling import known_options
 
 
@@ -60,6 +61,58 @@ class Evaluation:
             "answered_at": self.answered_at.isoformat(),
             "judged_at": self.judged_at.isoformat(),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationMean:
+    """What one evaluator said about the answers of one version of an agent."""
+
+    evaluator: str
+    """With the result's name, if the evaluator judges several things: `judge/tone`."""
+    version: str
+    """The evaluator's."""
+    agent: str
+    """With its version."""
+    judged: int
+    failed: int
+    mean: float | None
+    """Of the scores; None if there are none."""
+    labels: Mapping[str, int]
+    """How often it gave each label."""
+    cost_usd: float | None
+    """Of all these evaluations; None if a price is not known."""
+
+
+def means_of(evaluations: Iterable[Evaluation]) -> list[EvaluationMean]:
+    """By evaluator and agent, each in all its versions."""
+    groups: dict[tuple[str, str, str], list[tuple[Evaluation, EvaluationResult | None]]] = {}
+    for evaluation in evaluations:
+        for result in evaluation.results or (None,):
+            name = evaluation.evaluator
+            if result and result.name != name:
+                name = f"{name}/{result.name}"
+            groups.setdefault((name, evaluation.version, evaluation.agent), []).append((evaluation, result))
+    return [_mean_of(*key, group) for key, group in sorted(groups.items())]
+
+
+def _mean_of(
+    evaluator: str, version: str, agent: str, group: list[tuple[Evaluation, EvaluationResult | None]]
+) -> EvaluationMean:
+    results = [result for _, result in group if result]
+    scores = [result.score for result in results if result.score is not None]
+    cost: float | None = 0.0
+    for evaluation, _ in group:
+        cost = cost_with(cost, evaluation.cost_usd)
+    return EvaluationMean(
+        evaluator=evaluator,
+        version=version,
+        agent=agent,
+        judged=len(results),
+        failed=sum(bool(evaluation.error) for evaluation, _ in group),
+        mean=sum(scores) / len(scores) if scores else None,
+        labels=Counter(result.label for result in results if result.label),
+        cost_usd=cost,
+    )
 
 
 class EvaluationsClient(ClientBase):

@@ -25,10 +25,13 @@ from everturn.evals.recorded import Recorded, RecordedCall, read_recorded
 from everturn.evals.recorded_answers import Matcher, StandIn
 from everturn.evals.redaction import PATTERNS, Redactor, redact_case
 from everturn.evals.reruns import rerun
+from everturn.evaluations.answers import AnsweredCall, JudgedAnswer
+from everturn.evaluations.evaluators import Evaluated, OnlineEvaluator
 
 __all__ = [
     "PATTERNS",
     "Action",
+    "AnsweredCall",
     "CaseCall",
     "CaseFacts",
     "CaseInputs",
@@ -37,8 +40,11 @@ __all__ = [
     "Collected",
     "Comparison",
     "Divergence",
+    "Evaluated",
     "Expected",
+    "JudgedAnswer",
     "Matcher",
+    "OnlineEvaluator",
     "Recorded",
     "RecordedCall",
     "RecordedCase",

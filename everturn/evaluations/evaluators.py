@@ -73,7 +73,7 @@ class OnlineEvaluator:
         if not (callable(self.evaluate) or pydantic_evaluators.is_evaluator(self.evaluate)):
             raise InvalidSetting(
                 f"{self.evaluate!r:.100} is no evaluator.",
-                cure="Give a function of a JudgedAnswer, or an Evaluator of pydantic-evals: an instance, not its class.",
+                cure="Give a function of a JudgedAnswer, or an evaluator of pydantic-evals: an instance, no class.",
             )
         if not self.name:
             object.__setattr__(self, "name", _own_name(self.evaluate))
@@ -93,10 +93,10 @@ class OnlineEvaluator:
                 f"The evaluator {self.name!r} has agents={self.agents!r}.", cure="Give a list of names."
             )
 
-    def judges(self, agent: str, *, asked: bool) -> bool:
-        """Whether it judges this agent's answers. `asked`: the answer is to another agent's call."""
+    def judges(self, agent: str, *, is_question: bool) -> bool:
+        """Whether it judges this agent's answers. `is_question`: the answer is to another agent's call."""
         if self.agents is None:
-            return not asked
+            return not is_question
         return agent in self.agents or unversioned(agent) in self.agents
 
     def call_of(self, answer: JudgedAnswer) -> Callable[[], Any]:
@@ -112,10 +112,10 @@ def _own_name(evaluate: Any) -> str:
     return str(getattr(evaluate, "__name__", type(evaluate).__name__))
 
 
-def check_rate(whose: str, rate: object) -> float:
+def check_rate(owner: str, rate: object) -> float:
     """Raises InvalidSetting if this is no part of all answers."""
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-        raise InvalidSetting(f"{whose} has sample={rate!r:.100}.", cure="Give a number from 0 to 1: 0.05 is 5 %.")
+        raise InvalidSetting(f"{owner} has sample={rate!r:.100}.", cure="Give a number from 0 to 1: 0.05 is 5 %.")
     return float(rate)
 
 

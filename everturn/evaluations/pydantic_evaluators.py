@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import cache, partial
-from importlib import import_module
 from typing import Any
 
 from everturn.evaluations.answers import AnsweredCall, JudgedAnswer
@@ -48,10 +47,13 @@ def value_and_reason(returned: Any) -> tuple[Any, str]:
 def context_of(answer: JudgedAnswer) -> Any:
     """An EvaluatorContext. Its span tree has the spans that the package's evaluators of tool calls look for, made from
     the conversation's history: so they need no tracing."""
-    tree = _span_tree_module().SpanTree()
+    from pydantic_evals.evaluators import EvaluatorContext
+    from pydantic_evals.otel.span_tree import SpanTree
+
+    tree = SpanTree()
     tree.add_spans(list(_spans_of(answer)))
     output = answer.text if answer.output is None else answer.output
-    return sys.modules[_PACKAGE].EvaluatorContext(
+    return EvaluatorContext(
         name=answer.conversation_id,
         inputs=answer.input,
         metadata={**answer.metadata, "tenant": answer.tenant, "agent": answer.agent},
@@ -62,10 +64,6 @@ def context_of(answer: JudgedAnswer) -> Any:
         attributes={"conversation_id": answer.conversation_id, "turn": answer.turn, "agent": answer.agent},
         metrics=_metrics_of(answer),
     )
-
-
-def _span_tree_module() -> Any:
-    return import_module("pydantic_evals.otel.span_tree")
 
 
 def _metrics_of(answer: JudgedAnswer) -> dict[str, int | float]:
@@ -81,12 +79,12 @@ def _metrics_of(answer: JudgedAnswer) -> dict[str, int | float]:
 
 
 def _spans_of(answer: JudgedAnswer) -> Iterator[Any]:
-    make_span = _span_tree_module().SpanNode
+    from pydantic_evals.otel.span_tree import SpanNode
 
     def span(number: int, name: str, attributes: dict[str, Any], **more: Any) -> Any:
         times = {"start_timestamp": answer.started_at, "end_timestamp": answer.finished_at, **more}
         parent = {"trace_id": _TRACE, "span_id": number, "parent_span_id": 1 if number > 1 else None}
-        return make_span(name=name, attributes=attributes, **parent, **times)
+        return SpanNode(name=name, attributes=attributes, **parent, **times)
 
     yield span(1, f"invoke_agent {answer.agent_name}", {"gen_ai.agent.name": answer.agent_name})
     model = answer.model.partition(":")[2]
@@ -122,8 +120,9 @@ def _with_counted_model(evaluator: Any) -> Any:
     """A copy of an evaluator that asks a model, whose tokens are counted."""
     if not hasattr(evaluator, "model"):
         return evaluator
-    judges = import_module("pydantic_evals.evaluators.llm_as_a_judge")
-    model = evaluator.model or getattr(judges, "_default_model", None)
+    from pydantic_evals.evaluators import llm_as_a_judge
+
+    model = evaluator.model or getattr(llm_as_a_judge, "_default_model", None)
     if model is None:
         return evaluator
     counted = copy.copy(evaluator)
@@ -133,11 +132,11 @@ def _with_counted_model(evaluator: Any) -> Any:
 
 @cache
 def _counting_model() -> Any:
-    wrapper: Any = import_module("pydantic_ai.models.wrapper").WrapperModel
+    from pydantic_ai.models.wrapper import WrapperModel
 
-    class CountingModel(wrapper):  # type: ignore[misc]
-        async def request(self, *asked: Any, **options: Any) -> Any:
-            response = await super().request(*asked, **options)
+    class CountingModel(WrapperModel):
+        async def request(self, *parameters: Any, **options: Any) -> Any:
+            response = await super().request(*parameters, **options)
             if spending := current_spending():
                 spending.add(_usage_of(response.usage), _cost_of(response))
             return response

@@ -26,9 +26,9 @@ class FoundAnswer:
 
     run_id: str
     turn: int
-    at: datetime
+    given_at: datetime
     agent: str
-    asked: bool
+    answers_call: bool
     """It is to another agent's call."""
     minimal: bool
     """The conversation shows as little as possible in Temporal."""
@@ -101,7 +101,7 @@ class AnswerReader:
         """The answer that `end` has ended just now. Raises NotFound if earlier messages are gone, and RPCError."""
         messages = await read_transcript(client, conversation_id, self.transcript)
         begin = _begin_of_answer(messages)
-        asked = [message.text for message in messages[_first_question(messages, begin) : begin]]
+        questions = [message.text for message in messages[_first_question(messages, begin) : begin]]
         start = self.start
         return JudgedAnswer(
             conversation_id=conversation_id,
@@ -109,7 +109,7 @@ class AnswerReader:
             turn=end.request.turn,
             agent=end.request.agent,
             model=self._model,
-            input="\n".join(asked),
+            input="\n".join(questions),
             text=end.reply.message.text,
             output=end.reply.output,
             messages=tuple(messages),
@@ -166,17 +166,17 @@ def _span_of(end: steps.TurnCompleted) -> TraceContext | None:
 async def find_answers(client: Client, conversation_id: str, run_id: str, *, since: datetime) -> list[FoundAnswer]:
     """The answers that a run has given, and the runs before it that it continues, as far as they may have ended since
     then. Raises RPCError."""
-    found: list[FoundAnswer] = []
+    answers: list[FoundAnswer] = []
     while run_id:
         reader = AnswerReader()
         async for step in read_steps(client, conversation_id, run_id=run_id):
             end = reader.take_step(step)
             if end and end.at >= since:
-                found.append(_as_found(reader, run_id, end))
+                answers.append(_as_found(reader, run_id, end))
         if reader.began_at is None or reader.began_at < since:
             break
         run_id = reader.previous_run_id
-    return found
+    return answers
 
 
 def _as_found(reader: AnswerReader, run_id: str, end: steps.TurnCompleted) -> FoundAnswer:
@@ -184,9 +184,9 @@ def _as_found(reader: AnswerReader, run_id: str, end: steps.TurnCompleted) -> Fo
     return FoundAnswer(
         run_id=run_id,
         turn=end.request.turn,
-        at=end.at,
+        given_at=end.at,
         agent=end.request.agent,
-        asked=start is not None and start.caller is not None,
+        answers_call=start is not None and start.caller is not None,
         minimal=start is not None and start.visibility == "minimal",
     )
 

@@ -41,6 +41,9 @@ AT_ONCE: Final = 10
 CACHED: Final = 100
 """Evaluations that it keeps in memory: each takes two workflow tasks."""
 
+STICKY_TIMEOUT: Final = timedelta(seconds=2)
+"""How long the next step of one waits for the worker that had it, before another one takes it."""
+
 DRAIN: Final = timedelta(seconds=10)
 """How long judges may go on once the worker is told to stop; another worker then asks them anew."""
 
@@ -105,6 +108,7 @@ class EvaluationHosting:
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=AT_ONCE,
             max_cached_workflows=CACHED,
+            sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
             graceful_shutdown_timeout=DRAIN,
         )
         self._running = [asyncio.create_task(self._run(self._worker)), asyncio.create_task(self._keep_looking())]

@@ -16,7 +16,7 @@ from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 
 LOOK_TIMEOUT: Final = timedelta(minutes=30)
-SILENCE: Final = timedelta(seconds=30)
+SILENCE: Final = timedelta(seconds=15)
 """After which a worker that looks counts as lost."""
 
 LONGEST_PAUSE: Final = timedelta(minutes=1)

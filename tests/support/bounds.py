@@ -18,6 +18,7 @@ from everturn import carryover, compressed_messages, devserver
 from everturn.activities import (
     agent_lookup,
     heartbeat,
+    judging,
     live_text,
     mcp_tools,
     model_turns,
@@ -38,10 +39,11 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, connections, listing
-from everturn.worker import drain_deadline, limit_watch, workflow_steps
+from everturn.worker import drain_deadline, evaluation_worker, limit_watch, workflow_steps
 from everturn.workflows import (
     awaited_worker,
     continue_as_new,
+    evaluation_collector,
     history_space,
     recent_messages,
     sent_messages,
@@ -74,6 +76,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # When somebody who waits is told that no worker is there.
     "retry_glance_seconds": (follow, "RETRY_GLANCE_SECONDS"),
     "silence": (missing_worker, "FIRST_LOOK_SECONDS"),
+    # How often a worker with evaluators looks for answers, and how soon a failing evaluator is tried again.
+    "look_pace": (evaluation_worker, "PACE"),
+    "look_silence": (evaluation_collector, "SILENCE"),
+    "evaluator_delay_seconds": (judging, "FIRST_DELAY_SECONDS"),
     # What it takes in.
     "remembered_ids": (carryover, "REMEMBERED_IDS"),
     "inbox_bytes": (sent_messages, "MAX_INBOX_BYTES"),

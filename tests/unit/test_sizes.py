@@ -44,6 +44,8 @@ ELSEWHERE = {
     "testing": "tests",
     "workflows/web_ui.py": "lines",
     "evals": "lines",
+    "activities/judging.py": "an error's line in a judgement",
+    "evaluations": "20 results, of 2,000 characters each, and so an eighth of a payload at most",
     "calls/pending_calls.py": "the length of a digest",
     "text/markdown.py": "lines",
     "validation/explaining.py": "lines",

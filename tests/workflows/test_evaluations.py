@@ -1,0 +1,369 @@
+"""Answers are judged once each, beside their conversations, whatever is killed: on the real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.worker import Replayer
+
+from everturn import Client, Model, Traces, generate, names, tool
+from everturn.activities.answer_search import LookPace
+from everturn.client.belongings import _payloads_in
+from everturn.client.evaluations import Evaluation, means_of
+from everturn.errors import Refused
+from everturn.evals import Evaluated, JudgedAnswer, OnlineEvaluator
+from everturn.evaluations.sampling import collector_id, evaluation_id
+from everturn.storage.data_converter import data_converter
+from everturn.testing import ScriptedModel, call
+from everturn.workflows import EvaluationCollectorWorkflow, EvaluationWorkflow
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds, as_code
+from tests.support.waiting import eventually, waiting
+
+ROOT = Path(__file__).parents[2]
+
+Scripted = Callable[..., ScriptedModel]
+
+CHANCE = re.compile(rb"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+\.[0-9]+")
+"""Ids and times."""
+
+OFTEN = LookPace(pause=0.2, silence=20.0)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(bounds: Bounds) -> None:
+    bounds(look_pace=OFTEN, evaluator_delay_seconds=0.01)
+
+
+async def judged(client: Client, conversation_id: str, *, count: int) -> list[Evaluation]:
+    """The evaluations of a conversation, once there are so many."""
+
+    async def enough() -> list[Evaluation]:
+        found = await listed(client, conversation_id)
+        return found if len(found) >= count else []
+
+    evaluations: list[Evaluation] = await eventually(enough, what=f"{count} evaluations")
+    assert len(evaluations) == count
+    return evaluations
+
+
+async def listed(client: Client, conversation_id: str) -> list[Evaluation]:
+    return [evaluation async for evaluation in client.evaluations(conversation_id=conversation_id)]
+
+
+@tool(effect="once", needs_approval=True)
+def refund(cents: int) -> str:
+    """Pays back."""
+    return f"{cents} paid back"
+
+
+def refunds(messages: list[dict[str, Any]]) -> Any:
+    if messages[-1]["role"] == "tool":
+        return "I can't."
+    return call("refund", {"cents": 500})
+
+
+async def test_an_evaluator_gets_the_answer_with_what_people_decided_and_its_result_is_found_by_score(
+    client: Client, scripted: Scripted
+) -> None:
+    answers: list[JudgedAnswer] = []
+
+    def does_refund(answer: JudgedAnswer) -> bool:
+        answers.append(answer)
+        return not any(call.decision and call.decision.verdict == "deny" for call in answer.calls)
+
+    async def length(answer: JudgedAnswer) -> dict[str, Any]:
+        return {"words": len(answer.text.split()), "tone": Evaluated("dry", reason="short")}
+
+    agent = agent_on(scripted(refunds), tools=[refund], version="7")
+    evaluators = [does_refund, OnlineEvaluator(length, version="b")]
+    async with hosting(client, agent, evaluators=evaluators):
+        conversation = await client.start(agent, "Pay me back", tenant="acme", metadata={"user": "jo"})
+        (call_id,) = await waiting(conversation)
+        await conversation.deny(call_id, reason="never")
+        outcome = await conversation.outcome()
+        found = {evaluation.evaluator: evaluation for evaluation in await judged(client, conversation.id, count=2)}
+
+    (answer,) = answers
+    assert (answer.input, answer.text, answer.agent, answer.turns) == ("Pay me back", "I can't.", "clerk@7", 2)
+    assert (answer.tenant, answer.metadata) == ("acme", {"user": "jo"})
+    assert answer.usage == outcome.usage
+    (denied,) = answer.calls
+    assert (denied.name, denied.arguments, denied.effect, denied.started_at) == ("refund", {"cents": 500}, "once", None)
+    assert denied.decision
+    assert denied.decision.note == "never"
+    assert [(result.score, result.label) for result in found["does_refund"].results] == [(0.0, "fail")]
+    assert [(result.name, result.score, result.label, result.reason) for result in found["length"].results] == [
+        ("words", 2.0, "", ""),
+        ("tone", None, "dry", "short"),
+    ]
+    assert (found["length"].version, found["length"].agent) == ("b", "clerk@7")
+
+    # As the docs say: also by Temporal's own filter.
+    query = "WorkflowType = 'Evaluation' AND EverturnScore < 0.5 AND EverturnAgent = 'clerk@7'"
+    query += f" AND TaskQueue = '{client.task_queue}-evaluations'"
+    rows = [row async for row in client.temporal.list_workflows(query)]
+    assert [row.id for row in rows] == [found["does_refund"].id]
+    low = [one async for one in client.evaluations(below=0.5, agent="clerk", conversation_id=conversation.id)]
+    assert low == [found["does_refund"]]
+    assert [(mean.evaluator, mean.mean) for mean in means_of(found.values())] == [
+        ("does_refund", 0.0),
+        ("length/tone", None),
+        ("length/words", 2.0),
+    ]
+    for row, workflow in (
+        (rows[0].id, EvaluationWorkflow),
+        (collector_id(client.task_queue), EvaluationCollectorWorkflow),
+    ):
+        history = await client.temporal.get_workflow_handle(row).fetch_history()
+        await Replayer(workflows=[workflow], data_converter=data_converter).replay_workflow(history)
+
+
+async def test_each_answer_of_an_open_conversation_is_judged_once_and_the_conversation_has_no_trace_of_it(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(lambda messages: f"Answer {len(messages)}."))
+    name = f"same-{uuid4().hex[:8]}"
+
+    async def talk() -> list[bytes]:
+        conversation = await client.start(agent, "One", id=name, keep_open=timedelta(hours=1), again=True)
+        await conversation.reply()
+        await conversation.send("Two")
+        await conversation.reply()
+        await conversation.close()
+        await conversation.outcome()
+        history = await client.temporal.get_workflow_handle(name).fetch_history()
+        payloads = [payload.data for event in history.events for payload in _payloads_in(event)]
+        return sorted(CHANCE.sub(b"*", payload) for payload in payloads)
+
+    async with hosting(client, agent):
+        without = await talk()
+    asked: list[str] = []
+
+    def remember(answer: JudgedAnswer) -> None:
+        asked.append(answer.text)
+
+    async with hosting(client, agent, evaluators=[remember]):
+        assert await talk() == without
+        found = await judged(client, name, count=2)
+        assert {(one.turn, one.results) for one in found} == {(1, ()), (2, ())}
+        collector = client.temporal.get_workflow_handle(collector_id(client.task_queue))
+        looks = (await collector.describe()).history_length
+
+        async def looked_again() -> bool:
+            return (await collector.describe()).history_length > looks + 30
+
+        await eventually(looked_again, what="it looks three times more")
+    assert sorted(asked) == ["Answer 1.", "Answer 3."]
+    assert len(await listed(client, name)) == 2
+    assert [one.id async for one in client.conversations(search=names.EVALUATION_OF)] == []
+
+
+WORKER = """
+import asyncio, os, signal, sys
+from datetime import timedelta
+from pathlib import Path
+from everturn import Agent, Client, Model, Worker
+from everturn.activities import answer_search, judging
+from everturn.activities.answer_search import LookPace
+{bounds}
+
+address, task_queue, model, dies, log = sys.argv[1:]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def first(answer):
+    with Path(log).open("a") as file:
+        file.write("first\\n")
+    if dies == "judging":
+        die()
+    return True
+
+def second(answer):
+    with Path(log).open("a") as file:
+        file.write("second\\n")
+    return 0.5
+
+if dies == "looking":
+    start = answer_search.AnswerSearch._start
+    async def start_one(*given):
+        await start(*given)
+        die()
+    answer_search.AnswerSearch._start = start_one
+if dies == "reporting":
+    judge = judging._judge
+    async def judge_and_die(*given):
+        await judge(*given)
+        die()
+    judging._judge = judge_and_die
+
+async def main():
+    client = await Client.connect(address, task_queue=task_queue)
+    agent = Agent("clerk", model=Model("scripted:demo", base_url=model))
+    await Worker(client, agents=[agent], evaluators=[first, second]).run()
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def worker_process(client: Client, model: ScriptedModel, log: Path, *, dies: str = "") -> Iterator[Any]:
+    code = WORKER.replace(
+        "{bounds}", as_code(look_pace="LookPace(pause=0.2, silence=3.0)", look_silence="timedelta(seconds=3)")
+    )
+    address = client.temporal.service_client.config.target_host
+    command = [sys.executable, "-c", code, address, client.task_queue, model.base_url, dies, str(log)]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_workers_that_are_killed_at_any_step_leave_one_judgement_of_each_evaluator(
+    client: Client, scripted: Scripted, tmp_path: Path
+) -> None:
+    """One after the other dies: when it has started one of two evaluations, in the middle of a judgement, and after a
+    judgement, before Temporal hears of it."""
+    model = scripted(lambda messages: "Hello.")
+    log = tmp_path / "log"
+    conversation_id = ""
+    for dies in ("looking", "judging", "reporting"):
+        with worker_process(client, model, log, dies=dies) as process:
+            conversation_id = conversation_id or (await client.run("clerk", "Hi")).id
+            assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
+    with worker_process(client, model, log):
+        found = await judged(client, conversation_id, count=2)
+    assert {(one.evaluator, one.score, one.error) for one in found} == {("first", 1.0, ""), ("second", 0.5, "")}
+    query = f"TaskQueue = '{client.task_queue}-evaluations' AND WorkflowType = 'Evaluation'"
+    assert (await client.temporal.count_workflows(query)).count == 2
+    assert len(log.read_text().split()) >= 4, "judges were asked again"
+
+
+async def test_an_evaluator_that_fails_or_hangs_gives_a_judgement_that_says_so_and_holds_nobody_up(
+    client: Client, scripted: Scripted, stuck: Callable[[], Any]
+) -> None:
+    tries: list[str] = []
+
+    def broken(answer: JudgedAnswer) -> bool:
+        tries.append(answer.text)
+        raise LookupError("no such table")
+
+    def hangs(answer: JudgedAnswer) -> None:
+        stuck()
+
+    def odd(answer: JudgedAnswer) -> Any:
+        return [answer]
+
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    evaluators = [broken, OnlineEvaluator(hangs, timeout=timedelta(seconds=0.2)), odd]
+    async with hosting(client, agent, evaluators=evaluators):
+        outcome = await client.run(agent, "Hi")
+        found = {one.evaluator: one for one in await judged(client, outcome.id, count=3)}
+    assert (found["broken"].error, found["broken"].error_text) == ("LookupError", "LookupError: no such table")
+    assert len(tries) == 3
+    assert (found["hangs"].error, found["hangs"].error_text) == ("TookTooLong", "it did not end within 0.2 s")
+    assert found["odd"].error == "InvalidResult"
+    assert all(one.score is None for one in found.values())
+
+
+async def test_what_a_judge_costs_is_counted_with_its_judgement_also_of_tries_that_failed(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+    judge = Model("scripted:judge", base_url=scripted(lambda messages: "0.25").base_url)
+    tries: list[str] = []
+
+    async def score(answer: JudgedAnswer) -> float:
+        reply = await generate(judge, answer.text)
+        tries.append(reply.text)
+        if len(tries) == 1:
+            raise ConnectionError
+        return float(reply.text)
+
+    async with hosting(client, agent, evaluators=[score]):
+        outcome = await client.run(agent, "Hi")
+        (found,) = await judged(client, outcome.id, count=1)
+    reply = await generate(judge, "Hello.")
+    assert found.score == 0.25
+    assert found.usage == reply.usage + reply.usage
+    assert found.cost_usd is None, "nobody knows the price of a scripted model"
+
+
+async def test_erasing_a_conversation_erases_what_was_said_about_it_and_nothing_else(
+    client: Client, scripted: Scripted
+) -> None:
+    agent = agent_on(scripted(lambda messages: "Hello."))
+
+    def quotes(answer: JudgedAnswer) -> Evaluated:
+        return Evaluated(True, reason=answer.text)
+
+    name = f"e-{uuid4().hex[:6]}"
+    async with hosting(client, agent, evaluators=[quotes]):
+        for conversation_id in (name, f"{name}:b"):
+            await client.run(agent, "Hi", id=conversation_id)
+            await judged(client, conversation_id, count=1)
+    erased = await client.erase(name)
+    assert [(one.was, one.of, one.runs) for one in erased.conversations] == [("named", "", 1), ("evaluation", name, 1)]
+    assert await listed(client, name) == []
+    assert len(await listed(client, f"{name}:b")) == 1
+    for reserved in (evaluation_id(name, 1, 0.0, "x"), collector_id("x")):
+        with pytest.raises(Refused, match="begins with"):
+            await client.start(agent, "Hi", id=reserved)
+
+
+async def test_a_result_is_an_event_at_the_answers_span_and_its_reason_stays_out(
+    client: Client, scripted: Scripted
+) -> None:
+    spans = InMemorySpanExporter()
+    tracer = TracerProvider()
+    tracer.add_span_processor(SimpleSpanProcessor(spans))
+    logs = InMemoryLogRecordExporter()
+    logger = LoggerProvider()
+    logger.add_log_record_processor(SimpleLogRecordProcessor(logs))
+    agent = agent_on(scripted(lambda messages: "Hello."), version="2")
+
+    def polite(answer: JudgedAnswer) -> Evaluated:
+        return Evaluated(True, reason=answer.text)
+
+    traces = Traces(provider=tracer, logger_provider=logger)
+    async with hosting(client, agent, evaluators=[polite], traces=traces):
+        outcome = await client.run(agent, "Hi")
+        await judged(client, outcome.id, count=1)
+    named = {span.name: span for span in spans.get_finished_spans()}
+    answer = named["invoke_agent clerk@2"].context
+    (record,) = (data.log_record for data in logs.get_finished_logs())
+    assert record.event_name == "gen_ai.evaluation.result"
+    assert answer
+    assert (record.trace_id, record.span_id) == (answer.trace_id, answer.span_id)
+    parent = named["evaluate polite"].parent
+    assert parent
+    assert parent.span_id == answer.span_id
+    assert dict(record.attributes or {}) == {
+        "gen_ai.evaluation.name": "polite",
+        "gen_ai.evaluation.score.value": 1.0,
+        "gen_ai.evaluation.score.label": "pass",
+        "gen_ai.conversation.id": outcome.id,
+        "gen_ai.agent.name": "clerk",
+        "gen_ai.agent.version": "2",
+        "everturn.turn": 1,
+        "everturn.evaluator": "polite",
+    }
