@@ -83,7 +83,7 @@ def _spans_of(answer: JudgedAnswer) -> Iterator[Any]:
 
     def span(number: int, name: str, attributes: dict[str, Any], **more: Any) -> Any:
         times = {"start_timestamp": answer.started_at, "end_timestamp": answer.finished_at, **more}
-        parent = {"trace_id": _TRACE, "span_id": number, "parent_span_id": 1 if number > 1 else None}
+        parent: dict[str, Any] = {"trace_id": _TRACE, "span_id": number, "parent_span_id": 1 if number > 1 else None}
         return SpanNode(name=name, attributes=attributes, **parent, **times)
 
     yield span(1, f"invoke_agent {answer.agent_name}", {"gen_ai.agent.name": answer.agent_name})

@@ -91,7 +91,7 @@ class EvaluationMemo(EvaluationRequest):
     judgement: Judgement
 
 
-class CollectorStart(Record):
+class LookingStart(Record):
     """The input of the workflow that looks for answers, and what its run hands to the next."""
 
     since: float = 0.0

@@ -23,7 +23,7 @@ from everturn import names
 from everturn.activities.answer_search import THRIFTY, AnswerSearch, LookPace
 from everturn.activities.judging import Judging
 from everturn.evaluations.evaluators import OnlineEvaluator
-from everturn.evaluations.records import CollectorStart
+from everturn.evaluations.records import LookingStart
 from everturn.evaluations.sampling import collector_id, evaluations_queue
 from everturn.logs import get_logger
 from everturn.storage.unreadable import for_worker
@@ -140,7 +140,7 @@ class EvaluationHosting:
     async def _start_collector(self) -> None:
         await self._client.start_workflow(
             names.EVALUATION_COLLECTOR,
-            CollectorStart().model_dump(mode="json"),
+            LookingStart().model_dump(mode="json"),
             id=collector_id(self._task_queue),
             task_queue=evaluations_queue(self._task_queue),
             task_timeout=TASK_TIMEOUT,

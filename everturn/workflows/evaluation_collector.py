@@ -11,7 +11,7 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.evaluations.records import CollectorStart, Look, Looked
+from everturn.evaluations.records import Look, Looked, LookingStart
 from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 
@@ -29,7 +29,7 @@ class EvaluationCollectorWorkflow:
     @workflow.run
     async def run(self, *inputs: Any) -> None:
         try:
-            start = message_dispatch.read_input(CollectorStart, inputs)
+            start = message_dispatch.read_input(LookingStart, inputs)
         except ValueError as error:
             raise ApplicationError(
                 f"No answers can be looked for: {explain(error)}", type=names.INVALID_START, non_retryable=True
@@ -40,7 +40,7 @@ class EvaluationCollectorWorkflow:
             looked = await _look(Look(since=since, first=first))
             since = max(since, looked.until)
             if continue_as_new.is_due(updates=0, full=False):
-                continue_as_new.go_on(CollectorStart(since=since, first=first).model_dump(mode="json"))
+                continue_as_new.go_on(LookingStart(since=since, first=first).model_dump(mode="json"))
             if looked.pause > 0:
                 await workflow.sleep(timedelta(seconds=looked.pause), summary="until the next look")
 
