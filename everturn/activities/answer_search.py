@@ -22,7 +22,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.activities.steady_beats import beating
+from everturn.activities.steady_beats import keep_beating
 from everturn.errors import ConversationError, InvalidSetting
 from everturn.evaluations.evaluators import OnlineEvaluator
 from everturn.evaluations.records import EvaluationRequest, Look, Looked
@@ -95,7 +95,7 @@ class AnswerSearch:
     @activity.defn(name=names.LOOK_FOR_ANSWERS)
     async def look_for_answers(self, look: Look) -> Looked:
         """Safe to repeat: an evaluation that is there already is not started again."""
-        async with beating(BEAT_SECONDS):
+        async with keep_beating(BEAT_SECONDS):
             return await self._look_once(look)
 
     async def _look_once(self, look: Look) -> Looked:
@@ -105,12 +105,12 @@ class AnswerSearch:
         slots = asyncio.Semaphore(READS_AT_ONCE)
         earliest = max(look.first, since - HOUR_SECONDS)
 
-        async def judge(row: WorkflowExecution) -> int:
+        async def judge_row(row: WorkflowExecution) -> int:
             async with slots:
                 return await self._start_evaluations(row, earliest=earliest)
 
         sampled = [row async for row in self._sampled_rows(since, until)]
-        started = sum(await asyncio.gather(*map(judge, sampled)))
+        started = sum(await asyncio.gather(*map(judge_row, sampled)))
         if started:
             _log.info("evaluations.started", count=started)
         return Looked(until=until, pause=self._pace.pause if until == now else 0.0, started=started)
@@ -129,12 +129,12 @@ class AnswerSearch:
         """Of those that are over, and of those that may answer again. Without everturn's search attributes, the index
         does not say whether the latter have answered: they are judged once they are over."""
         ours = (
-            f"WorkflowType = '{names.CONVERSATION}' AND TaskQueue = {_quoted(self._task_queue)} "
+            f"WorkflowType = '{names.CONVERSATION}' AND TaskQueue = {_in_quotes(self._task_queue)} "
             f"AND WorkflowId NOT STARTS_WITH '{names.RERUN}'"
         )
         over = (
-            f"{ours} AND ExecutionStatus != 'ContinuedAsNew' AND CloseTime >= {_quoted(_iso(since))} "
-            f"AND CloseTime < {_quoted(_iso(until + OVERLAP_SECONDS))}"
+            f"{ours} AND ExecutionStatus != 'ContinuedAsNew' AND CloseTime >= {_in_quotes(_iso_time(since))} "
+            f"AND CloseTime < {_in_quotes(_iso_time(until + OVERLAP_SECONDS))}"
         )
         if not await self._namespace.indexed():
             return [over]
@@ -154,7 +154,7 @@ class AnswerSearch:
                 raise
             return 0  # it was erased since
         started = [
-            await self._start(row.id, answer, evaluator)
+            await self._start_evaluation(row.id, answer, evaluator)
             for answer in answers
             for evaluator in self._evaluators.values()
             if _is_judged_by(evaluator, row.id, answer)
@@ -170,7 +170,7 @@ class AnswerSearch:
         if len(self._read) > MOST_READ:
             self._read.popitem(last=False)
 
-    async def _start(self, conversation_id: str, answer: FoundAnswer, evaluator: OnlineEvaluator) -> bool:
+    async def _start_evaluation(self, conversation_id: str, answer: FoundAnswer, evaluator: OnlineEvaluator) -> bool:
         """False if it was started before."""
         answered_at = answer.given_at.timestamp()
         request = EvaluationRequest(
@@ -203,7 +203,7 @@ class AnswerSearch:
 
 def _is_judged_by(evaluator: OnlineEvaluator, conversation_id: str, answer: FoundAnswer) -> bool:
     number = sample_number(conversation_id, answer.given_at.timestamp())
-    return number < (evaluator.sample or 0.0) and evaluator.judges(answer.agent, is_question=answer.answers_call)
+    return number < (evaluator.sample or 0.0) and evaluator.judges_agent(answer.agent, is_question=answer.answers_call)
 
 
 def _state_in_index(row: WorkflowExecution) -> tuple[Any, ...]:
@@ -224,9 +224,9 @@ def _first_attributes(request: EvaluationRequest) -> TypedSearchAttributes:
     return TypedSearchAttributes(pairs)
 
 
-def _iso(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()
 
 
-def _quoted(value: str) -> str:
+def _in_quotes(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"

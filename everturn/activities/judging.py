@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.activities.steady_beats import beating
+from everturn.activities.steady_beats import keep_beating
 from everturn.errors import ConversationError, NotFound, ProviderError
 from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
@@ -66,7 +66,7 @@ class Judging:
                 non_retryable=True,
                 category=ApplicationErrorCategory.BENIGN,
             )
-        async with beating(request.silence / BEATS):
+        async with keep_beating(request.silence / BEATS):
             try:
                 answer = await read_answer(activity.client(), request.conversation_id, request.run_id, request.turn)
             except (NotFound, ConversationError) as error:
@@ -76,12 +76,12 @@ class Judging:
                     raise
                 return Judgement(error=GONE, error_text="The conversation's history is deleted.")
             with self._observe(request, answer) as record:
-                judgement = await _judge(evaluator, answer)
+                judgement = await _judge_answer(evaluator, answer)
                 record(judgement)
         return judgement
 
 
-async def _judge(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Judgement:
+async def _judge_answer(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Judgement:
     """What the evaluator says. Raises ApplicationError if it is to be tried again."""
     began = time.monotonic()
     with counted_spending() as spending:
@@ -94,9 +94,9 @@ async def _judge(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Judgement:
             judged = Judgement(results=results_of(evaluated))
             for value in evaluated.values():
                 if value.usage or value.cost_usd != 0:
-                    spending.add(value.usage or judged.usage, value.cost_usd)
+                    spending.add_usage(value.usage or judged.usage, value.cost_usd)
         except Exception as error:  # noqa: BLE001 - a user's own: it is what the judgement says
-            judged = _failed(evaluator, error)
+            judged = _failed_judgement(evaluator, error)
             if _is_tried_again(error):
                 activity.heartbeat(
                     SpentBefore(usage=spending.usage, cost_usd=spending.cost_usd).model_dump(mode="json")
@@ -119,10 +119,10 @@ def _take_earlier(spending: EvaluatorSpending) -> None:
             spent = SpentBefore.model_validate(details)
         except ValidationError:
             continue
-        spending.add(spent.usage, spent.cost_usd)
+        spending.add_usage(spent.usage, spent.cost_usd)
 
 
-def _failed(evaluator: OnlineEvaluator, error: Exception) -> Judgement:
+def _failed_judgement(evaluator: OnlineEvaluator, error: Exception) -> Judgement:
     text = error_text(error)
     if isinstance(error, TookTooLong):
         text = f"it did not end within {evaluator.timeout.total_seconds():g} s"

@@ -10,15 +10,15 @@ from temporalio import activity
 
 
 @asynccontextmanager
-async def beating(seconds: float) -> AsyncIterator[None]:
+async def keep_beating(seconds: float) -> AsyncIterator[None]:
     """Says each so many seconds that this worker is alive. What an earlier try left in the heartbeat is said again."""
 
-    async def beat() -> None:
+    async def send_beats() -> None:
         while True:
             activity.heartbeat(*activity.info().heartbeat_details)
             await asyncio.sleep(seconds)
 
-    task = asyncio.create_task(beat())
+    task = asyncio.create_task(send_beats())
     try:
         yield
     finally:

@@ -140,7 +140,7 @@ class EvaluationsClient(ClientBase):
         try:
             async for row in self.temporal.list_workflows(query):
                 evaluation = await _read_row(row)
-                if evaluation and _matches(evaluation, conversation_id, evaluator, agent, below, failed):
+                if evaluation and _matches_filters(evaluation, conversation_id, evaluator, agent, below, failed):
                     yield evaluation
         except RPCError as error:
             raise self.unreachable_error(error) from error
@@ -169,7 +169,7 @@ def _build_query(
     return " AND ".join(wanted)
 
 
-def _matches(
+def _matches_filters(
     evaluation: Evaluation,
     conversation_id: str | None,
     evaluator: str | None,

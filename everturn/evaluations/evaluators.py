@@ -93,7 +93,7 @@ class OnlineEvaluator:
                 f"The evaluator {self.name!r} has agents={self.agents!r}.", cure="Give a list of names."
             )
 
-    def judges(self, agent: str, *, is_question: bool) -> bool:
+    def judges_agent(self, agent: str, *, is_question: bool) -> bool:
         """Whether it judges this agent's answers. `is_question`: the answer is to another agent's call."""
         if self.agents is None:
             return not is_question

@@ -81,19 +81,21 @@ def _metrics_of(answer: JudgedAnswer) -> dict[str, int | float]:
 def _spans_of(answer: JudgedAnswer) -> Iterator[Any]:
     from pydantic_evals.otel.span_tree import SpanNode
 
-    def span(number: int, name: str, attributes: dict[str, Any], **more: Any) -> Any:
+    def make_span(number: int, name: str, attributes: dict[str, Any], **more: Any) -> Any:
         times = {"start_timestamp": answer.started_at, "end_timestamp": answer.finished_at, **more}
         parent: dict[str, Any] = {"trace_id": _TRACE, "span_id": number, "parent_span_id": 1 if number > 1 else None}
         return SpanNode(name=name, attributes=attributes, **parent, **times)
 
-    yield span(1, f"invoke_agent {answer.agent_name}", {"gen_ai.agent.name": answer.agent_name})
+    yield make_span(1, f"invoke_agent {answer.agent_name}", {"gen_ai.agent.name": answer.agent_name})
     model = answer.model.partition(":")[2]
     for turn in range(answer.turns):
         attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-        yield span(2 + turn, f"chat {model}", attributes, start_timestamp=answer.started_at + timedelta(0, 0, turn))
+        yield make_span(
+            2 + turn, f"chat {model}", attributes, start_timestamp=answer.started_at + timedelta(0, 0, turn)
+        )
     ran = [call for call in answer.calls if call.started_at]
     for number, call in enumerate(ran, 2 + answer.turns):
-        yield span(number, f"execute_tool {call.name}", _attributes_of(call), **_times_of(call))
+        yield make_span(number, f"execute_tool {call.name}", _attributes_of(call), **_times_of(call))
 
 
 def _attributes_of(call: AnsweredCall) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def _counting_model() -> Any:
         async def request(self, *parameters: Any, **options: Any) -> Any:
             response = await super().request(*parameters, **options)
             if spending := current_spending():
-                spending.add(_usage_of(response.usage), _cost_of(response))
+                spending.add_usage(_usage_of(response.usage), _cost_of(response))
             return response
 
     return CountingModel

@@ -15,7 +15,7 @@ class EvaluatorSpending:
         self.usage = Usage()
         self.cost_usd: float | None = 0.0
 
-    def add(self, usage: Usage, cost_usd: float | None) -> None:
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage += usage
         self.cost_usd = cost_with(self.cost_usd, cost_usd)
 

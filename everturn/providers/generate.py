@@ -75,7 +75,7 @@ async def generate(
     )
     reply = await asked_within(agent.model, partial(ask, request, on_delta=on_delta))
     if spending := current_spending():
-        spending.add(reply.usage, cost_of_reply(agent.model, reply))
+        spending.add_usage(reply.usage, cost_of_reply(agent.model, reply))
     return reply
 
 

@@ -24,22 +24,24 @@ class EvaluationReports:
         self._traces = traces
 
     @contextmanager
-    def observe(self, request: EvaluationRequest, answer: JudgedAnswer) -> Iterator[Callable[[Judgement], None]]:
+    def observe_judgement(
+        self, request: EvaluationRequest, answer: JudgedAnswer
+    ) -> Iterator[Callable[[Judgement], None]]:
         """Around one try of a judgement."""
         if self._traces is None:
-            yield lambda judgement: self._count(request, judgement)
+            yield lambda judgement: self._count_evaluation(request, judgement)
             return
-        with self._traces.evaluation(request, answer) as record:
+        with self._traces.evaluation_span(request, answer) as record:
 
-            def report(judgement: Judgement) -> None:
+            def report_judgement(judgement: Judgement) -> None:
                 record(judgement)
-                self._count(request, judgement)
+                self._count_evaluation(request, judgement)
 
-            yield report
+            yield report_judgement
 
-    def _count(self, request: EvaluationRequest, judgement: Judgement) -> None:
+    def _count_evaluation(self, request: EvaluationRequest, judgement: Judgement) -> None:
         if self._metrics:
-            self._metrics.count(request, judgement)
+            self._metrics.count_evaluation(request, judgement)
 
 
 class EvaluationMetrics:
@@ -51,7 +53,7 @@ class EvaluationMetrics:
         self._scores = meter.create_histogram_float(SCORE_METRIC, "What evaluators said of answers.")
         self._tokens = meter.create_counter("everturn_evaluation_tokens", "Tokens of models that judged answers.")
 
-    def count(self, request: EvaluationRequest, judgement: Judgement) -> None:
+    def count_evaluation(self, request: EvaluationRequest, judgement: Judgement) -> None:
         labels = {"evaluator": request.evaluator, "agent": request.agent}
         outcome = "failed" if judgement.error else "judged"
         self._evaluations.add(1, {**labels, "outcome": outcome})

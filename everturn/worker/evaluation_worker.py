@@ -71,7 +71,7 @@ class EvaluationHosting:
         self._client = _without_plugins(client)
         self._task_queue = task_queue
         search = AnswerSearch(evaluators, task_queue=task_queue, namespace=namespace, pace=pace)
-        judging = Judging(evaluators, reports.observe)
+        judging = Judging(evaluators, reports.observe_judgement)
         self._activities: list[Callable[..., Any]] = [search.look_for_answers, judging.judge_answer]
         self._running: list[asyncio.Task[Any]] = []
         self._worker: temporalio.worker.Worker | None = None
@@ -111,7 +111,7 @@ class EvaluationHosting:
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
             graceful_shutdown_timeout=DRAIN,
         )
-        self._running = [asyncio.create_task(self._run(self._worker)), asyncio.create_task(self._keep_looking())]
+        self._running = [asyncio.create_task(self._run_worker(self._worker)), asyncio.create_task(self._keep_looking())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -122,7 +122,7 @@ class EvaluationHosting:
                 await self._worker.shutdown()
         await asyncio.wait(self._running)
 
-    async def _run(self, worker: temporalio.worker.Worker) -> None:
+    async def _run_worker(self, worker: temporalio.worker.Worker) -> None:
         """Until it is shut down. If Temporal no longer accepts it, conversations go on without it."""
         try:
             await worker.run()

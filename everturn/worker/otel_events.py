@@ -27,7 +27,7 @@ class OtelEvents:
         self._logger = provider.get_logger("everturn")
         self._content = content
 
-    def emit(self, request: EvaluationRequest, judgement: Judgement, span: Context) -> None:
+    def emit_results(self, request: EvaluationRequest, judgement: Judgement, span: Context) -> None:
         severity = SeverityNumber.WARN if judgement.error else SeverityNumber.INFO
         for attributes in self._attributes_of(request, judgement):
             body = f"evaluation {attributes['gen_ai.evaluation.name']}"
@@ -52,7 +52,7 @@ class OtelEvents:
             attributes["gen_ai.evaluation.explanation"] = result.reason
         return attributes
 
-    def flush(self) -> None:
+    def flush_events(self) -> None:
         if flush := getattr(self._provider, "force_flush", None):
             flush()
 

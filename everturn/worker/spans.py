@@ -116,7 +116,9 @@ class Spans:
             yield span
 
     @contextmanager
-    def evaluation(self, request: EvaluationRequest, answer: JudgedAnswer) -> Iterator[Callable[[Judgement], None]]:
+    def evaluation_span(
+        self, request: EvaluationRequest, answer: JudgedAnswer
+    ) -> Iterator[Callable[[Judgement], None]]:
         """A span of one try of a judgement, below the answer's span; and the result's events, at the answer's span. If
         that was not traced, only the events."""
         if self._events is None:
@@ -129,17 +131,17 @@ class Spans:
             values = about_evaluation(request) | {"everturn.attempt": activity.info().attempt}
             span = self._tracer.start_span(f"evaluate {request.evaluator}", answered, SpanKind.INTERNAL, values)
 
-        def record(judgement: Judgement) -> None:
+        def record_judgement(judgement: Judgement) -> None:
             if judgement.error:
                 span.set_attribute("error.type", judgement.error)
                 span.set_status(Status(StatusCode.ERROR, judgement.error))
             if judgement.lowest_score is not None:
                 span.set_attribute("gen_ai.evaluation.score.value", judgement.lowest_score)
-            events.emit(request, judgement, answered)
+            events.emit_results(request, judgement, answered)
 
         try:
             with api.use_span(span, record_exception=False, set_status_on_exception=False):
-                yield record
+                yield record_judgement
         finally:
             span.end()
 
@@ -246,7 +248,7 @@ class Spans:
 
     async def close(self) -> None:
         """Exports what is left. Nothing is shut down: the program, or its next worker, may go on with it."""
-        more = [getattr(self._meters, "force_flush", None), self._events and self._events.flush]
+        more = [getattr(self._meters, "force_flush", None), self._events and self._events.flush_events]
         await self._exports.close(*filter(None, more))
 
 

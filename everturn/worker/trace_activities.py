@@ -44,11 +44,11 @@ class TraceActivities(Interceptor):
         """Where its metrics go."""
         return self._spans.meter
 
-    def evaluation(
+    def evaluation_span(
         self, request: EvaluationRequest, answer: JudgedAnswer
     ) -> AbstractContextManager[Callable[[Judgement], None]]:
         """Around a try of a judgement."""
-        return self._spans.evaluation(request, answer)
+        return self._spans.evaluation_span(request, answer)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         return _Traced(next, self._spans)

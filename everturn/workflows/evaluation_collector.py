@@ -37,7 +37,7 @@ class EvaluationCollectorWorkflow:
         since = start.since or workflow.time()
         first = start.first or since
         while True:
-            looked = await _look(Look(since=since, first=first))
+            looked = await _look_once(Look(since=since, first=first))
             since = max(since, looked.until)
             if continue_as_new.is_due(updates=0, full=False):
                 continue_as_new.go_on(LookingStart(since=since, first=first).model_dump(mode="json"))
@@ -45,7 +45,7 @@ class EvaluationCollectorWorkflow:
                 await workflow.sleep(timedelta(seconds=looked.pause), summary="until the next look")
 
 
-async def _look(look: Look) -> Looked:
+async def _look_once(look: Look) -> Looked:
     looked: Looked = await workflow.execute_activity(
         names.LOOK_FOR_ANSWERS,
         look,

@@ -203,17 +203,17 @@ def second(answer):
     return 0.5
 
 if dies == "looking":
-    start = answer_search.AnswerSearch._start
+    start = answer_search.AnswerSearch._start_evaluation
     async def start_one(*given):
         await start(*given)
         die()
-    answer_search.AnswerSearch._start = start_one
+    answer_search.AnswerSearch._start_evaluation = start_one
 if dies == "reporting":
-    judge = judging._judge
+    judge = judging._judge_answer
     async def judge_and_die(*given):
         await judge(*given)
         die()
-    judging._judge = judge_and_die
+    judging._judge_answer = judge_and_die
 
 async def main():
     client = await Client.connect(address, task_queue=task_queue)
