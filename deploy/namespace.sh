@@ -15,5 +15,8 @@ until temporal operator search-attribute create --namespace "$TEMPORAL_NAMESPACE
   --name EverturnModel --type Keyword \
   --name EverturnTokens --type Int \
   --name EverturnCostUsd --type Double \
-  --name EverturnMetadata --type KeywordList
+  --name EverturnMetadata --type KeywordList \
+  --name EverturnEvaluator --type Keyword \
+  --name EverturnScore --type Double \
+  --name EverturnLabel --type Keyword
 do sleep 1; done

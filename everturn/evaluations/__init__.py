@@ -1,1 +1,1 @@
-"""Answers of production, judged: decision 0057. What users write with is in everturn.evals."""
+"""Answers of production, judged: decision 0058. What users write with is in everturn.evals."""

@@ -70,7 +70,8 @@ class OnlineEvaluator:
     timeout: timedelta = DEFAULT_TIMEOUT
 
     def __post_init__(self) -> None:
-        if not (callable(self.evaluate) or pydantic_evaluators.is_evaluator(self.evaluate)):
+        judges = callable(self.evaluate) or pydantic_evaluators.is_evaluator(self.evaluate)
+        if not judges or isinstance(self.evaluate, type):
             raise InvalidSetting(
                 f"{self.evaluate!r:.100} is no evaluator.",
                 cure="Give a function of a JudgedAnswer, or an evaluator of pydantic-evals: an instance, no class.",

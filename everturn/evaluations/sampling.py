@@ -2,7 +2,7 @@
 
 The hash is of the conversation and of the hour in which the answer was given. Temporal's index has no row for each
 answer: by the hour, the index alone tells which histories have to be read at all, and no answer is missed that is
-followed by the next one before somebody looks. Decision 0057.
+followed by the next one before somebody looks. Decision 0058.
 """
 
 from __future__ import annotations

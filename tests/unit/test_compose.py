@@ -166,10 +166,10 @@ def test_no_file_has_a_secret_in_it() -> None:
 
 
 def test_the_namespace_gets_the_search_attributes_that_we_use() -> None:
-    from everturn.names import SEARCH_ATTRIBUTES, SEARCHABLE
+    from everturn.names import ALL_SEARCH_ATTRIBUTES
 
     script = (ROOT / "deploy" / "namespace.sh").read_text()
-    assert dict(re.findall(r"--name (\w+) --type (\w+)", script)) == SEARCH_ATTRIBUTES | SEARCHABLE
+    assert dict(re.findall(r"--name (\w+) --type (\w+)", script)) == ALL_SEARCH_ATTRIBUTES
 
 
 def test_the_image_runs_as_nobody_special_and_hears_sigterm() -> None:

@@ -30,6 +30,7 @@ def test_every_command_comes_up_by_itself(
         (["cost", name], 0, "TURNS"),
         (["list"], 0, ""),
         (["budget", "nobody"], 1, "has no budget"),
+        (["evaluations", "--conversation", "nobody"], 0, "No answer is judged"),
         (["watch", name], 0, "completed"),
         (["export", name, "-o", "it.db"], 0, "exported"),
         (["tools", "tools.py"], 0, "get_weather"),
