@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any, Final, Self
 
 import temporalio.client
@@ -67,9 +68,11 @@ class EvaluationHosting:
         namespace: Namespace,
         reports: EvaluationReports,
         pace: LookPace,
+        build_id: str,
     ) -> None:
         self._client = _without_plugins(client)
         self._task_queue = task_queue
+        self._build_id = build_id
         search = AnswerSearch(evaluators, task_queue=task_queue, namespace=namespace, pace=pace)
         judging = Judging(evaluators, reports.observe_judgement)
         self._activities: list[Callable[..., Any]] = [search.look_for_answers, judging.judge_answer]
@@ -97,6 +100,7 @@ class EvaluationHosting:
             namespace=hosted.namespace or Namespace(client),
             reports=EvaluationReports(meter, traces),
             pace=PACE if profile is QUICK else THRIFTY,
+            build_id=hosted.settings.build_id or version("everturn"),
         )
 
     async def __aenter__(self) -> Self:
@@ -110,6 +114,7 @@ class EvaluationHosting:
             max_cached_workflows=CACHED,
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
             graceful_shutdown_timeout=DRAIN,
+            build_id=self._build_id,  # the SDK's own is a hash of all modules
         )
         self._running = [asyncio.create_task(self._run_worker(self._worker)), asyncio.create_task(self._keep_looking())]
         return self
