@@ -75,7 +75,7 @@ class Bench:
         """The Python of a new virtual environment with these packages (`name==1.2.3`); with LATEST=1, their newest."""
         wanted = [requirement.split("==")[0] for requirement in requirements] if self.latest else [*requirements]
         environment = self.folder / f"python-{sum(1 for _ in self.folder.iterdir())}"
-        self._ran([sys.executable, "-m", "venv", str(environment)], seconds=60)
+        self._ran([sys.executable, "-m", "venv", str(environment)], seconds=300)
         python = environment / "bin" / "python"
         self._ran([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted], seconds)
         return python

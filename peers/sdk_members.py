@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
@@ -145,6 +146,58 @@ def accumulated_problems(pair: Pair) -> list[str]:
     return problems
 
 
+def response_problems(pair: Pair) -> list[str]:
+    """The stream of an item and a message, beside what the SDK's own accumulator makes of it."""
+    from openai import Omit
+    from openai._models import construct_type
+    from openai.lib.streaming.responses._responses import ResponseStreamState
+    from openai.types.responses import ResponseStreamEvent
+
+    item = example(pair.output, pair.inputs) | {"status": "completed"}
+    if pair.name == "function_call":
+        item |= {"call_id": "call_1", "name": "f", "arguments": '{"city": "Paris"}'}
+    part = {"type": "output_text", "text": "And so.", "annotations": []}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    head = {"id": "r", "object": "response", "created_at": 1, "model": "m", "tools": [], "tool_choice": "auto"}
+    head |= {"parallel_tool_calls": True, "status": "in_progress", "output": []}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4, **details}
+    place = {"output_index": 1, "content_index": 0, "item_id": "msg_1"}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": head},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.output_item.added", "output_index": 1, "item": {**message, "content": []}},
+        {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+        {"type": "response.output_text.delta", **place, "delta": "And ", "logprobs": []},
+        {"type": "response.output_text.delta", **place, "delta": "so.", "logprobs": []},
+        {"type": "response.output_text.done", **place, "text": "And so.", "logprobs": []},
+        {"type": "response.content_part.done", **place, "part": part},
+        {"type": "response.output_item.done", "output_index": 1, "item": message},
+    ]
+    whole = {**head, "status": "completed", "output": [item, message], "usage": usage}
+    events.append({"type": "response.completed", "response": whole})
+    state: Any = ResponseStreamState(input_tools=Omit(), text_format=Omit())
+    for number, event in enumerate(events):
+        read: Any = construct_type(type_=ResponseStreamEvent, value={**event, "sequence_number": number})
+        state.handle_event(read)
+    theirs = state._completed_response
+    request = Request(OPENAI, [USER], raw_tools=[{"type": "shell"}, {"type": "apply_patch"}, {"type": "computer"}])
+    ours = streamed(openai_responses, request, events)
+    problems = []
+    contents = [content for kept in theirs.output if kept.type == "message" for content in kept.content]
+    text = "".join(getattr(content, "text", None) or getattr(content, "refusal", "") for content in contents)
+    if ours.text != text:
+        problems.append(f"{pair.name}: the text is {ours.text!r}, the SDK's {text!r}")
+    kept = [(call.name, json.loads(call.arguments)) for call in theirs.output if call.type == "function_call"]
+    calls = [(call.name, dict(call.arguments)) for call in ours.tool_calls]
+    if kept and kept != calls:
+        problems.append(f"{pair.name}: the calls are {calls}, the SDK's {kept}")
+    if ours.usage.total_tokens != theirs.usage.total_tokens:
+        problems.append(f"{pair.name}: the usage is {ours.usage}, the SDK's {theirs.usage}")
+    return problems
+
+
 def part_problems(field: str) -> list[str]:
     """A part of Gemini's, whole, streamed and sent back."""
     if field not in PARTS:
@@ -224,10 +277,15 @@ def literals(kind: Any) -> Iterable[str]:
 
 
 def main() -> int:
+    warnings.filterwarnings("ignore", "Pydantic serializer")  # examples have a value of each kind, which no item has
     problems, names = checked(
         lambda: pairs(responses_types.ResponseOutputItem, responses_types.ResponseInputItemParam), item_problems
     )
     row("openai", f"Responses: {len(names)} kinds of items, whole, streamed and sent back", problems, names)
+    problems, names = checked(
+        lambda: pairs(responses_types.ResponseOutputItem, responses_types.ResponseInputItemParam), response_problems
+    )
+    row("openai", f"Responses: {len(names)} streams, beside the SDK's own accumulator", problems, names)
     for module, beta in ((messages_types, ""), (beta_types, "Beta")):
         outputs, inputs = getattr(module, f"{beta}ContentBlock"), getattr(module, f"{beta}ContentBlockParam")
         problems, names = checked(lambda outputs=outputs, inputs=inputs: pairs(outputs, inputs), block_problems)
