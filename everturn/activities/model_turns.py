@@ -28,6 +28,7 @@ from everturn.activities.mcp_tools import for_turn
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefix_cache import PrefixCache, chain_digest, digest_of, follow_prefix
+from everturn.activities.prompt_cache_watch import PromptCacheWatch
 from everturn.activities.provider_limits import within_limit
 from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.tool_contexts import Contexts, Spent
@@ -123,13 +124,15 @@ class ModelTurns:
         if request.summarise:
             return await self._write_summary(agent, request, prefix, spent)
         hooks = HookRuns(agent, partial(self._contexts.of_turn, request))
+        cache = PromptCacheWatch(request, prefix, delta)
         reply = await self._ask_model(
-            agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request)
+            agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request), cache=cache
         )
         reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
         reply = sign_reply(reply, request)
         spent.add_usage(reply.usage, cost_of_reply(_model_of(agent, request), reply))
         digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
+        cache.keep(self._prefixes, digest)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = compaction.next_view(
             agent.compaction, request.view, follow_prefix(messages, (reply.message,)), reply.usage
@@ -246,17 +249,21 @@ class ModelTurns:
         hooks: HookRuns,
         *,
         reply_stream: ReplyStream | None = None,
+        cache: PromptCacheWatch | None = None,
     ) -> Reply:
         """The model's reply as hooks left it, or what a hook answers in its place."""
         question = self._make_question(agent, request, messages)
         if (text := hook_runs.stopped_before(messages)) is not None:
             return hooks.answer_with(question, text)
+        planned = question
         question = await hooks.before_model(question)
         if hooks.is_stopped:
             return hooks.answer_with(question, hooks.answer)
         kept = KeptResponse(question.model)
         async with kept.awaited():
             reply = await self._send_question(agent, request, question, messages, reply_stream, kept)
+        if cache:
+            cache.take_reply(question, reply, changed=question is not planned)
         return await fit_reply(await hooks.after_model(reply), turn=request.turn, artifacts=self._artifacts)
 
     async def question_of(self, agent: Agent, request: ModelRequest) -> Request | None:

@@ -56,7 +56,7 @@ def without_stale_thoughts(request: Request) -> BoundRequest:
     marked = [place for place, message in bound if _is_marked(message, request.model)]
     if not marked:
         return BoundRequest(request)
-    beginning = _beginning_of(request)
+    beginning = beginning_of(request)
     latest = marked[-1]
     if request.messages[latest].bound_to == beginning:
         return BoundRequest(_strip_thoughts(request, before=latest))
@@ -70,7 +70,7 @@ def without_thoughts(request: Request) -> BoundRequest | None:
     binding = a_dict(a_dict(request.settings.extra.get("thinking")).get("block_binding"))
     if not left_out or binding.get("prefix_mismatch_behavior") == "error":
         return None
-    return BoundRequest(_strip_thoughts(request, before=len(request.messages)), _beginning_of(request), left_out)
+    return BoundRequest(_strip_thoughts(request, before=len(request.messages)), beginning_of(request), left_out)
 
 
 def marked_reply(reply: Reply, sent: BoundRequest) -> Reply:
@@ -145,7 +145,7 @@ def _unseal_thoughts(message: Message) -> Message:
     return message.model_copy(update={"parts": tuple(bare)})
 
 
-def _beginning_of(request: Request) -> str:
+def beginning_of(request: Request) -> str:
     """A digest of what stands before the messages. Only requests of one provider are compared."""
     tools = [[tool.name, tool.description, tool.parameters, tool.options.model_dump()] for tool in request.tools]
     served = [[type(tool).__name__, tool.model_dump(mode="json")] for tool in request.server_tools]

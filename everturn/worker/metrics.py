@@ -6,6 +6,7 @@
 | everturn_tokens_total | counter | agent, kind: input, cached or output |
 | everturn_tool_calls_total | counter | agent, tool, outcome: ok, error (the model is told) or failed (Temporal is) |
 | everturn_retries_total | counter | activity |
+| everturn_prompt_cache_collapses_total | counter | agent, provider, activity_type; see prompt_cache_watch.py |
 | everturn_prefix_cache_hits_total, everturn_prefix_cache_misses_total | counter | |
 | everturn_prefix_cache_bytes | gauge | |
 | everturn_rate_limit_waiting, everturn_rate_limit_rate | gauge | provider, key: its variable; see limit_watch.py |

@@ -23,6 +23,7 @@ from everturn.activities import (
     mcp_tools,
     model_turns,
     poison_calls,
+    prompt_cache_watch,
     tenant_spending,
     tool_contexts,
     tool_times,
@@ -57,6 +58,8 @@ Bounds = Callable[..., None]
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # What is given to a step that runs on the worker's event loop.
     "short_step_bytes": (workflow_steps, "SHORT_BYTES"),
+    # How long a provider's prompt cache is taken to hold.
+    "prompt_cache_seconds": (prompt_cache_watch, "KEPT_SECONDS"),
     # When a run is continued as a new one.
     "events": (continue_as_new, "MAX_EVENTS"),
     "run_seconds": (continue_as_new, "LEAST_SECONDS"),
