@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from everturn.tools.mcp.config import McpOAuth, McpServer, McpTool
     from everturn.tools.nexus_tool import nexus_tool
     from everturn.tools.options import ToolOptions
+    from everturn.tools.reviewer import Reviewer
     from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.tool import Tool, tool
     from everturn.worker.deployment import Deployment
@@ -70,6 +71,7 @@ _HOMES = {
     "RateLimit": "limits",
     "Reply": "records",
     "Retry": "errors",
+    "Reviewer": "tools.reviewer",
     "Shown": "tools.handoff",
     "Text": "records",
     "Tool": "tools.tool",
@@ -125,6 +127,7 @@ __all__ = [
     "RateLimit",
     "Reply",
     "Retry",
+    "Reviewer",
     "Shown",
     "Text",
     "Tool",

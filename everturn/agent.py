@@ -42,6 +42,7 @@ from everturn.tools.mcp.config import McpServer
 from everturn.tools.other_libraries import adopt_tool
 from everturn.tools.output_type import OutputT_co, OutputType
 from everturn.tools.provider_defined import Handler, check_handlers, handler_keys, own_searches, tools_of
+from everturn.tools.reviewer import Reviewer
 from everturn.tools.server_tools import ServerTool
 from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
@@ -116,6 +117,8 @@ class Agent(Generic[OutputT_co]):
     """When waiting calls expire."""
     approvers: Approvers | None
     """Says who may decide: a function, sync or async, of the call and the decision."""
+    reviewer: Reviewer | None
+    """A model that decides, within rules, on calls that need an approval."""
     hooks: tuple[Hooks, ...]
     """Your code at each turn and each call, which may change or stop it: see everturn.hooks."""
     input: InputType | None
@@ -159,6 +162,7 @@ class Agent(Generic[OutputT_co]):
         compaction: Compaction | None = None,
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
+        reviewer: Reviewer | None = None,
         hooks: Sequence[Hooks] = (),
         input: InputType | None = None,  # noqa: A002 - beside `output`
         output: TypeForm[OutputT_co] = None,  # type: ignore[assignment]  # noqa: RUF013 - any type, None among them
@@ -178,6 +182,8 @@ class Agent(Generic[OutputT_co]):
         check_type(name, "limits", limits, Limits)
         check_type(name, "patience", patience, Patience)
         check_type(name, "approvals", approvals, Approvals)
+        if reviewer is not None:
+            check_type(name, "reviewer", reviewer, Reviewer)
         if compaction is not None:
             check_type(name, "compaction", compaction, Compaction)
         if loop not in get_args(Loop):
@@ -196,6 +202,8 @@ class Agent(Generic[OutputT_co]):
         mcp_servers = tuple(item for item in tools if isinstance(item, McpServer))
         check_taken_tools(line, own_tools, served, mcp_servers)
         own_tools = (*own_tools, *own_searches(line, served, own_tools))
+        if reviewer is not None and not (mcp_servers or prepare_tools):
+            reviewer.check_tools(name, frozenset(item.name for item in own_tools))
         vars(self).update(
             name=name,
             version=version,
@@ -213,6 +221,7 @@ class Agent(Generic[OutputT_co]):
             compaction=compaction,
             approvals=approvals,
             approvers=approvers,
+            reviewer=reviewer,
             hooks=hook_points.check_hooks(f"Agent {name!r}", hooks),
             limits=limits,
             patience=patience,

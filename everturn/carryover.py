@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from everturn import names
 from everturn.errors import InvalidSetting
 from everturn.limits import Limits
-from everturn.plans import PlannedCall, WaitReason
+from everturn.plans import PlannedCall, Review, WaitReason
 from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, Stop, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_BEGINNING_CHARS, clipped
@@ -115,6 +115,8 @@ class QuestionToPerson(Record):
     """Those that it is about, if they are no longer the model's: as a person or a hook has left them."""
     seen_by_hooks: bool = False
     """These arguments are as hooks have left them."""
+    review: Review | None = None
+    """What the agent's reviewer has decided on the call as it is."""
     handed_out: bool = False
     """It runs outside, and waited for its result before a rule asked for its approval. So that may still come."""
 

@@ -165,6 +165,8 @@ class Decided(_Event):
     """The edited arguments, if an approval replaced the model's."""
     by_policy: bool = False
     """Whether a rule that `by` made earlier decided."""
+    by_model: bool = False
+    """Whether no person decided, but the agent's reviewer, a model."""
 
 
 class ToolStarted(_Event):

@@ -46,6 +46,15 @@ class Expiry(Record):
     remind_before: float | None = None
 
 
+class Review(Record):
+    """What the agent's reviewer, a model, has decided on a call in people's place."""
+
+    verdict: ApproveOrDeny
+    by: str
+    """`model:` and its name."""
+    reason: str = ""
+
+
 class GatedPlan(Record):
     """What stands before a call and after it, whoever settles it: a worker, a client, another agent or a person."""
 
@@ -57,6 +66,8 @@ class GatedPlan(Record):
     """The agent has `approvers`: they say whether the person may decide."""
     only_person: bool = False
     """Only a person may approve it, and no rule or expiry: what was to check it failed."""
+    review: Review | None = None
+    """Decides on the approval, unless a rule of the conversation says something else; None leaves it to a person."""
     changed_by: str = ""
     """The hooks that changed its arguments, for its summary."""
     hooks_after: float = 0.0

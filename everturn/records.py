@@ -194,11 +194,14 @@ class Decision(Record):
     """The arguments that the human put in place of the model's; None if they were left alone."""
     by_policy: bool = False
     """A rule that this person had made before decided."""
+    by_model: bool = False
+    """No person decided, but a model, the agent's Reviewer: `by` is `model:` and its name. The note is its reason."""
 
     @property
     def is_told(self) -> bool:
         """Whether the model is told of this approval. It is told in a part of its own, before the tool's result."""
-        return self.verdict == "approve" and (self.arguments is not None or bool(self.note))
+        noted = bool(self.note) and not self.by_model
+        return self.verdict == "approve" and (self.arguments is not None or noted)
 
 
 HookPoint = Literal["before_model", "after_model", "before_tool", "after_tool"]

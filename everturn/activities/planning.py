@@ -12,6 +12,7 @@ from typing import Any
 
 from everturn.activities.handoff_planning import SaidBefore, one_at_the_most, plan_handover
 from everturn.activities.hook_runs import CallVerdict, HookRuns, after_hooks, hooks_at, seconds_at
+from everturn.activities.reviews import Reviews
 from everturn.activities.tool_times import ToolTimes
 from everturn.agent import Agent
 from everturn.names import TOO_DEEP, TOO_LARGE
@@ -21,6 +22,7 @@ from everturn.plans import (
     GatedPlan,
     PlannedCall,
     RefuseCall,
+    Review,
     RunActivity,
     RunAgent,
     RunHandoff,
@@ -100,6 +102,7 @@ async def plan_calls(
         too_many = f"Too many calls: only the first {MAX_PLANNED_CALLS} of a reply are run. Call again later."
     if len(calls) > MOST_LOCAL:
         times = NOT_TIMED
+    reviews = Reviews(agent)
     slots = asyncio.Semaphore(AT_ONCE)  # a call whose predicate hangs takes one slot, and does not delay the others
 
     async def plan_one(call: ToolCall) -> PlannedCall:
@@ -107,7 +110,8 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again because workers were lost while it ran. Continue without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            return await _plan_call(agent, call, context(call), before, careful=careful, hooks=hooks, times=times)
+            more: dict[str, Any] = {"careful": careful, "hooks": hooks, "times": times}
+            return await _plan_call(agent, call, context(call), before, reviews, **more)
 
     plans = one_at_the_most(await _plan_together(plan_one, calls[:most]))
     return _fit_plan((*_with_room_for_all(plans), *_refuse_all(surplus, too_many)))
@@ -187,6 +191,7 @@ async def _plan_call(
     call: ToolCall,
     context: ToolContext,
     before: SaidBefore,
+    reviews: Reviews,
     *,
     careful: bool,
     hooks: HookRuns | None,
@@ -217,7 +222,7 @@ async def _plan_call(
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
         return await _plan_result(agent, verdict, verdict.result, context)
-    return await _plan_run(agent, tool, verdict, context, before, careful=careful, times=times)
+    return await _plan_run(agent, tool, verdict, context, before, reviews, careful=careful, times=times)
 
 
 async def _ask_hooks(
@@ -253,7 +258,7 @@ def _guards_of(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
 
 
 async def _gate_of(
-    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, *, careful: bool
+    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, reviews: Reviews, *, careful: bool
 ) -> dict[str, Any]:
     """What stands before the call, whatever runs it: the fields of a GatedPlan."""
     call = verdict.call
@@ -265,7 +270,11 @@ async def _gate_of(
         needs_person = tool.needs_approval is not False
     else:
         needs_person = not doubts and await _needs_decision(tool, call, context)
+    review: Review | None = None
+    if needs_person and not (verdict.asks or doubts or careful):  # what others want a person to see, no model decides
+        review = await reviews.review_of(tool, call)
     return guards | {
+        "review": review,
         "approval": verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None),
         "expiry": _expiry_of(agent),
         "only_person": guards["only_person"] or careful,
@@ -308,12 +317,13 @@ async def _plan_run(
     verdict: CallVerdict,
     context: ToolContext,
     before: SaidBefore,
+    reviews: Reviews,
     *,
     careful: bool,
     times: ToolTimes,
 ) -> PlannedCall:
     call = verdict.call
-    gate = await _gate_of(agent, tool, verdict, context, careful=careful)
+    gate = await _gate_of(agent, tool, verdict, context, reviews, careful=careful)
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
         outside = gate | {"approval_expiry": gate["expiry"], "expiry": _answer_expiry(agent, tool)}

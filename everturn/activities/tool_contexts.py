@@ -54,6 +54,11 @@ _spent: ContextVar[Spent] = ContextVar("spent")
 _NOBODY = Spent()
 
 
+def spend_in_turn(usage: Usage, cost_usd: float | None) -> None:
+    """Counts what was spent beside the model's reply, if this is a turn."""
+    _spent.get(_NOBODY).add_usage(usage, cost_usd)
+
+
 class Contexts:
     """Enter it with the worker: `async with Contexts(make_deps) as contexts`. Each worker opens its own."""
 

@@ -17,7 +17,7 @@ from everturn.calls.decisions import Approve, Deny
 from everturn.carryover import QuestionToPerson
 from everturn.names import unversioned
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, RunHandoff, RunPlan, WaitReason
+from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, Review, RunHandoff, RunPlan, WaitReason
 from everturn.policy import Policy, Rule, rule_for, same_json
 from everturn.records import ApproveOrDeny, Decision, ToolCall
 from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
@@ -129,6 +129,27 @@ class PendingCall:
             return None
         return rule
 
+    def review_of(self, policy: Policy, *, agent: str = "") -> Review | None:
+        """What the agent's reviewer decides on it in people's place; None if a person has to. Whatever rule there is
+        about it goes before that."""
+        if self.asked.reason != "needs_approval":  # its word has been refused, or the call has run since
+            return None
+        rule = rule_for(policy, self.call.name, self.call.arguments, agent=agent)
+        return None if rule else self.asked.review
+
+    def decided_in_advance(
+        self, policy: Policy, *, agent: str = "", decided_at: str, again: bool = False
+    ) -> Decision | None:
+        """The decision of a rule, or of the agent's reviewer, in people's place; None if a person has to decide. The
+        rest: as in `ruling_of`."""
+        if rule := self.ruling_of(policy, agent=agent, again=again):
+            return decision_of(rule, decided_at=decided_at)
+        if not again and (review := self.review_of(policy, agent=agent)):
+            return Decision(
+                verdict=review.verdict, by=review.by, at=decided_at, note=review.reason or None, by_model=True
+            )
+        return None
+
     def releasing_rule(self, policy: Policy, *, agent: str) -> Rule | None:
         """What lets it run now that the rules have changed: only a rule had asked for its approval, and none does."""
         waits = self.asked.by_rule and self.asked.reason in RULED
@@ -230,6 +251,7 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str)
             why=plan.approval or _asks_for_approval(rule, call),
             only_person=plan.only_person,
             by_rule=not plan.approval,
+            review=None if plan.only_person else plan.review,
         )
         return PendingCall.from_question(call, plan, question)
     if not isinstance(plan, AwaitAnswer):

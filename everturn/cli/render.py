@@ -225,7 +225,11 @@ class EventLines:
         return _with_result(marked_text(_result_mark(result), line, indent=2), summary)
 
     def _decision_line(self, event: events.Decided) -> str:
-        decided_by = f"the policy of {event.by}" if event.by_policy else event.by
+        decided_by = event.by
+        if event.by_policy:
+            decided_by = f"the policy of {event.by}"
+        elif event.by_model:
+            decided_by = f"the reviewer {event.by}, no person"
         verdict = _verdict_words(event.verdict, decided_by, event.note)
         key = _call_key(event.call_id, event.path)
         call = self._calls.get(key)

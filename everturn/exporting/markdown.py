@@ -111,7 +111,9 @@ def _result_block(result: ToolResult) -> str:
 
 def _decision_words(decision: Decision) -> str:
     words = VERDICTS[decision.verdict]
-    if decision.by:
+    if decision.by_model:
+        words += f" by the reviewer {inline(decision.by)}, no person"
+    elif decision.by:
         words += f" by {inline(decision.by)}"
     if decision.at:
         words += f" at {decision.at}"

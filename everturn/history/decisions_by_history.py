@@ -19,7 +19,7 @@ from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.state import State
 
-Ruled = tuple[str, Rule]
+Ruled = tuple[str, Decision]
 """A call that the conversation's policy has decided on, and the rule that decided."""
 
 
@@ -80,7 +80,8 @@ class DecisionsByHistory:
         self._state.pending.clear()
 
     def take_ruled(self) -> list[Ruled]:
-        """The calls that the policy has decided on since the last time this was asked, with the rules that decided."""
+        """The calls that the policy or the reviewer has decided on since the last time this was asked, with the
+        decisions."""
         ruled = self.ruled
         self.ruled = []
         return ruled
@@ -145,9 +146,10 @@ class DecisionsByHistory:
         agent = self._state.agent
         for call_id, pending in [*self._state.pending.items()]:
             if rule := pending.releasing_rule(rules, agent=agent):
-                self.ruled.append((call_id, rule))
+                decision = self._by_rule(rule)
+                self.ruled.append((call_id, decision))
                 self.taken.add(call_id)
-                self.decide(pending, self._by_rule(rule))
+                self.decide(pending, decision)
             elif at_the_gate := pending.back_at_the_gate(rules, agent=agent):
                 self._state.pending[call_id] = self.asked[call_id] = at_the_gate
             else:
@@ -205,9 +207,12 @@ class DecisionsByHistory:
             self.decide(pending, Decision(verdict="deny"))
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
-        if rule := pending.ruling_of(self._state.rules, agent=self._state.agent, again=again):
-            self.ruled.append((pending.call.call_id, rule))
-            self._decide_or_check(pending, self._by_rule(rule))
+        decision = pending.decided_in_advance(
+            self._state.rules, agent=self._state.agent, decided_at=self._current_time, again=again
+        )
+        if decision:
+            self.ruled.append((pending.call.call_id, decision))
+            self._decide_or_check(pending, decision)
 
     def _decide_or_check(self, pending: PendingCall, decision: Decision) -> None:
         """A decision, which may need a check first."""

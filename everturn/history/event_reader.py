@@ -155,10 +155,18 @@ class EventReader:
         return [HandedOff(turn=state.turn, agent=state.agent, by=before, at=time)]
 
     def _by_policy(self, time: str) -> list[Event]:
-        """The calls that the conversation's policy has decided on, in place of a person."""
+        """The calls that the conversation's policy, or the agent's reviewer, has decided on in place of a person."""
         return [
-            Decided(call_id=call_id, verdict=rule.then, by=rule.by, note=rule.reason or None, by_policy=True, at=time)
-            for call_id, rule in self.by_history.decisions.take_ruled()
+            Decided(
+                call_id=call_id,
+                verdict=decision.verdict,
+                by=decision.by,
+                note=decision.note,
+                by_policy=decision.by_policy,
+                by_model=decision.by_model,
+                at=time,
+            )
+            for call_id, decision in self.by_history.decisions.take_ruled()
         ]
 
     def _taken_in(self, time: str) -> list[Event]:

@@ -126,8 +126,11 @@ class PendingApprovals:
                 self._follow_policy(pending, again=True)
 
     def _follow_policy(self, pending: PendingCall, *, again: bool = False) -> None:
-        if rule := pending.ruling_of(self._state.rules, agent=self._state.agent, again=again):
-            self.decide(pending.call.call_id, AppliedDecision(decision_of(rule, decided_at=iso_time(workflow.now()))))
+        decision = pending.decided_in_advance(
+            self._state.rules, agent=self._state.agent, decided_at=iso_time(workflow.now()), again=again
+        )
+        if decision:
+            self.decide(pending.call.call_id, AppliedDecision(decision))
 
     def _ask_first(self, pending: PendingCall) -> None:
         """Whoever waits for the call's answer asks for its approval instead. Until then, it waits here already."""

@@ -49,6 +49,8 @@ def result_of_decision(
     denied = "This call was denied"
     if decision.by_policy:
         denied += f" by the policy of {decision.by or 'the conversation'}"
+    elif decision.by_model:
+        denied += f" by the reviewer {decision.by}"
     elif decision.by:
         denied += f" by {decision.by}"
     ran = ". Its client had it already, and may have run it." if begun else " and did not run."

@@ -96,6 +96,8 @@ def _decision_words(decision: Decision) -> str:
     decided_by = one_line(decision.by, 40)
     if decision.by_policy:
         return f"{verdict} by the policy of {decided_by}" if decided_by else f"{verdict} by its policy"
+    if decision.by_model:
+        return f"{verdict} by the reviewer {decided_by}"
     if decision.arguments is not None:
         verdict = f"edited and {verdict}"
     return f"{verdict} by {decided_by}" if decided_by else verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +29,8 @@ from everturn import (
     HandOff,
     McpServer,
     McpTool,
+    Model,
+    Reviewer,
     ToolCall,
     ToolContext,
     activity_tool,
@@ -312,6 +315,34 @@ async def needs_approval(world: World, kind: str) -> None:
             await asks_and_goes_on(conversation, kind)
 
 
+async def reviewer(world: World, kind: str) -> None:
+    """It decides where only `needs_approval` asks; a rule goes before it, and `approvers` may refuse it."""
+    for verdict in ("approve", "deny"):
+        judge = world.scripted(lambda _, *, verdict=verdict: json.dumps({"verdict": verdict, "reason": "as I see it"}))
+        model = Model("scripted:judge", base_url=judge.base_url)
+        made = await KINDS[kind](world, needs_approval=True)
+        rules: Options = {"model": model, "instructions": "Lamps only.", "tools": [made.name]}
+        async with world.hosted(kind, option={"needs_approval": True}, reviewer=Reviewer(**rules)) as case:
+            conversation = await case.begin()
+            if verdict == "approve":
+                await goes_on(conversation, kind)
+                await asks_and_goes_on(await case.begin(case.rule("ask")), kind)
+                decision = (await result(conversation)).decision
+                assert decision or kind == "handoff"
+                assert not decision or (decision.by, decision.by_model) == ("model:scripted:judge", True)
+            else:
+                await is_denied(conversation, "by the reviewer model:scripted:judge .* Reason: as I see it")
+            decided = next(event for event in await events_of(conversation) if event.kind == "decided")
+            assert (decided.verdict, decided.by_model, decided.by_policy) == (verdict, True, False)
+    async with world.hosted(
+        kind, option={"needs_approval": True}, reviewer=Reviewer(**rules), approvers=lambda call, decision: "no models"
+    ) as case:
+        conversation = await case.begin()
+        assert "no models" in (await waits_for(conversation, "not_allowed")).waiting[0].why
+        await conversation.close()
+        await conversation.outcome()
+
+
 async def rule_asks(world: World, kind: str) -> None:
     async with world.hosted(kind) as case:
         conversation, released = await case.begin(case.rule("ask")), await case.begin(case.rule("ask"))
@@ -432,6 +463,7 @@ async def hook_after(world: World, kind: str) -> None:
 
 GUARDS: dict[str, Callable[[World, str], Any]] = {
     "`needs_approval`": needs_approval,
+    "`reviewer`": reviewer,
     "rule: ask": rule_asks,
     "rule: deny": rule_denies,
     "`before_tool` denies": hook_denies,

@@ -80,9 +80,10 @@ export class Call {
     if (at) this.label.textContent = `${this.needs === "answer" ? "waits for your answer" : LABELS.waiting} · until ${clock(at)}`;
   }
 
-  tell({ verdict, by, note, arguments: edited, at, by_policy }) {
+  tell({ verdict, by, note, arguments: edited, at, by_policy, by_model }) {
     const done = edited ? `edited and ${VERDICTS[verdict]}` : (VERDICTS[verdict] ?? verdict);
-    const whom = by_policy ? `by the policy of ${by || "the conversation"}` : by && `by ${by}`;
+    const who = by_model ? `the reviewer ${by}, no person` : by;
+    const whom = by_policy ? `by the policy of ${by || "the conversation"}` : who && `by ${who}`;
     const words = [done, whom, at && clock(at)].filter(Boolean).join(" ");
     this.decided.replaceChildren(el("p", {}, words, note ? `: “${note}”` : ""));
     this.edited = edited ?? this.edited;
