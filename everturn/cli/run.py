@@ -90,12 +90,14 @@ async def _run_conversation(
     from everturn.cli.terminal import Screen
 
     screen = Screen()
+    streaming = streaming and screen.live
+    options = {**labels, "stream": streaming}
     try:
         async with connect(choice, name, screen=screen, db=None, joins=not again) as place:
-            conversation = await _start_conversation(place, text, name, labels, again=again)
+            conversation = await _start_conversation(place, text, name, options, again=again)
             try:
                 return await _follow_to_outcome(
-                    conversation, place, screen, approve_all=approve_all, streaming=streaming and screen.live
+                    conversation, place, screen, approve_all=approve_all, streaming=streaming
                 )
             except asyncio.CancelledError:
                 _say_what_becomes_of_it(place, name, choice, screen)
@@ -105,13 +107,13 @@ async def _run_conversation(
 
 
 async def _start_conversation(
-    place: Connection, text: str, name: str, labels: dict[str, Any], *, again: bool
+    place: Connection, text: str, name: str, options: dict[str, Any], *, again: bool
 ) -> Conversation:
     """The same id is the same work: see Client.start."""
     from everturn.errors import AlreadyStarted
 
     try:
-        return await place.client.start(place.agent, text, id=name, model=place.model, again=again, **labels)
+        return await place.client.start(place.agent, text, id=name, model=place.model, again=again, **options)
     except AlreadyStarted as error:
         cure = f"Use another --id. `everturn send {name} TEXT` says more to it; --again starts anew once it is over."
         raise AlreadyStarted(error.message, cure=cure) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -13,7 +14,9 @@ from uuid import uuid4
 
 import pytest
 
+from everturn import Client
 from everturn.devserver import DevServer
+from everturn.history.reader import first_step
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.prepared import Program, run
 from tests.ui.tmux import Terminal
@@ -208,3 +211,10 @@ def test_a_call_for_a_person_is_answered_in_its_place_while_somebody_watches(
         assert shown.count("● The lamp") == 1
         shown = terminal.until("paid for it", lambda shown: shown.rstrip().endswith("$"))
         assert shown.count("The lamp of order 81") == 1
+    assert asyncio.run(is_streamed(environment, name)), "in steps of 0.2 s, and not of 1.5 s"
+
+
+async def is_streamed(environment: dict[str, str], name: str) -> bool:
+    client = await Client.connect(environment["TEMPORAL_ADDRESS"])
+    started = await first_step(client.temporal, name)
+    return started is not None and started.start.stream
