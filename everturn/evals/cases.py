@@ -94,6 +94,25 @@ class CaseInputs(CaseRecord):
     """Only this reply, counted from 1, is asked for, after all that comes before it."""
     transcript: tuple[CaseStep, ...]
 
+    @property
+    def calls(self) -> tuple[CaseCall, ...]:
+        """The calls that the case is about: of one turn, those of its reply."""
+        replies = self.replies
+        if self.at_turn is not None:
+            replies = replies[self.at_turn - 1 : self.at_turn]
+        return tuple(call for step in replies for call in step.calls)
+
+    @property
+    def calls_before(self) -> tuple[CaseCall, ...]:
+        """Of one turn: those that had been made by then."""
+        if self.at_turn is None:
+            return ()
+        return tuple(call for step in self.replies[: self.at_turn - 1] for call in step.calls)
+
+    @property
+    def replies(self) -> tuple[CaseStep, ...]:
+        return tuple(step for step in self.transcript if step.assistant is not None)
+
 
 class CaseFacts(CaseRecord):
     """What is known of the recorded conversation besides what was said."""
@@ -128,6 +147,17 @@ class Expected(CaseRecord):
     output: JsonValue = None
 
 
+class CaseOutcome(Expected):
+    """What a candidate made of a case, in a rerun of it."""
+
+    verdict: str = ""
+    """As of a Comparison: `same calls`, `other calls`, `diverged` (nothing recorded answers its last call), `stuck`."""
+    differences: tuple[str, ...] = ()
+    """In words."""
+    rerun: str = ""
+    """The id of the rerun, which is a conversation."""
+
+
 class RecordedCase(CaseRecord):
     """A recorded conversation, or one turn of it, as a case."""
 
@@ -137,14 +167,6 @@ class RecordedCase(CaseRecord):
     expected_output: Expected = Expected()
     evaluators: list[JsonValue] = Field(default_factory=list)
     """Of pydantic-evals, for this case alone, in its own form. What people add here is kept."""
-
-    @property
-    def calls(self) -> Iterator[CaseCall]:
-        """The calls that the case is about: of one turn, those of its reply."""
-        replies = [step for step in self.inputs.transcript if step.assistant is not None]
-        if self.inputs.at_turn is not None:
-            replies = replies[self.inputs.at_turn - 1 : self.inputs.at_turn]
-        return (call for step in replies for call in step.calls)
 
     def as_recorded(self) -> Recorded:
         """As evals look at a conversation."""
@@ -193,7 +215,7 @@ def case_name(conversation_id: str, at_turn: int | None) -> str:
 
 
 def expected_calls(case: RecordedCase) -> Iterator[Action]:
-    for call in case.calls:
+    for call in case.inputs.calls:
         if call.decision == "denied":
             continue
         arguments = call.arguments if call.edited_to is None else call.edited_to

@@ -89,6 +89,11 @@ class Comparison:
         return before, after
 
     @property
+    def calls(self) -> tuple[Sequence[RecordedCall], Sequence[RecordedCall]]:
+        """Those that are compared: the recorded ones, and the rerun's."""
+        return _calls_of(self.recorded, self.at_turn), _calls_of(self.rerun, self.at_turn)
+
+    @property
     def verdict(self) -> str:
         if self.problem:
             return "stuck"

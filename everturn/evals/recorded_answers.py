@@ -198,6 +198,10 @@ def ended_at(messages: tuple[Message, ...]) -> ToolCall | None:
     calls = {call.call_id: call for message in messages for call in message.tool_calls}
     for message in messages:
         for result in message.tool_results:
-            if any(action.hook == HOOK_NAME and action.did == "stopped" for action in result.hooks):
+            if ends_rerun(result):
                 return calls.get(result.call_id)
     return None
+
+
+def ends_rerun(result: ToolResult) -> bool:
+    return any(action.hook == HOOK_NAME and action.did == "stopped" for action in result.hooks)

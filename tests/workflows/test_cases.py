@@ -2,75 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import yaml
 
-from everturn import Agent, Client, tool
+from everturn import Client
 from everturn.evals import Thresholds, collect_cases, read_cases, rerun
 from everturn.evals.case_files import file_name
 from everturn.guardrails import Pattern
-from everturn.testing import ScriptedModel, call
-from tests.support.agents import agent_on, hosting
+from everturn.testing import call
+from tests.support.agents import agent_on
+from tests.support.decided_orders import FIND, REFUNDS, Scripted, decided, find_order, ran, refund, said
 from tests.support.transcripts import results_of
-from tests.support.waiting import eventually, waiting
-
-Scripted = Callable[..., ScriptedModel]
-
-ran: list[str] = []
-
-
-@tool(effect="read")
-def find_order(order_id: str, email: str) -> str:
-    """Finds an order."""
-    ran.append("find")
-    return f"of {email}, paid by 4111 1111 1111 1111"
-
-
-@tool(effect="once", needs_approval=True)
-def refund(cents: int) -> str:
-    """Refunds."""
-    ran.append(f"refund {cents}")
-    return f"refunded {cents}"
-
-
-FIND = call("find_order", {"order_id": "81", "email": "jane@example.com"}, id="f")
-REFUNDS = [call("refund", {"cents": 500}, id="a"), call("refund", {"cents": 700}, id="b")]
-
-
-def said(*replies: Any) -> Callable[[list[Any]], Any]:
-    return lambda messages: replies[sum(message["role"] == "assistant" for message in messages)]
-
-
-async def decided(client: Client, scripted: Scripted, conversation_id: str, agent_name: str) -> Agent:
-    """A conversation in which a person edited a call and denied another; and one without either."""
-    replies = said(FIND, REFUNDS, "Half of it.", "Bye.")
-    script = scripted(lambda messages: "Hi." if "Hello" in str(messages) else replies(messages))
-    agent = agent_on(script, tools=[find_order, refund], name=agent_name)
-    async with hosting(client, agent):
-        conversation = await client.start(
-            agent,
-            "I am jane@example.com.\nRefund order 81.",
-            id=conversation_id,
-            tenant="acme",
-            metadata={"user": "jane@example.com", "vip": True},
-            keep_open=timedelta(minutes=5),
-        )
-        a, b = await waiting(conversation, calls=2)
-        await conversation.approve(a, {"cents": 400})
-        await conversation.deny(b, "jane@example.com has no right to it")
-        await conversation.reply()
-        await conversation.send("Thanks")
-        await conversation.reply()
-        await conversation.close()
-        await conversation.outcome()
-        await client.run(agent, "Hello", id=f"plain-{conversation_id}")
-    ran.clear()
-    return agent
+from tests.support.waiting import eventually
 
 
 async def test_what_people_decided_becomes_what_is_expected_and_nobodys_data_leaves(
@@ -78,7 +24,7 @@ async def test_what_people_decided_becomes_what_is_expected_and_nobodys_data_lea
 ) -> None:
     agent_name = f"clerk-{uuid4().hex[:8]}"
     order = f"jane@example.com-{agent_name}"
-    agent = await decided(client, scripted, order, agent_name)
+    await decided(client, scripted, order, agent_name)
     folder = tmp_path / "cases"
 
     async def both() -> bool:
@@ -101,7 +47,7 @@ async def test_what_people_decided_becomes_what_is_expected_and_nobodys_data_lea
         ("refund", {"cents": 400}),
     ]
     assert [action.arguments for action in turn.expected_output.calls] == [{"cents": 400}]
-    made = list(whole.calls)
+    made = whole.inputs.calls
     assert [(step.decision, step.effect, step.reason) for step in made] == [
         (None, "read", ""),
         ("edited", "once", ""),
@@ -116,14 +62,12 @@ async def test_what_people_decided_becomes_what_is_expected_and_nobodys_data_lea
     assert "4111" in file.read_text()
     assert len(more.cases) == 2
     assert (await collect_cases(client, folder)).cases, "all conversations"
-    plain = folder / file_name(f"plain-{order}")
+    assert (folder / file_name(f"plain-{order}")).exists()
     assert "SameCalls" in file.read_text()
     await client.erase(order)
     erased = await collect_cases(client, folder, query=f"WorkflowId = 'plain-{order}'")
     assert erased.removed == (file,)
     assert not file.exists()
-    assert agent
-    assert plain
 
 
 async def test_a_case_runs_where_its_conversation_is_not_and_the_edited_call_is_the_right_one(
