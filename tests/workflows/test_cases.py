@@ -10,7 +10,6 @@ import yaml
 
 from everturn import Client
 from everturn.evals import Thresholds, collect_cases, read_cases, rerun
-from everturn.evals.case_files import file_name
 from everturn.guardrails import Pattern
 from everturn.testing import call
 from tests.support.agents import agent_on
@@ -62,7 +61,7 @@ async def test_what_people_decided_becomes_what_is_expected_and_nobodys_data_lea
     assert "4111" in file.read_text()
     assert len(more.cases) == 2
     assert (await collect_cases(client, folder)).cases, "all conversations"
-    assert (folder / file_name(f"plain-{order}")).exists()
+    assert len(list(folder.iterdir())) == 2
     assert "SameCalls" in file.read_text()
     await client.erase(order)
     erased = await collect_cases(client, folder, query=f"WorkflowId = 'plain-{order}'")
