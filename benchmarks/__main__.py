@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import inbox, limits, peers, report, scale, tenants
+from benchmarks import evals, inbox, limits, peers, report, scale, tenants
 from benchmarks.contestants import ALL, FLOOR
 from benchmarks.measures import (
     Measured,
@@ -63,6 +63,8 @@ INBOX = "inbox"
 """Of everturn's page alone, in Debian's chromium: 5 minutes."""
 TENANTS = "tenants"
 """Of everturn alone: 3 minutes."""
+EVALS = "evals"
+"""Of everturn alone: 5 minutes."""
 SCALE = "scale"
 """Of everturn alone, on a cluster of its own (`make stack`): 8 minutes; Linux and root."""
 LONGEST_MEASURE_SECONDS = 600.0
@@ -77,6 +79,9 @@ async def main(arguments: argparse.Namespace) -> None:
         return
     if arguments.measures == [TENANTS]:
         await tenants.main(record=arguments.record)
+        return
+    if arguments.measures == [EVALS]:
+        await evals.main(record=arguments.record)
         return
     if arguments.measures == [SCALE]:
         await scale.main(seconds=arguments.seconds, at_once=arguments.at_once, record=arguments.record)
@@ -137,7 +142,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         "measures",
         nargs="*",
         metavar="MEASURE",
-        help=f"of {', '.join(MEASURES)} (all); or {LIMITS}, {TENANTS}, {INBOX} or {SCALE} alone",
+        help=f"of {', '.join(MEASURES)} (all); or {LIMITS}, {TENANTS}, {INBOX}, {EVALS} or {SCALE} alone",
     )
     parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
     parser.add_argument("--rounds", type=int, default=10, help="of the latency (10)")
@@ -154,7 +159,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         help="write the numbers into benchmarks/RESULTS.md",
     )
     arguments = parser.parse_args(words)
-    if arguments.measures not in ([LIMITS], [TENANTS], [INBOX], [SCALE]) and (
+    if arguments.measures not in ([LIMITS], [TENANTS], [INBOX], [EVALS], [SCALE]) and (
         unknown := {*arguments.measures} - {*MEASURES}
     ):
         parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")

@@ -18,7 +18,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.messages import start_payload
-from everturn.errors import AlreadyStarted, Ended, Refused, Stalled
+from everturn.errors import AlreadyStarted, Ended, Refused, Stalled, Unreachable
 from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_rerun, left_out_tools
 from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
@@ -30,7 +30,7 @@ from everturn.evals.stand_ins import played_by
 from everturn.history.fork_start import Changes, start_of_fork
 from everturn.limits import Limits
 from everturn.models import Model
-from everturn.payloads import Start
+from everturn.payloads import Start, Status
 from everturn.policy import Rule
 from everturn.records import Message, ToolCall
 from everturn.sizes import MAX_ID_BYTES
@@ -376,8 +376,10 @@ async def _wait_for_reply(conversation: Conversation) -> str:
             await asyncio.wait({replying}, timeout=LOOK_SECONDS)
             if replying.done():
                 break
-            status = await conversation.status(children=False)
-            if status.state in STUCK:
+            status: Status | None = None
+            with suppress(Unreachable):  # its worker is busy: the next look will tell
+                status = await conversation.status(children=False)
+            if status and status.state in STUCK:
                 return await _give_up(
                     conversation, f"it is {status.state}: {status.cause or _waiting_words(status.waiting)}"
                 )
