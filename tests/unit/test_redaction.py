@@ -1,0 +1,62 @@
+"""What is redacted by default, and what looks like it and stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from everturn.errors import Refused
+from everturn.evals import PATTERNS, CaseCall, CaseInputs, CaseStep, RecordedCase, redact_case
+from everturn.evals.case_files import as_yaml, read_cases, write_cases
+from everturn.evals.redaction import make_redactor
+
+EVERYTHING = make_redactor(PATTERNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("jane.doe+x@mail.example.com, please", "[email], please"),
+        ("4111 1111 1111 1111", "[card]"),
+        ("4111-1111-1111-1112", "4111-1111-1111-1112"),  # its check digit is wrong
+        ("DE89 3704 0044 0532 0130 00", "[iban]"),
+        ("DE88 3704 0044 0532 0130 00", "DE88 3704 0044 0532 0130 00"),
+        ("call +49 (30) 901820-0", "call [phone]"),
+        ("order 81-2345-678 of 2026-11-27", "order 81-2345-678 of 2026-11-27"),
+        ("from 192.168.0.17", "from [ip]"),
+        ("version 1.2.3.4.5", "version 1.2.3.4.5"),
+    ],
+)
+def test_only_what_is_one_is_redacted(text: str, expected: str) -> None:
+    assert EVERYTHING(text) == expected
+
+
+def test_nothing_of_a_case_is_passed_over() -> None:
+    secret = "jane@example.com"
+    call = CaseCall(
+        tool="pay",
+        arguments={"to": [{secret: secret}], "card": 4111111111111111, "ok": True},
+        decision="edited",
+        reason=secret,
+        edited_to={"to": secret},
+        result=[{"kind": "document", "url": f"https://x.example/{secret}", "name": secret}],
+    )
+    steps = (CaseStep(user=secret), CaseStep(assistant=secret, calls=(call,)))
+    case = RecordedCase(name=secret, inputs=CaseInputs(conversation=f"of-{secret}", agent="clerk", transcript=steps))
+    written = as_yaml("x", [redact_case(case, EVERYTHING)])
+    assert "jane" not in written
+    assert "4111" not in written
+    assert "conversation: sha256:" in written
+    with pytest.raises(Refused, match="no pattern 'emial'"):
+        make_redactor(["emial"])
+    with pytest.raises(Refused, match="a value of type NoneType"):
+        redact_case(case, lambda text: None)
+
+
+def test_odd_texts_come_back_from_the_file_as_they_were(tmp_path: Path) -> None:
+    odd = ["no", "2026-11-27", " a\n b \n", "tab\there\n", "\u2028 \x85 \x00 ünï 🎉", "a: b # c", "", "'\"\\", "1e3"]
+    steps = [CaseStep(user=text) for text in odd]
+    case = RecordedCase(name="odd", inputs=CaseInputs(conversation="odd", agent="clerk", transcript=tuple(steps)))
+    write_cases(tmp_path, [case])
+    assert read_cases(tmp_path) == [case]
