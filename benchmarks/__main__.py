@@ -81,7 +81,7 @@ async def main(arguments: argparse.Namespace) -> None:
         await tenants.main(record=arguments.record)
         return
     if arguments.measures == [EVALS]:
-        await evals.main(record=arguments.record)
+        await evals.main(conversations=arguments.conversations, record=arguments.record)
         return
     if arguments.measures == [SCALE]:
         await scale.main(seconds=arguments.seconds, at_once=arguments.at_once, record=arguments.record)
@@ -152,7 +152,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="scale: of each point (60)")
     parser.add_argument("--at-once", type=int, default=60, help="scale: conversations at a time (60)")
     parser.add_argument("--tool-seconds", type=float, default=60.0, help="long_tool: how long the tool takes (60)")
-    parser.add_argument("--conversations", type=int, default=200, help="deploy_checks: how many there are (200)")
+    parser.add_argument("--conversations", type=int, default=200, help="deploy_checks, evals: how many there are (200)")
     parser.add_argument(
         "--record",
         action="store_true",

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import report
-from benchmarks.evals_candidate import CONVERSATIONS, conversation_id, make_agent
+from benchmarks.evals_candidate import conversation_id, make_agent
 from benchmarks.rig import RESULTS, ROOT, cpu_seconds, spawn, stop
 from everturn import Client, Worker
 from everturn.devserver import DevServer, find_binary
@@ -37,8 +37,9 @@ SPEED = """| | seconds | conversations/s | per s of CPU of the rerun | per s of 
 class Bench:
     """The server, the model and the log of tools of one run."""
 
-    def __init__(self, stack: AsyncExitStack, server: DevServer, folder: Path) -> None:
+    def __init__(self, stack: AsyncExitStack, server: DevServer, folder: Path, conversations: int) -> None:
         self.server = server
+        self.conversations = conversations
         self.ran = folder / "ran"
         self.ran.touch()
         self._stack = stack
@@ -62,7 +63,14 @@ class Bench:
     def spawn_rerun(self, candidate: str) -> subprocess.Popen[bytes]:
         """The command of a person who runs it."""
         process = spawn(
-            *(sys.executable, "-m", "benchmarks.evals_candidate", self.server.address, candidate),
+            *(
+                sys.executable,
+                "-m",
+                "benchmarks.evals_candidate",
+                self.server.address,
+                candidate,
+                str(self.conversations),
+            ),
             log=RESULTS / "evals-rerun.log",
             stdout=subprocess.PIPE,
             SCRIPTED_BASE_URL=self.base_url,
@@ -85,7 +93,7 @@ async def record_conversations(bench: Bench, client: Client) -> None:
             assert outcome.status == "completed", outcome
 
     async with Worker(client, agents=[agent]):
-        await asyncio.gather(*map(run_one, range(CONVERSATIONS)))
+        await asyncio.gather(*map(run_one, range(bench.conversations)))
 
 
 async def rerun_with_kills(bench: Bench, client: Client) -> tuple[dict[str, Any], int]:
@@ -93,7 +101,7 @@ async def rerun_with_kills(bench: Bench, client: Client) -> tuple[dict[str, Any]
     killed = 0
     for number in range(1, KILLS + 1):
         process = bench.spawn_rerun("careless")
-        wanted = CONVERSATIONS * number // (KILLS + 1)
+        wanted = bench.conversations * number // (KILLS + 1)
         while (await client.temporal.count_workflows(ENDED)).count < wanted:
             assert process.poll() is None, "it was done before it was killed"
             await asyncio.sleep(0.1)
@@ -110,12 +118,12 @@ async def finish(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     return told
 
 
-async def main(*, record: bool = False) -> None:
+async def main(*, conversations: int, record: bool = False) -> None:
     RESULTS.mkdir(exist_ok=True)
     facts = report.machine(await find_binary())
     async with AsyncExitStack() as stack, asyncio.timeout(LONGEST_SECONDS):
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        bench = Bench(stack, await stack.enter_async_context(DevServer()), folder)
+        bench = Bench(stack, await stack.enter_async_context(DevServer()), folder, conversations)
         await bench.start()
         client = await Client.connect(bench.server.address, task_queue="evals")
         await record_conversations(bench, client)
@@ -128,7 +136,7 @@ async def main(*, record: bool = False) -> None:
         print(found, flush=True)
         speed = await measure_speed(bench)
         print(speed)
-        assert told["pays_twice"] == told["skips"] == CONVERSATIONS
+        assert told["pays_twice"] == told["skips"] == conversations
         assert harm == 0
         assert bench.lines(bench.ran) == ran
     if record:
@@ -144,6 +152,6 @@ async def measure_speed(bench: Bench) -> str:
     told = await finish(bench.spawn_rerun("thorough"))
     seconds = time.monotonic() - began
     spent = sum(map(cpu_seconds, others)) - before
-    rates = [seconds, CONVERSATIONS / seconds, CONVERSATIONS / told["cpu_seconds"]]
-    rates.append(CONVERSATIONS / (told["cpu_seconds"] + spent))
+    rates = [seconds, bench.conversations / seconds, bench.conversations / told["cpu_seconds"]]
+    rates.append(bench.conversations / (told["cpu_seconds"] + spent))
     return f"{SPEED}\n| {told['verdicts']} | {' | '.join(f'{rate:.1f}' for rate in rates)} |"

@@ -1,4 +1,5 @@
-"""The agents of `benchmarks.evals`, and the process that reruns: `python -m benchmarks.evals_candidate ADDRESS NAME`.
+"""The agents of `benchmarks.evals`, and the process that reruns: `python -m benchmarks.evals_candidate ADDRESS NAME
+NUMBER`.
 
 Prints what it found, as JSON. Each tool writes a line into EVALS_RAN when it runs.
 """
@@ -15,8 +16,6 @@ from pathlib import Path
 
 from everturn import Agent, Client, Model, tool
 from everturn.evals import rerun
-
-CONVERSATIONS = 200
 
 
 def conversation_id(number: int) -> str:
@@ -43,10 +42,11 @@ def make_agent(model: str, base_url: str, ran: Path) -> Agent:
     return Agent("clerk", model=Model(f"scripted:{model}", base_url=base_url), tools=[look_up, pay])
 
 
-async def main(address: str, candidate: str) -> None:
+async def main(address: str, candidate: str, conversations: int) -> None:
     client = await Client.connect(address, task_queue="evals")
     agent = make_agent(candidate, os.environ["SCRIPTED_BASE_URL"], Path(os.environ["EVALS_RAN"]))
-    reruns = await rerun(client, [conversation_id(number) for number in range(CONVERSATIONS)], agent=agent, parallel=32)
+    ids = [conversation_id(number) for number in range(conversations)]
+    reruns = await rerun(client, ids, agent=agent, parallel=32)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     verdicts = Counter(comparison.verdict for comparison in reruns.comparisons)
     told = {
@@ -66,4 +66,4 @@ async def main(address: str, candidate: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
