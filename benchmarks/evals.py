@@ -114,7 +114,7 @@ async def rerun_with_kills(bench: Bench, client: Client) -> tuple[dict[str, Any]
 async def finish(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
     printed = await asyncio.to_thread(process.stdout.read)
-    told: dict[str, Any] = json.loads(printed)
+    told: dict[str, Any] = json.loads(printed.splitlines()[-1])  # after the log
     return told
 
 
