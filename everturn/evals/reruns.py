@@ -18,7 +18,7 @@ from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.messages import start_payload
-from everturn.errors import AlreadyStarted, Ended, Refused, Stalled, Unreachable
+from everturn.errors import AlreadyStarted, Ended, NotFound, Refused, Stalled, Unreachable
 from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_rerun, left_out_tools
 from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
@@ -377,7 +377,7 @@ async def _wait_for_reply(conversation: Conversation) -> str:
             if replying.done():
                 break
             status: Status | None = None
-            with suppress(Unreachable):  # its worker is busy: the next look will tell
+            with suppress(Unreachable, NotFound):  # worker or server is busy: the next look, or the reply, will tell
                 status = await conversation.status(children=False)
             if status and status.state in STUCK:
                 return await _give_up(
