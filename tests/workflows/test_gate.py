@@ -223,6 +223,8 @@ class World:
     @asynccontextmanager
     async def hosted(self, kind: str, *hooks: Hooks, option: Options | None = None, **more: Any) -> AsyncIterator[Case]:
         made: Made = await KINDS[kind](self, **(option or {}))
+        if "reviewer" in more:
+            more["reviewer"] = more["reviewer"].model_copy(update={"tools": (made.name,)})
         asks = call(made.name, made.arguments, id="c")
 
         def script(messages: list[Any]) -> Any:
@@ -320,8 +322,7 @@ async def reviewer(world: World, kind: str) -> None:
     for verdict in ("approve", "deny"):
         judge = world.scripted(lambda _, *, verdict=verdict: json.dumps({"verdict": verdict, "reason": "as I see it"}))
         model = Model("scripted:judge", base_url=judge.base_url)
-        made = await KINDS[kind](world, needs_approval=True)
-        rules: Options = {"model": model, "instructions": "Lamps only.", "tools": [made.name]}
+        rules: Options = {"model": model, "instructions": "Lamps only."}
         async with world.hosted(kind, option={"needs_approval": True}, reviewer=Reviewer(**rules)) as case:
             conversation = await case.begin()
             if verdict == "approve":
