@@ -1,4 +1,20 @@
-"""One model turn: complete the prefix, ask the provider, plan the reply."""
+"""One model turn: complete the prefix, ask the provider, plan the reply.
+
+What `call_model` passes before it asks, in this order (1 to 5 are interceptors of worker/hosting.py):
+
+1. `Attempts`: each log line says which turn it is about, and times are counted by this process's clock.
+2. `UnexpectedErrors`: an error that nobody foresaw is tried again with longer pauses than after a lost worker.
+3. `LostTries`: a turn that its workers die of is not tried for ever. It comes before all that costs time.
+4. `Metrics`, traces, `GenAiMetrics`: they count what the next one refuses, too.
+5. `TenantBudgets`: a turn that its tenant's budget does not allow is not asked.
+6. `check_ours`: after a late start, the server may have given the turn to another worker. Both would ask the model.
+7. `agent_of`: a worker that does not host the agent hands the turn back to the queue.
+8. `beating`: from here on, a worker that is lost is noticed in seconds, and a cancelled turn hands over what it has.
+9. `retrying_for`: from here on the agent is known, and its patience says how long such an error is tried again.
+10. `take_over`: if the worker before this one was lost, the conversation is not to wait for it again.
+11. `_prepare_turn`: MCP servers name their tools; the messages are made whole, from memory or from the history; the
+    user's functions decide on instructions and tools. What fails here stalls or is retried, and nothing was asked.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +22,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -72,6 +89,38 @@ from everturn.tools.results import safe_error_text
 _log = get_logger("everturn.turn")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One turn with all that it is asked with: what travels together from the first guard to the reply."""
+
+    agent: Agent
+    """As it is for this turn."""
+    request: ModelRequest
+    """With the digest of what was found."""
+    prefix: Sequence[Message]
+    delta: Sequence[Message]
+    messages: Sequence[Message]
+    """The prefix and the delta."""
+    hooks: HookRuns
+    prompt: RecordedPrompt | None
+    """To be recorded; None if the agent is the same for all turns."""
+
+    @property
+    def model(self) -> Model:
+        """The agent's own, unless the conversation was put on another: a fallback, or one that a person chose. Raises
+        ConfigError."""
+        if not self.request.model:
+            return self.agent.model
+        return model_named(self.agent, self.request.model)
+
+    def cost_of(self, reply: Reply) -> float | None:
+        return cost_of_reply(self.model, reply)
+
+    def cost_so_far(self, usage: Usage) -> float | None:
+        """Of a reply that is not whole yet, and has no details."""
+        return cost_usd(self.model, usage, details=asked_tier(self.agent.settings))
+
+
 class ModelTurns:
     def __init__(
         self,
@@ -116,28 +165,24 @@ class ModelTurns:
     async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()
         await take_over()
-        agent = await for_turn(self._toolsets, agent)
         met = not self._prefixes.knows(request.digest)
-        request, prefix, delta = await self._complete_messages(request)
-        messages = follow_prefix(prefix, delta)
-        agent, prompt = await self._decide_agent(agent, request, messages)
+        turn = await self._prepare_turn(agent, request)
+        request = turn.request
         if request.summarise:
-            return await self._write_summary(agent, request, prefix, spent)
-        hooks = HookRuns(agent, partial(self._contexts.of_turn, request))
-        cache = PromptCacheWatch(request, prefix, delta)
-        reply = await self._ask_model(
-            agent, request, messages, hooks, reply_stream=self._reply_stream(beat, agent, request), cache=cache
-        )
-        reply, plan, output, problem = await self._follow_up(agent, request, reply, hooks, messages)
+            return await self._write_summary(turn, spent)
+        cache = PromptCacheWatch(request, turn.prefix, turn.delta)
+        reply_stream = self._reply_stream(beat, turn)
+        reply = await self._ask_model(turn, turn.messages, reply_stream=reply_stream, cache=cache)
+        reply, plan, output, problem = await self._follow_up(turn, reply)
         reply = sign_reply(reply, request)
-        spent.add_usage(reply.usage, cost_of_reply(_model_of(agent, request), reply))
-        digest = self._prefixes.remember(request.digest, prefix, (*delta, reply.message))
+        spent.add_usage(reply.usage, turn.cost_of(reply))
+        digest = self._prefixes.remember(request.digest, turn.prefix, (*turn.delta, reply.message))
         cache.keep(self._prefixes, digest)
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         view, summary_due = compaction.next_view(
-            agent.compaction, request.view, follow_prefix(messages, (reply.message,)), reply.usage
+            turn.agent.compaction, request.view, follow_prefix(turn.messages, (reply.message,)), reply.usage
         )
-        turn = ModelReply(
+        answered = ModelReply(
             message=reply.message,
             plan=plan,
             # That it wants tools is plain from the message; every field that is written costs history bytes.
@@ -146,36 +191,38 @@ class ModelTurns:
             usage=spent.usage,
             cost_usd=spent.cost_usd,
             details=reply.details,
-            prompt=prompt,
+            prompt=turn.prompt,
             output=output,
             output_problem=problem,
             view=view,
             summary_due=summary_due,
-            hooks=tuple(hooks.actions),
-            facts=await self._facts.facts_for(agent, request, met=met or takes_over(delta)),
+            hooks=tuple(turn.hooks.actions),
+            facts=await self._facts.facts_for(turn.agent, request, met=met or takes_over(turn.delta)),
         )
         _log.info("turn.finished", **_log_fields(reply), seconds=round(time.monotonic() - started, 3))
-        return turn
+        return answered
 
-    async def _decide_agent(
-        self, agent: Agent, request: ModelRequest, messages: Sequence[Message]
-    ) -> tuple[Agent, RecordedPrompt | None]:
-        """The agent as it is for this turn, and its prompt to record; None if the agent is the same for all turns."""
-        decided = await agent_for_turn(agent, partial(self._contexts.of_turn, request), messages, request)
-        if decided is agent or request.summarise:
-            return decided, None
-        tools = tuple(
-            PromptTool(name=tool.name, description=tool.description, parameters=tool.parameters)
-            for tool in decided.tools
+    async def _prepare_turn(self, agent: Agent, request: ModelRequest) -> Turn:
+        agent = await for_turn(self._toolsets, agent)
+        request, prefix, delta = await self._complete_messages(request)
+        messages = follow_prefix(prefix, delta)
+        context = partial(self._contexts.of_turn, request)
+        decided = await agent_for_turn(agent, context, messages, request)
+        prompt: RecordedPrompt | None = None
+        if decided is not agent and not request.summarise:
+            prompt = _record_prompt(decided, request)
+        hooks = HookRuns(decided, context, summary=request.summarise)
+        return Turn(
+            agent=decided, request=request, prefix=prefix, delta=delta, messages=messages, hooks=hooks, prompt=prompt
         )
-        prompt = Prompt(instructions=decided.instructions if isinstance(decided.instructions, str) else "", tools=tools)
-        return decided, RecordedPrompt.from_prompt(prompt, known=request.prompts, room=request.prompt_room)
 
     async def _follow_up(
-        self, agent: Agent, request: ModelRequest, reply: Reply, hooks: HookRuns, messages: Sequence[Message]
+        self, turn: Turn, reply: Reply
     ) -> tuple[Reply, tuple[PlannedCall, ...], JsonValue, str | None]:
         """The reply as hooks left it, its plan, its output, and what is wrong with the output. The reply is paid for: a
         failure here does not ask the model again by itself."""
+        request = turn.request
+        hooks = turn.hooks
         if hooks.is_stopped:
             return reply, (), None, None
         careful = poison_calls.lost_tries() >= poison_calls.MOST_OF_A_PLAN
@@ -185,18 +232,18 @@ class ModelTurns:
             calls_left = MAX_PLANNED_CALLS
         try:
             plan = await plan_calls(
-                agent,
+                turn.agent,
                 reply.tool_calls,
                 conclude=request.conclude,
                 calls_left=calls_left,
                 careful=careful,
-                given_up=poison_calls.given_up(messages) if reply.tool_calls else frozenset(),
+                given_up=poison_calls.given_up(turn.messages) if reply.tool_calls else frozenset(),
                 context=lambda call: self._contexts.of_call(request, call.call_id),
                 hooks=hooks,
-                before=SaidBefore(messages, request),
+                before=SaidBefore(turn.messages, request),
                 times=self._times,
             )
-            return hooks.with_changes(reply), plan, *await _read_output(agent, reply, lambda: hooks.context)
+            return hooks.with_changes(reply), plan, *await _read_output(turn.agent, reply, lambda: hooks.context)
         except Stops as stop:
             return hook_runs.stopped_reply(reply, stop.text), (), None, None
         except ApplicationError:  # a hook's, or a filter's, which stalls the conversation
@@ -213,89 +260,82 @@ class ModelTurns:
         self._prefixes.forget_results(activity.info().workflow_run_id or "", request.named)
         return self._prefixes.remember(request.digest, prefix, delta)
 
-    def _reply_stream(self, beat: Heartbeat, agent: Agent, request: ModelRequest) -> ReplyStream | None:
+    def _reply_stream(self, beat: Heartbeat, turn: Turn) -> ReplyStream | None:
         """The stream of the reply; None if a hook is to see the reply before anybody else does."""
-        if not all(hook.streams for hook in hook_runs.hooks_at(agent, "after_model")):
+        if not all(hook.streams for hook in hook_runs.hooks_at(turn.agent, "after_model")):
             return None
-        return self._streaming.begin_stream(beat, request, cost=partial(_cost_so_far, agent, request))
+        return self._streaming.begin_stream(beat, turn.request, cost=turn.cost_so_far)
 
-    async def _write_summary(
-        self, agent: Agent, request: ModelRequest, prefix: Sequence[Message], spent: Spent
-    ) -> ModelReply:
+    async def _write_summary(self, turn: Turn, spent: Spent) -> ModelReply:
         """The model's summary of the old messages, as the message that replaces them from now on."""
-        wanted = agent.compaction
-        old, keep_from = compaction.to_summarise(prefix, request.view, wanted) if wanted else ([], 0)
+        wanted = turn.agent.compaction
+        view = turn.request.view
+        old, keep_from = compaction.to_summarise(turn.prefix, view, wanted) if wanted else ([], 0)
         if not old:
-            return ModelReply(message=Message(role="user", parts=()), digest=request.digest)
-        hooks = HookRuns(agent, partial(self._contexts.of_turn, request), summary=True)
-        reply = await self._ask_model(agent, request, [*old, Message.user(compaction.ASK)], hooks)
-        spent.add_usage(reply.usage, cost_of_reply(_model_of(agent, request), reply))
+            return ModelReply(message=Message(role="user", parts=()), digest=turn.request.digest)
+        reply = await self._ask_model(turn, [*old, Message.user(compaction.ASK)])
+        spent.add_usage(reply.usage, turn.cost_of(reply))
         summary = compaction.summary_of(reply.text)
         _log.info("transcript.summarised", **_log_fields(reply), messages=len(old))
         return ModelReply(
             message=summary,
-            digest=self._prefixes.remember(request.digest, prefix, (summary,)),
+            digest=self._prefixes.remember(turn.request.digest, turn.prefix, (summary,)),
             usage=spent.usage,
             cost_usd=spent.cost_usd,
-            hooks=tuple(hooks.actions),
-            view=(request.view or View()).model_copy(update={"summary_at": len(prefix), "keep_from": keep_from}),
+            hooks=tuple(turn.hooks.actions),
+            view=(view or View()).model_copy(update={"summary_at": len(turn.prefix), "keep_from": keep_from}),
         )
 
     async def _ask_model(
         self,
-        agent: Agent,
-        request: ModelRequest,
+        turn: Turn,
         messages: Sequence[Message],
-        hooks: HookRuns,
         *,
         reply_stream: ReplyStream | None = None,
         cache: PromptCacheWatch | None = None,
     ) -> Reply:
-        """The model's reply as hooks left it, or what a hook answers in its place."""
-        question = self._make_question(agent, request, messages)
+        """The model's reply to these messages as hooks left it, or what a hook answers in its place."""
+        question = self._make_question(turn, messages)
         if (text := hook_runs.stopped_before(messages)) is not None:
-            return hooks.answer_with(question, text)
+            return turn.hooks.answer_with(question, text)
         planned = question
-        question = await hooks.before_model(question)
-        if hooks.is_stopped:
-            return hooks.answer_with(question, hooks.answer)
+        question = await turn.hooks.before_model(question)
+        if turn.hooks.is_stopped:
+            return turn.hooks.answer_with(question, turn.hooks.answer)
         kept = KeptResponse(question.model)
         async with kept.awaited():
-            reply = await self._send_question(agent, request, question, messages, reply_stream, kept)
+            reply = await self._send_question(turn, question, messages, reply_stream, kept)
         if cache:
             cache.take_reply(question, reply, changed=question is not planned)
-        return await fit_reply(await hooks.after_model(reply), turn=request.turn, artifacts=self._artifacts)
+        return await fit_reply(await turn.hooks.after_model(reply), turn=turn.request.turn, artifacts=self._artifacts)
 
     async def question_of(self, agent: Agent, request: ModelRequest) -> Request | None:
         """What a turn that waits for a batch asks, worked out anew from its conversation's history; None if a hook
         answers it."""
-        agent = await for_turn(self._toolsets, agent)
-        request, prefix, delta = await self._complete_messages(request)
-        messages = follow_prefix(prefix, delta)
-        agent, _ = await self._decide_agent(agent, request, messages)
-        if hook_runs.stopped_before(messages) is not None:
+        turn = await self._prepare_turn(agent, request)
+        if hook_runs.stopped_before(turn.messages) is not None:
             return None
-        hooks = HookRuns(agent, partial(self._contexts.of_turn, request))
-        question = await hooks.before_model(self._make_question(agent, request, messages))
-        return None if hooks.is_stopped else question
+        question = await turn.hooks.before_model(self._make_question(turn, turn.messages))
+        return None if turn.hooks.is_stopped else question
 
-    def _make_question(self, agent: Agent, request: ModelRequest, messages: Sequence[Message]) -> Request:
+    def _make_question(self, turn: Turn, messages: Sequence[Message]) -> Request:
         try:
-            model = _model_of(agent, request)
+            model = turn.model
         except ConfigError as error:
             raise activity_errors.final_error(error) from None
-        return turn_request_of(agent, request, messages, model=model, tools=self._specs_of(agent))
+        return turn_request_of(turn.agent, turn.request, messages, model=model, tools=self._specs_of(turn.agent))
 
     async def _send_question(
         self,
-        agent: Agent,
-        request: ModelRequest,
+        turn: Turn,
         question: Request,
         messages: Sequence[Message],
         reply_stream: ReplyStream | None,
         kept: KeptResponse,
     ) -> Reply:
         """What the model replies to the question, which is made of the `messages`."""
+        agent = turn.agent
+        request = turn.request
         limit = agent.patience.turn_timeout
         fallback = fallbacks.next_after(agent, question.model)
         try:
@@ -408,22 +448,18 @@ class ModelTurns:
         return request, self._prefixes.remember_whole(request.digest, prefix), results
 
 
-def _model_of(agent: Agent, request: ModelRequest) -> Model:
-    """The agent's own, unless the conversation was put on another: a fallback, or one that a person chose."""
-    if not request.model:
-        return agent.model
-    return model_named(agent, request.model)
-
-
 def model_named(agent: Agent, name: str) -> Model:
     """The agent's model of that name, with its address and key; or another one of that name."""
     known = {model.name: model for model in (agent.model, *agent.fallback_models)}
     return known.get(name) or Model(name)
 
 
-def _cost_so_far(agent: Agent, request: ModelRequest, usage: Usage) -> float | None:
-    """Of a reply that is not whole yet, and has no details."""
-    return cost_usd(_model_of(agent, request), usage, details=asked_tier(agent.settings))
+def _record_prompt(agent: Agent, request: ModelRequest) -> RecordedPrompt:
+    tools = tuple(
+        PromptTool(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in agent.tools
+    )
+    prompt = Prompt(instructions=agent.instructions if isinstance(agent.instructions, str) else "", tools=tools)
+    return RecordedPrompt.from_prompt(prompt, known=request.prompts, room=request.prompt_room)
 
 
 def _log_fields(reply: Reply) -> dict[str, object]:

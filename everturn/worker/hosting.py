@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.common import MetricMeter
 from temporalio.worker import (
     ActivityInboundInterceptor,
     Interceptor,
@@ -129,20 +130,13 @@ class Hosting(Interceptor):
             hosted, client, task_queue=conversations, meter=meter, traces=traces, profile=self._profile
         )
         self._budgets = TenantBudgets(client, task_queue=conversations, declared=hosted.budgets, pollers=find_pollers)
+        # In this order, with the reasons that are in activities/model_turns.py.
         self._of_collectors: Sequence[Interceptor] = (Attempts(), UnexpectedErrors(), LostTries())
-        interceptors: list[Interceptor] = [*self._of_collectors]
-        sinks: list[Sink] = []
-        if meter:
-            sinks.append(TemporalMeter(meter))
-            tenants = hosted.settings.tenants_in_metrics
-            interceptors.append(Metrics(meter, prefixes=hosted.prefixes, tenants=tenants))
-        if traces:
-            sinks.append(traces.meter)
-            interceptors.append(traces)
-        if sinks:
-            interceptors.append(GenAiMetrics(hosted.agents, sinks))
-        interceptors.append(self._budgets)  # the last one: what it refuses is counted, too
-        self._interceptors: Sequence[Interceptor] = interceptors
+        self._interceptors: Sequence[Interceptor] = (
+            *self._of_collectors,
+            *_counting_interceptors(hosted, meter, traces),
+            self._budgets,
+        )
 
     def _make_activities(self, hosted: Hosted) -> Sequence[Callable[..., Any]]:
         agents = hosted.agents
@@ -287,6 +281,21 @@ class Hosting(Interceptor):
                 )
             await _with_its_loop(work)
         _log.info("worker.stopped")
+
+
+def _counting_interceptors(
+    hosted: Hosted, meter: MetricMeter | None, traces: TraceActivities | None
+) -> Iterator[Interceptor]:
+    """`meter`: None if Temporal's runtime shows its metrics to nobody."""
+    sinks: list[Sink] = []
+    if meter:
+        sinks.append(TemporalMeter(meter))
+        yield Metrics(meter, prefixes=hosted.prefixes, tenants=hosted.settings.tenants_in_metrics)
+    if traces:
+        sinks.append(traces.meter)
+        yield traces
+    if sinks:
+        yield GenAiMetrics(hosted.agents, sinks)
 
 
 def journal_scope(client: Client, task_queue: str) -> dict[str, str]:

@@ -169,7 +169,7 @@ async def test_what_the_provider_has_counted_by_then_is_counted(
             by_history = (await conversation.by_history()).state
             await conversation.close()
             outcome = await conversation.outcome()
-    assert status.usage.input_tokens == by_history.usage.input_tokens == outcome.usage.input_tokens == 11
+    assert status.usage.input_tokens == by_history.totals.usage.input_tokens == outcome.usage.input_tokens == 11
     assert (await conversation.transcript())[-1].text == "Once"
 
 
