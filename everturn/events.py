@@ -252,6 +252,19 @@ class Stalled(_Event):
     cure: str = ""
 
 
+class TurnBatched(_Event):
+    """The turn waits for a provider's batch: for the next one, or for the one with this `batch_id`, once that is
+    sent."""
+
+    kind: Literal["turn_batched"] = "turn_batched"
+    turn: int
+    provider: str = ""
+    batch_id: str = ""
+    """As the provider calls it."""
+    sent_at: str = ""
+    """ISO 8601, UTC."""
+
+
 class WorkerAwaited(_Event):
     """No worker of the queue hosts the conversation's agent or has its tool: the conversation waits for one while
     patience lasts. Or no worker polls the queue at all: live watchers get this after 5 s, and it is not in the
@@ -324,6 +337,7 @@ Event = Annotated[
     | HookActed
     | HandedOff
     | Stalled
+    | TurnBatched
     | WorkerAwaited
     | FellBack
     | Compacted

@@ -150,8 +150,8 @@ def _has_heartbeats(start: Any) -> bool:
 
 
 def _is_ours(start: Any) -> bool:
-    of_conversation = start.workflow_type == names.CONVERSATION
-    return bool(of_conversation and not start.activity_id.startswith(names.ACTIVITY_OF_CALL))
+    of_our_workflow = start.workflow_type in (names.CONVERSATION, names.BATCHES)
+    return bool(of_our_workflow and not start.activity_id.startswith(names.ACTIVITY_OF_CALL))
 
 
 def taking_tasks(worker: temporalio.worker.Worker, journal: Journal, **options: Any) -> TaskIntake | None:

@@ -50,6 +50,8 @@ class Narration:
                 self._phase = "waiting for a message"
             case events.MessageReceived() | events.Decided():
                 self._phase = "waiting for a worker"
+            case events.TurnBatched():
+                self._phase = "waiting for a batch"
             case events.WorkerAwaited():
                 self._phase = "waiting for a worker that hosts it"
             case events.Stalled():

@@ -186,6 +186,9 @@ class EventLines:
             case events.Stalled():
                 trouble = f"stalled in turn {event.turn}: {one_line(f'{event.cause} {event.cure}', 500)}"
                 return [marked_text("trouble", trouble)]
+            case events.TurnBatched(batch_id=batch_id, provider=provider):
+                batch = with_lead("batch ", batch_id, 100) or with_lead("the next batch of ", provider, 64)
+                return [marked_text("waits", f"turn {event.turn} waits for {batch}", indent=2)]
             case events.WorkerAwaited():
                 return [marked_text("trouble", one_line(f"{event.cause} {event.cure}", 500), indent=2)]
             case events.Switched():

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from everturn import names
+from everturn.batching.records import BatchNotice, BatchTurn
 from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import OpenReply, QuestionToPerson, TakenIds
@@ -31,6 +32,7 @@ from everturn.events import (
     ToolFinished,
     ToolLost,
     ToolStarted,
+    TurnBatched,
     TurnStarted,
     WorkerAwaited,
 )
@@ -119,6 +121,9 @@ class EventReader:
                 return [*untold, *followed]
             case steps.TurnCompleted(request=request, reply=reply):
                 self._open |= dict.fromkeys((call.call_id for call in reply.message.tool_calls), request.turn)
+            case steps.BatchTold(notice=BatchNotice(state="sent", batch_id=batch_id, sent_at=sent_at)):
+                batched = TurnBatched(turn=self.by_history.state.turn, batch_id=batch_id, sent_at=sent_at, at=time)
+                return [*untold, *followed, batched]
             case steps.WorkflowTaskCompleted():
                 return [*followed, *untold, *self._new_questions(time)]
             case (
@@ -249,6 +254,8 @@ def _step_events(step: steps.Step, time: str) -> list[Event]:
             return [FellBack(turn=request.turn, cause=cause, model=model, at=time)]
         case steps.ReminderFired(call_id=call_id):
             return [ApprovalReminder(call_id=call_id, at=time)]
+        case steps.TurnFailed(request=request, batch=BatchTurn(provider=provider)):
+            return [TurnBatched(turn=request.turn, provider=provider, at=time)]
         case steps.TurnFailed(awaited=True) | steps.ToolRunFailed(awaited=True):
             return [WorkerAwaited(turn=step.request.turn, cause=step.cause, cure=step.cure, at=time)]
         case steps.ToolRunFailed(kind=names.ASKS | names.NEEDS_APPROVAL) | steps.ToolRunFailed(stalled=True):

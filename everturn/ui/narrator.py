@@ -108,7 +108,7 @@ class Finished:
 class HeldUp:
     """Why the conversation does not go on now, or that it goes on again. The page has nothing to do."""
 
-    state: Literal["worker_awaited", "limited", "paused", "resumed"]
+    state: Literal["worker_awaited", "limited", "batched", "paused", "resumed"]
 
 
 PageStep = (
@@ -235,6 +235,8 @@ class Narrator:
                 yield HeldUp("worker_awaited")
             case events.TurnLimited():
                 yield HeldUp("limited")
+            case events.TurnBatched():
+                yield HeldUp("batched")
             case events.Switched(name="pause"):
                 yield HeldUp("paused")
             case events.Switched(name="resume"):

@@ -79,6 +79,8 @@ for the worker comes first."""
 STREAM_SECONDS: Final = 0.2
 """Between two beats of a turn that somebody follows, if heartbeats cost nothing."""
 
+ASK_PROVIDERS: Final = (names.CALL_MODEL, names.SEND_BATCH, names.FOLLOW_BATCH, names.CANCEL_BATCH)
+
 _log = get_logger("everturn.worker")
 
 
@@ -343,7 +345,7 @@ def leave_out_model_tracebacks() -> None:
 
 def _is_no_model_traceback(record: logging.LogRecord) -> bool:
     details = getattr(record, "temporal_activity", None)
-    is_turn = isinstance(details, dict) and details.get("activity_type") == names.CALL_MODEL
+    is_turn = isinstance(details, dict) and details.get("activity_type") in ASK_PROVIDERS
     return not is_turn or is_news(record)
 
 

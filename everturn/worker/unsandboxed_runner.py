@@ -33,10 +33,14 @@ class ConversationRunner(WorkflowRunner):
     def __init__(
         self, theirs: WorkflowRunner, converter: DataConverter, *, more: Sequence[type[WorkflowInboundInterceptor]] = ()
     ) -> None:
-        """`more`: interceptors, besides those of all conversations."""
+        """`more`: interceptors, besides those of all conversations. Those that set where and how activities run are for
+        collectors of batches, too."""
         self._theirs = theirs
         self._converter = own_converter(converter)
-        self._interceptors: list[type[WorkflowInboundInterceptor]] = [EagerDispatch, CallHeaders, CurrentDetails, *more]
+        self._interceptors_of: dict[str, Sequence[type[WorkflowInboundInterceptor]]] = {
+            names.CONVERSATION: [EagerDispatch, CallHeaders, CurrentDetails, *more],
+            names.BATCHES: more,
+        }
         self.release: Callable[[str], None] | None = None
         """Has the worker forget what it holds of a run, by its id, once that has answered. None: it is a replay."""
 
@@ -52,7 +56,7 @@ class ConversationRunner(WorkflowRunner):
         return cast("WorkflowInstance", _ByWorkflowTasks(instance, self.release))
 
     def _our_details(self, details: WorkflowInstanceDetails) -> WorkflowInstanceDetails:
-        more = self._interceptors if details.defn.name == names.CONVERSATION else ()
+        more = self._interceptors_of.get(details.defn.name or "", ())
         return replace(
             details,
             payload_converter_factory=lambda: replace(self._converter).payload_converter,

@@ -32,6 +32,7 @@ from everturn.events import (
     ToolFinished,
     ToolLost,
     ToolStarted,
+    TurnBatched,
     TurnStarted,
     WorkerAwaited,
 )
@@ -314,7 +315,7 @@ class Told:
                 turn = self._called_in.get(result.call_id, 0)
             case ApprovalRequested(call=call) | AnswerRequested(call=call):
                 turn = self._called_in.get(call.call_id, 0)
-            case Replied() | Stalled() | FellBack() | HandedOff() | Compacted() | WorkerAwaited():
+            case Replied() | Stalled() | FellBack() | HandedOff() | Compacted() | WorkerAwaited() | TurnBatched():
                 turn = self.turn
             case _:
                 return

@@ -72,6 +72,10 @@ class BatchServer:
         self.lose_answers = 0
         """So many of the next creations take effect, and are not answered."""
         self.ends_at_once = False
+        self.before: dict[str, Callable[[], None]] = {}
+        self.after: dict[str, Callable[[], None]] = {}
+        """What is done as a `creation` or the `results` are asked for, before that takes effect and after it. A
+        creation that it came before is not answered."""
         self.bodies: dict[str, bytes] = {}
         """As they came, by the id of their line."""
 
@@ -99,7 +103,15 @@ class BatchServer:
         self.asked.append(f"{method} {path}")
         for pattern, handler in _ROUTES:
             if match := re.fullmatch(pattern, f"{method} {path}"):
-                return handler(self, *map(unquote, match.groups()), query=query, body=body, content_type=content_type)
+                step = _STEPS.get(handler.__name__, "")
+                if before := self.before.pop(step, None):
+                    before()
+                    return None
+                answer = handler(self, *map(unquote, match.groups()), query=query, body=body, content_type=content_type)
+                is_step = step != "results" or any(batch.state == "ended" for batch in self.batches.values())
+                if is_step and (after := self.after.pop(step, None)):
+                    after()
+                return answer
         return 404, {"error": {"message": f"no route for {method} {path}", "type": "invalid_request_error"}}
 
     def begin(self, vendor: Vendor, name: str, requests: dict[str, Json]) -> Batch | None:
@@ -381,6 +393,12 @@ _ROUTES: list[tuple[str, Callable[..., Any]]] = [
     (r"GET /v1beta/(batches/[^/]+)", BatchServer._get_google),
     (r"POST /v1beta/(batches/[^/]+):cancel", BatchServer._cancel_google),
 ]
+
+
+_STEPS = {
+    **dict.fromkeys(("_create_openai", "_create_anthropic", "_create_google"), "creation"),
+    **dict.fromkeys(("_content_openai", "_results_anthropic", "_get_google"), "results"),
+}
 
 
 def _page(newest: list[Batch], after: str | None, limit: int) -> tuple[list[Batch], bool]:

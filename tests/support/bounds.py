@@ -17,6 +17,7 @@ import pytest
 from everturn import carryover, compressed_messages, devserver
 from everturn.activities import (
     agent_lookup,
+    batch_sending,
     heartbeat,
     judging,
     live_text,
@@ -112,6 +113,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "budget_again_seconds": (tenant_spending, "AGAIN_SECONDS"),
     "budget_answer_seconds": (tenant_spending, "ANSWER_SECONDS"),
     "budget_late_seconds": (tenant_spending, "LATE_SECONDS"),
+    # How long a batch whose creation was not answered is looked for, and how soon again.
+    "batch_settle_seconds": (batch_sending, "SETTLE_SECONDS"),
+    "batch_look_seconds": (batch_sending, "LOOK_SECONDS"),
     # The part of a hold after which a call is let through.
     "first_look": (rate_limiter, "FIRST_LOOK"),
     "reply_bytes": (http, "MAX_HTTP_REPLY_BYTES"),

@@ -2,43 +2,248 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from everturn import Agent, Client, ModelSettings
+from everturn import Agent, Client, Conversation, ModelSettings, tool
+from everturn.activities.batched_turns import collector_id
+from everturn.history import event_types
 from tests.support.agents import hosting
-from tests.support.batch_server import VENDORS, BatchServer, Vendor
-from tests.support.waiting import eventually
+from tests.support.batch_server import EXPIRED, MODELS, VENDORS, BatchServer, Refused, Vendor
+from tests.support.bounds import Bounds
+from tests.support.waiting import eventually, reaches
+
+ROOT = Path(__file__).parents[2]
+
+WORKER = """
+import asyncio, sys
+from everturn import Client, Worker
+from tests.workflows.test_batches import batched
+
+async def main():
+    address, task_queue, base_url, vendor = sys.argv[1:]
+    client = await Client.connect(address, task_queue=task_queue)
+    await Worker(client, agents=[batched(base_url, vendor)]).run()
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(monkeypatch: pytest.MonkeyPatch, bounds: Bounds) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "sk-test")
     monkeypatch.setenv("EVERTURN_BATCH_SECONDS", "0.3")
+    bounds(batch_settle_seconds=1.0, batch_look_seconds=0.2)
 
 
-def batched(provider: BatchServer, vendor: Vendor = "openai", **options: object) -> Agent:
-    return Agent("clerk", model=provider.model(vendor), settings=ModelSettings(batch=True), **options)  # type: ignore[arg-type]
+@tool
+def weather(city: str) -> str:
+    return f"Rain in {city}."
 
 
+def batched(base_url: str, vendor: Vendor = "openai", **options: Any) -> Agent:
+    from everturn import Model
+
+    model = Model(f"{vendor}:{MODELS[vendor]}", base_url=base_url)
+    return Agent("clerk", model=model, tools=[weather], settings=ModelSettings(batch=True), **options)
+
+
+@asynccontextmanager
+async def worker_process(
+    client: Client, provider: BatchServer, vendor: Vendor
+) -> AsyncIterator[subprocess.Popen[bytes]]:
+    address = client.temporal.service_client.config.target_host
+    command = [sys.executable, "-c", WORKER, address, client.task_queue, provider.base_url, vendor]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def waits_in(conversation: Conversation, batch_id: str) -> Callable[[], Any]:
+    async def told() -> bool:
+        status = await conversation.status()
+        return status.state == "running" and f"batch {batch_id} of" in (status.cause or "")
+
+    return told
+
+
+@pytest.mark.long_if(lambda vendor, cached_conversations: bool(cached_conversations) == (vendor == "openai"))
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_turns_of_several_conversations_are_one_batch_whose_replies_reach_each(
     client: Client, vendor: Vendor, cached_conversations: int
 ) -> None:
-    with BatchServer() as provider:
-        agent = batched(provider, vendor)
+    calls = iter(["Hi 0", "Hi 1", "Hi 2"])
+
+    def reply(body: dict[str, Any]) -> Any:
+        return ("call_1", "weather", {"city": "Rome"}) if "Rain in" not in str(body) and next(calls, "") else "Done."
+
+    with BatchServer(reply) as provider:
+        agent = batched(provider.base_url, vendor)
         async with hosting(client, agent, cached_conversations=cached_conversations):
             conversations = [await client.start(agent, f"Hi {number}") for number in range(3)]
+            for batch_number in (1, 2):
+                await eventually(lambda count=batch_number: len(provider.batches) == count)
+                batch = [*provider.batches.values()][-1]
+                await eventually(waits_in(conversations[0], batch.id))
+                provider.finish()
+            outcomes = [await conversation.outcome() for conversation in conversations]
+    assert [(outcome.text, outcome.tool_calls, outcome.usage.total_tokens) for outcome in outcomes] == [
+        ("Done.", 1, 30)
+    ] * 3
+    assert [len(batch.requests) for batch in provider.batches.values()] == [3, 3]
+    assert not provider.live
+
+
+STEPS = ("gathering", "creating", "created", "waiting", "reading")
+
+
+@pytest.mark.long_if(lambda vendor, step: vendor == "openai-chat" or (vendor != "openai") == (step != "created"))
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("vendor", VENDORS)
+async def test_a_worker_that_is_killed_at_any_step_leaves_a_turn_that_is_paid_once(
+    client: Client, vendor: Vendor, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BatchServer() as provider:
+        agent = batched(provider.base_url, vendor)
+        if step == "gathering":
+            monkeypatch.setenv("EVERTURN_BATCH_SECONDS", "3")
+        async with worker_process(client, provider, vendor) as doomed:
+            match step:
+                case "creating":
+                    provider.before["creation"] = doomed.kill
+                case "created":
+                    provider.after["creation"] = doomed.kill
+                case "reading":
+                    provider.after["results"] = doomed.kill
+            conversation = await client.start(agent, "Hi")
+            if step == "gathering":
+                await eventually(lambda: joined(client, agent))
+                doomed.kill()
+            if step in {"waiting", "reading"}:
+                await eventually(lambda: provider.batches)
+                await eventually(waits_in(conversation, next(iter(provider.batches))))
+                if step == "waiting":
+                    doomed.kill()
+            if step in {"reading", "created"}:
+                provider.finish()
+            await asyncio.to_thread(doomed.wait, 120)
+        provider.finish()
+        provider.ends_at_once = True
+        async with hosting(client, agent):
+            assert (await conversation.outcome()).text == "Done."
+    assert provider.paid == 1
+    assert not provider.live
+
+
+async def joined(client: Client, agent: Agent) -> bool:
+    """Whether the collector has a turn. By the history: there may be no worker that answers a query."""
+    handle = client.temporal.get_workflow_handle(collector_id(agent.model, client.task_queue))
+    try:
+        return event_types.WORKFLOW_EXECUTION_SIGNALED in [
+            event.event_type async for event in handle.fetch_history_events()
+        ]
+    except Exception:  # noqa: BLE001 - it is not there yet
+        return False
+
+
+async def test_a_batch_of_claude_whose_creation_was_not_answered_is_waited_for_beside_anothers_of_the_same_size(
+    client: Client,
+) -> None:
+    with BatchServer() as provider:
+        agent = batched(provider.base_url, "anthropic")
+        provider.lose_answers = 1
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            await eventually(lambda: provider.batches)
+            provider.begin("anthropic", "", {"of-another-program": {}})
+            await eventually(lambda: provider.asked.count("GET /v1/messages/batches") > 2)
+            assert len(provider.batches) == 2
+            provider.finish()
+            assert (await conversation.outcome()).text == "Done."
+    assert len(provider.batches) == 2
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.long_if(lambda vendor: vendor != "google")
+async def test_a_line_that_expires_is_put_into_the_next_batch(client: Client, vendor: Vendor) -> None:
+    results = iter([EXPIRED, "Done."])
+    with BatchServer(lambda _: next(results)) as provider:
+        provider.ends_at_once = True
+        agent = batched(provider.base_url, vendor)
+        async with hosting(client, agent):
+            assert (await client.run(agent, "Hi")).text == "Done."
+    assert [len(batch.requests) for batch in provider.batches.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.long_if(lambda vendor: vendor != "anthropic")
+async def test_a_line_that_is_refused_stalls_its_conversation_and_no_other(client: Client, vendor: Vendor) -> None:
+    def reply(body: dict[str, Any]) -> Any:
+        return Refused(400, "invalid_request_error", "There is no field 'x'.") if "Bad" in str(body) else "Done."
+
+    with BatchServer(reply) as provider:
+        provider.ends_at_once = True
+        agent = batched(provider.base_url, vendor)
+        async with hosting(client, agent):
+            good = await client.start(agent, "Good")
+            bad = await client.start(agent, "Bad")
+            assert (await good.outcome()).text == "Done."
+            status = await reaches(bad, "stalled")
+            assert "There is no field 'x'." in (status.cause or "")
+            assert status.cure
+            await bad.close()
+            await bad.outcome()
+    assert provider.paid == 2
+
+
+async def test_a_turn_that_is_cancelled_leaves_its_batch_which_is_cancelled_with_the_last(client: Client) -> None:
+    with BatchServer() as provider:
+        agent = batched(provider.base_url)
+        async with hosting(client, agent):
+            first, second = [await client.start(agent, name, keep_open=timedelta(hours=1)) for name in ("One", "Two")]
             await eventually(lambda: provider.batches)
             [batch] = provider.batches.values()
-
-            async def told() -> bool:
-                status = await conversations[0].status()
-                return batch.id in (status.cause or "")
-
-            await eventually(told)
-            provider.finish()
-            outcomes = [await conversation.outcome() for conversation in conversations]
-    assert [outcome.text for outcome in outcomes] == ["Done."] * 3
+            await eventually(waits_in(second, batch.id))
+            await first.cancel_turn()
+            await reaches(first, "idle")
+            assert (await second.status()).state == "running"
+            assert batch.state == "running"
+            await second.cancel_turn()
+            await eventually(lambda: batch.state == "cancelled")
+            provider.ends_at_once = True
+            await first.send("Again")
+            assert await first.reply() == "Done."
+            for conversation in (first, second):
+                await conversation.close()
+                await conversation.outcome()
     assert provider.paid == 3
-    assert not provider.live
+
+
+async def test_a_turn_that_is_cancelled_while_its_batch_is_gathered_is_never_sent(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_BATCH_SECONDS", "2")
+    with BatchServer() as provider:
+        provider.ends_at_once = True
+        agent = batched(provider.base_url)
+        async with hosting(client, agent):
+            first = await client.start(agent, "One", keep_open=timedelta(hours=1))
+            second = await client.start(agent, "Two")
+            await eventually(lambda: joined(client, agent))
+            await first.cancel_turn()
+            assert (await second.outcome()).text == "Done."
+            await first.close()
+            await first.outcome()
+    assert provider.paid == 1

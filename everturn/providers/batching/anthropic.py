@@ -5,7 +5,7 @@ platform.claude.com/docs/en/build-with-claude/batch-processing (2026-11).
 
 A batch has no name, and no list shows the ids of its requests: only its results do, once it has ended. So a batch whose
 creation was not answered is one of those that began since then with as many requests, and which of them it is can
-only be told when they have ended (decision 0058).
+only be told when they have ended (decision 0059).
 """
 
 from __future__ import annotations

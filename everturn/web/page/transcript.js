@@ -209,6 +209,10 @@ export class Transcript {
     this.#line(`${cause} It goes on with ${model}.`);
   }
 
+  _turn_batched({ turn, provider, batch_id }) {
+    this.#line(`Turn ${turn} waits for ${batch_id ? `batch ${batch_id}` : `the next batch of ${provider}`}.`);
+  }
+
   _worker_awaited({ cause, cure }) {
     this.#line(`${cause} ${cure}`);
   }
