@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 from benchmarks import evals, inbox, limits, peers, report, scale, tenants
 from benchmarks.contestants import ALL, FLOOR
@@ -33,7 +31,7 @@ from benchmarks.measures import (
     throughput,
     watchers,
 )
-from benchmarks.rig import ROOT, rig
+from benchmarks.rig import rig
 from everturn.devserver import find_binary
 
 MEASURES = {
@@ -56,7 +54,6 @@ MEASURES = {
     "watchers": watchers,
     "deploy_checks": deploy_checks,
 }
-PLOTS = ROOT / "benchmarks" / "plots"
 LIMITS = "limits"
 """Of everturn alone, and by itself: 7 minutes."""
 INBOX = "inbox"
@@ -117,9 +114,9 @@ async def main(arguments: argparse.Namespace) -> None:
     path = report.save("run", facts, every)
     print(f"\nSaved as {path}")
     if peers.INSTALLED.exists():
-        await asyncio.to_thread(draw, path)
+        await asyncio.to_thread(report.draw, path)
     if arguments.record:
-        drawn = [f"![{name}](plots/{name}.png)" for name in every if (PLOTS / f"{name}.png").exists()]
+        drawn = [f"![{name}](plots/{name}.png)" for name in every if (report.PLOTS / f"{name}.png").exists()]
         if plan.to_death:  # a run of its own, beside the last ordinary one
             report.record("to death", facts, *map(report.table, every.values()))
         elif arguments.measures or arguments.only:  # not in the place of a run with all
@@ -128,11 +125,6 @@ async def main(arguments: argparse.Namespace) -> None:
         else:
             report.record("run", facts, *map(report.table, every.values()), asked, lost, *drawn, report.legend())
         print(f"Recorded in {report.RECORD}")
-
-
-def draw(path: Path) -> None:
-    subprocess.run([peers.PYTHON, "-m", "benchmarks.plots", str(path)], cwd=ROOT, check=True, timeout=60)
-    print(f"Drawn into {PLOTS}")
 
 
 def parse(words: list[str]) -> argparse.Namespace:

@@ -189,7 +189,12 @@ async def main(arguments: argparse.Namespace) -> None:
             name, table = "against_history", report.table(written)
         elif arguments.lengths:
             plan = replace(plan, contestants=(FLOOR_HTTP, *plan.contestants, *_peers_here()))
-            name, table = "against_lengths", report.table(await lengths.costs_of(plan))
+            by_length = await lengths.costs_of(plan)
+            table = report.table(by_length)
+            name = "against_lengths"
+            if peers.INSTALLED.exists():
+                report.draw(report.save("lengths", facts, {"lengths": by_length}))
+                table += "\n\n![lengths](plots/lengths.png)"
         elif arguments.at_once:
             crowds = await measure_throughput(before, plan, commit=arguments.commit, at_once=arguments.at_once)
             name, table = "against_throughput", report.table(crowds)

@@ -60,6 +60,18 @@ def history(measured: dict[str, Any]) -> None:
     _save(figure, "history")
 
 
+def lengths(measured: dict[str, Any]) -> None:
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5))
+    for axis, key, label in zip(axes, ("cpu_", "latency_"), ("worker CPU, ms per turn", "ms per turn"), strict=True):
+        for who, row in measured["rows"].items():
+            marks = [(float(name.removeprefix(key)), value) for name, value in row.items() if name.startswith(key)]
+            axis.plot(*zip(*marks, strict=True), marker="o", label=who, linewidth=2.5 if who == "everturn" else 1.5)
+        axis.set(xscale="log", yscale="log", xlabel="MB of transcript", ylabel=label)
+    axes[0].legend()
+    figure.suptitle(measured["title"], fontsize=10)
+    _save(figure, "lengths")
+
+
 def _save(figure: Any, name: str) -> None:
     PLOTS.mkdir(exist_ok=True)
     figure.tight_layout()
@@ -73,3 +85,5 @@ if __name__ == "__main__":
         bars(name, run[name])
     if "history" in run:
         history(run["history"])
+    if "lengths" in run:
+        lengths(run["lengths"])

@@ -19,6 +19,7 @@ from benchmarks.measures import Column, Measured, Rows
 from benchmarks.rig import RESULTS, ROOT
 
 RECORD = ROOT / "benchmarks" / "RESULTS.md"
+PLOTS = ROOT / "benchmarks" / "plots"
 WORTH_SAYING = 1.02
 """Behind by less than this is noise."""
 
@@ -96,6 +97,12 @@ def save(kind: str, facts: dict[str, str], every: dict[str, Any]) -> Path:
     path = RESULTS / f"{kind}-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps({"machine": facts, **{name: asdict(one) for name, one in every.items()}}, indent=1))
     return path
+
+
+def draw(path: Path) -> None:
+    """The plots of a saved run, in the peers' environment."""
+    subprocess.run([peers.PYTHON, "-m", "benchmarks.plots", str(path)], cwd=ROOT, check=True, timeout=60)
+    print(f"Drawn into {PLOTS}")
 
 
 def record(kind: str, facts: dict[str, str], *sections: str, path: Path = RECORD) -> None:

@@ -20,7 +20,19 @@ from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule
 from everturn.prompts import RecordedPrompt
-from everturn.records import Decision, HookAction, Message, Outcome, Part, Record, Stop, ToolCall, ToolResult, Usage
+from everturn.records import (
+    ClosedRecord,
+    Decision,
+    HookAction,
+    Message,
+    Outcome,
+    Part,
+    Record,
+    Stop,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from everturn.size_estimates import fits
 from everturn.sizes import (
     MAX_ID_BYTES,
@@ -261,7 +273,7 @@ class TranscriptPage(Record):
 # ---------------------------------------------------------------- signals, and updates of the same names
 
 
-class MessageIn(Record):
+class MessageIn(ClosedRecord):
     """`message`: a text or parts. A message with the `message_id` of an earlier one is not taken again."""
 
     text: str | None = None
@@ -296,7 +308,7 @@ class MessageIn(Record):
         return kinds_problem(self.parts)
 
 
-class Control(Record):
+class Control(ClosedRecord):
     """`pause`, `resume`, `cancel_turn` and `close`."""
 
     reason: str | None = None

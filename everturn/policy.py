@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from everturn.names import unversioned
-from everturn.records import Record
+from everturn.records import ClosedRecord, Record
 from everturn.sizes import MAX_NAME_CHARS, MAX_POLICY_BYTES, MAX_RULE_CHARS, size_of, storable_json
 from everturn.system.json_numbers import place_of_odd_number
 
@@ -59,7 +59,7 @@ class Condition(Record):
         return _all_hold(verdicts)
 
 
-class Rule(Record):
+class Rule(ClosedRecord):
     """A rule that decides on the calls of a tool, if the conditions on their arguments hold."""
 
     tool: str = Field(min_length=1, max_length=MAX_NAME_CHARS)

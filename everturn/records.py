@@ -55,6 +55,13 @@ class Record(BaseModel):
         return written
 
 
+class ClosedRecord(Record):
+    """What somebody decides or asks for. A name in it that this code does not know is refused: it may be misspelt, or
+    newer, and without it the rest would mean something else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 def on_lines(texts: Sequence[str]) -> str:
     """Texts of their own as one text: "12" and "34" don't become 1234."""
     pieces: list[str] = []

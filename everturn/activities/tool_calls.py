@@ -287,7 +287,7 @@ class ToolCalls:
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model may know what to do
             if questions.open:
                 raise _asking_error(tool, request, questions.open) from None
-            if tool.effect == "once" and raised.find_error(error, (OutcomeUnknown, RanTooLong)):
+            if tool.effect == "once" and raised.find_error(error, (OutcomeUnknown, RanTooLong), also_handled=True):
                 error_text = shortened(await safe_error_text(error), max_bytes=MAX_CAUSE_BYTES)
                 raise ApplicationError(error_text, type=names.OUTCOME_UNKNOWN, non_retryable=True) from None
             if asks := raised.find_error(error, NeedsApproval):

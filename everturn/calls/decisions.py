@@ -10,20 +10,30 @@ from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_v
 
 from everturn import names
 from everturn.policy import MAX_RULES, Condition, Policy, Rule, problem, said_by
-from everturn.records import Decision, Record, ResultPart, Text
+from everturn.records import ClosedRecord, Decision, Record, ResultPart, Text
 from everturn.sizes import MAX_INPUT_PARTS, storable_json
 
 VERDICTS: Final = {names.APPROVE: "approved", names.DENY: "denied", names.ANSWER: "answered"}
 """In words."""
 
-Always = bool | Annotated[dict[str, Condition], BeforeValidator(storable_json)]
+
+def _checked_always(always: Any) -> Any:
+    """No conditions at all would hold for any arguments."""
+    if isinstance(always, bool):
+        return always
+    if isinstance(always, dict) and always:
+        return storable_json(always)
+    raise ValueError("write true, or conditions by argument, such as {'cents': {'at_most': 2000}}")
+
+
+Always = Annotated[bool | dict[str, Condition], BeforeValidator(_checked_always)]
 """Decide the same on all later calls of this tool, or on those whose arguments meet these conditions."""
 
 ValidUntil = Annotated[float | None, Field(allow_inf_nan=False)]
 """Seconds since 1970: a decision that comes later is not taken."""
 
 
-class Approve(Record):
+class Approve(ClosedRecord):
     call_id: str
     arguments: dict[str, JsonValue] | None = None
     expected: dict[str, JsonValue] | None = None
@@ -39,7 +49,7 @@ class Approve(Record):
     _storable = field_validator("arguments", "expected", mode="before")(storable_json)
 
 
-class Deny(Record):
+class Deny(ClosedRecord):
     call_id: str
     question: str | None = None
     reason: str | None = None
@@ -48,7 +58,7 @@ class Deny(Record):
     valid_until: ValidUntil = None
 
 
-class Answer(Record):
+class Answer(ClosedRecord):
     """`answer`: the result, in the tool's place. `parts` instead of `content` if it is more than text or JSON."""
 
     call_id: str
@@ -86,7 +96,7 @@ def verdict_of(decision: Approve | Deny | Answer) -> str:
     return next(name for name, record in DECISION_RECORDS.items() if isinstance(decision, record))
 
 
-class SetPolicy(Record):
+class SetPolicy(ClosedRecord):
     """`set_policy`: these rules replace all others."""
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)]

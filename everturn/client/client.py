@@ -27,7 +27,7 @@ from everturn.client.erasure import ErasingClient
 from everturn.client.evaluations import EvaluationsClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
-from everturn.client.many_decisions import DecidedCall, Many, decide_all
+from everturn.client.many_decisions import AT_ONCE, DecidedCall, Many, decide_all
 from everturn.client.messages import MessageLike, rules_of, start_payload, user_message, with_tools
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.task_queues import QueuesClient
@@ -40,6 +40,7 @@ from everturn.policy import Rule
 from everturn.settings import Settings
 from everturn.storage.composed_converter import own_client
 from everturn.storage.encryption import Encryption
+from everturn.system.bounded_concurrency import in_order
 from everturn.tenants.metadata import TENANT
 from everturn.tenants.priorities import Order
 from everturn.text.utf8 import check_utf8, mend
@@ -391,7 +392,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         """Approves the calls that wait for approval: in all conversations, or only those in `ids`, with the sub-agents
         that work for them, or only those of `agent`; of all tools, or only of `tool`; with any arguments, or only those
         that `where` allows: {"cents": {"at_most": 2000}}, see Condition. `always`: later calls in these conversations,
-        too. Returns each call, with the reason if its decision was refused.
+        too. Returns each call, with the reason if its decision was refused. Raises NotFound for an id that is no
+        conversation's, before anything is decided.
 
         Each decision holds only for the arguments that the call had when it was read. Calls that may have run already,
         and calls whose edited arguments were invalid, are left for a person. Temporal's index says which
@@ -425,8 +427,12 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
             async for listed in self.conversations(status="awaiting_approval", agent=agent):
                 yield self.conversation(listed.id)
             return
-        for conversation_id in dict.fromkeys(ids):
-            yield self.conversation(conversation_id)
+        named = [self.conversation(conversation_id) for conversation_id in dict.fromkeys(ids)]
+        await in_order(
+            named, lambda conversation: conversation._describe(), most=AT_ONCE
+        )  # before anything is decided: one may be misspelt
+        for conversation in named:
+            yield conversation
 
     @contextmanager
     def _explaining_searches(self) -> Iterator[None]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from everturn.errors import InvalidSetting
 from everturn.limits import Budget
-from everturn.records import Record
+from everturn.records import ClosedRecord, Record
 from everturn.sizes import MAX_ID_BYTES, MAX_NAME_CHARS
 
 
@@ -38,12 +38,21 @@ class Terms(Record):
         return Budget(**limits, lease=timedelta(seconds=self.lease))
 
 
-class SetBudget(Record):
+class SetBudget(ClosedRecord):
     """`set_budget`, a signal."""
 
     budget: Terms | None = None
     """None removes the budget: no conversation waits for it any more."""
     by: str = ""
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _refuse_unknown_limits(cls, budget: Any) -> Any:
+        """A limit that is misspelt would be none."""
+        if isinstance(budget, Mapping) and (unknown := set(budget) - set(Terms.model_fields)):
+            known = ", ".join(Terms.model_fields)
+            raise ValueError(f"there is no limit {min(map(str, unknown))!r:.100}; there are {known}")
+        return budget
 
 
 class Untold(Record):

@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from everturn.sizes import clipped
 from everturn.system.json_numbers import place_of_odd_number
+from everturn.tools import unknown_names
 from everturn.tools.json_schema import (
-    MAX_VALUE_CHARS,
     ModelFacingSchema,
     bounded_lines,
     is_plain,
@@ -21,9 +20,7 @@ from everturn.tools.json_schema import (
     without_odd_numbers,
 )
 from everturn.tools.odd_numbers import PROBLEM, odd_numbers_sent, place_by_schema, place_in_values
-from everturn.validation.open_objects import is_listed, takes_more
-
-MAX_NAMES = 5
+from everturn.validation.open_objects import takes_more
 
 
 class InvalidArguments(Exception):
@@ -100,10 +97,11 @@ class ModelArguments:
     def _parse_arguments(self, arguments: Mapping[str, Any], context: Any) -> BaseModel:
         problems: list[str] = []
         if not takes_more(self.schema):
-            problems = _unknown_names_problem(arguments, self.schema)
+            problems = unknown_names.problem_of(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
         try:
+            problems += unknown_names.problems_within(arguments, self.schema)
             # Validated as JSON: strict models then still accept a date as a string. Encoded with "replace": half an
             # emoji (a lone surrogate) is no reason to refuse the rest.
             text = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "replace")
@@ -142,7 +140,7 @@ class SchemaArguments:
         JSON does not have."""
         problems = [f"{name}: Field required" for name in self.schema.get("required", ()) if name not in arguments]
         if takes_more(self.schema) is False:
-            problems += _unknown_names_problem(arguments, self.schema)
+            problems += unknown_names.problem_of(arguments, self.schema)
         if odd := place_of_odd_number(arguments):
             problems.append(f"{odd}: {PROBLEM}")
         if odd_numbers_sent(arguments):
@@ -189,16 +187,3 @@ def object_schema(model: type[BaseModel]) -> dict[str, Any]:
     if "$defs" in schema:  # at the end
         schema["$defs"] = schema.pop("$defs")
     return schema
-
-
-def _unknown_names_problem(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """One line for all unknown names, so that they can't crowd out the missing ones."""
-    known = schema["properties"]
-    unknown = [clipped(name, MAX_VALUE_CHARS) for name in arguments if not is_listed(name, schema)]
-    if not unknown:
-        return []
-    takes = "there are no arguments"
-    if known:
-        takes = f"the arguments are {', '.join(known)}"
-    more = f" and {len(unknown) - MAX_NAMES} more" if len(unknown) > MAX_NAMES else ""
-    return [f"{', '.join(unknown[:MAX_NAMES])}{more}: Unknown argument; {takes}"]

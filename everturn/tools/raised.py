@@ -29,9 +29,10 @@ def errors_in(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def find_error(error: BaseException, kinds: type[E] | tuple[type[E], ...]) -> E | None:
-    """The first exception of these kinds: the error itself, one of its group, or one that it was raised `from`."""
-    return next(_of_kinds(error, kinds, depth=_MOST_CAUSES), None)
+def find_error(error: BaseException, kinds: type[E] | tuple[type[E], ...], *, also_handled: bool = False) -> E | None:
+    """The first exception of these kinds: the error itself, one of its group, or one that it was raised `from`.
+    `also_handled`: or one that was being handled when it was raised, as when the closing of a connection fails."""
+    return next(_of_kinds(error, kinds, depth=_MOST_CAUSES, also_handled=also_handled), None)
 
 
 def all_are(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
@@ -47,11 +48,23 @@ def longest_wait(error: BaseException) -> timedelta | None:
     return max(waits, default=None)
 
 
-def _of_kinds(error: BaseException, kinds: type[E] | tuple[type[E], ...], *, depth: int) -> Iterator[E]:
+def _of_kinds(
+    error: BaseException, kinds: type[E] | tuple[type[E], ...], *, depth: int, also_handled: bool
+) -> Iterator[E]:
     for inside in errors_in(error):
         if isinstance(inside, kinds):
             yield inside
-        elif not isinstance(inside, _SAYS_ALL) and inside.__cause__ is not None and depth:
-            yield from _of_kinds(inside.__cause__, kinds, depth=depth - 1)
-    if isinstance(error, BaseExceptionGroup) and error.__cause__ is not None and depth:
-        yield from _of_kinds(error.__cause__, kinds, depth=depth - 1)
+        elif not isinstance(inside, _SAYS_ALL):
+            yield from _in_cause(inside, kinds, depth=depth, also_handled=also_handled)
+    if isinstance(error, BaseExceptionGroup):
+        yield from _in_cause(error, kinds, depth=depth, also_handled=also_handled)
+
+
+def _in_cause(
+    error: BaseException, kinds: type[E] | tuple[type[E], ...], *, depth: int, also_handled: bool
+) -> Iterator[E]:
+    cause = error.__cause__
+    if cause is None and also_handled and not error.__suppress_context__:
+        cause = error.__context__
+    if cause is not None and depth:
+        yield from _of_kinds(cause, kinds, depth=depth - 1, also_handled=also_handled)

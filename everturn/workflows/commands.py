@@ -46,8 +46,16 @@ class Commands:
         """The current answer, from a message to its final reply."""
         self._tracing = tracing
         self._on_change = on_change
-        self.handlers = Handlers(self, COMMANDS)
+        self.handlers = Handlers(self)
         self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
+
+    def find_type(self, name: str) -> CommandType | None:
+        """What a signal or update of that name is; None if there is none."""
+        return COMMANDS.get(name)
+
+    @property
+    def known_names(self) -> list[str]:
+        return sorted([*COMMANDS, names.WITHDRAW])
 
     @property
     def may_move(self) -> bool:
@@ -223,7 +231,7 @@ class Commands:
         return {"state": self.state.name}
 
 
-COMMANDS: Final[dict[str, CommandType[Any]]] = {
+COMMANDS: Final[dict[str, CommandType]] = {
     names.MESSAGE: CommandType(
         MessageIn,
         objection=Commands._message_objection,

@@ -7,9 +7,9 @@ nothing; one that only comes too early may be held until it can. Neither can fai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -61,29 +61,34 @@ class LostSignal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandType(Generic[P]):
+class CommandType:
     """What a name means. The functions get the owner of the conversation's commands, and the payload: conversations
     share them."""
 
-    payload_type: type[P]
-    objection: Callable[[Any, P], str | None]
+    payload_type: type[Any]
+    objection: Callable[[Any, Any], str | None]
     """Why the payload can't be taken, or None."""
-    take: Callable[[Any, P], dict[str, Any]]
-    hold: Callable[[Any, P, Later], bool] | None = None
+    take: Callable[[Any, Any], dict[str, Any]]
+    hold: Callable[[Any, Any, Later], bool] | None = None
     """Is asked about a signal that can't be taken now: True if it keeps it for later."""
+
+
+class CommandOwner(Protocol):
+    def find_type(self, name: str) -> CommandType | None: ...
+    @property
+    def known_names(self) -> list[str]: ...
 
 
 class Handlers:
     """Takes the signals and updates of a conversation, and knows those that were withdrawn."""
 
-    def __init__(self, owner: Any, commands: Mapping[str, CommandType[Any]]) -> None:
+    def __init__(self, owner: CommandOwner) -> None:
         self.updates = 0
         """How many updates were taken in this run."""
         self.lost: list[LostSignal] = []
         """Signals that can't be read here, though another worker may be able to; the conversation waits for a
         person."""
         self._owner = owner
-        self._commands = commands
         self._signals = 0
         self._ignored = 0
         """How many signals of this workflow task were ignored."""
@@ -95,25 +100,30 @@ class Handlers:
         update = workflow.current_update_info()
         if update and update.id in self._withdrawn:
             raise ApplicationError("It was withdrawn.", type=names.WITHDRAWN, non_retryable=True)
-        _, problem = self._check_input(self._commands[name], inputs)
+        _, problem = self._check_input(self._type_of(name), inputs)
         if problem:
             raise ApplicationError(problem, type=names.REFUSED, non_retryable=True)
 
     def take_update(self, name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
         self.updates += 1
-        command = self._commands[name]
+        command = self._type_of(name)
         return command.take(self._owner, read_input(command.payload_type, inputs))
+
+    def _type_of(self, name: str) -> CommandType:
+        command = self._owner.find_type(name)
+        assert command is not None, name  # the workflow's class has no other updates
+        return command
 
     def take_signal(self, name: str, inputs: tuple[Any, ...]) -> None:
         if on_signal := self._listeners.get(name):
             on_signal(*inputs)
-        elif command := self._commands.get(name):
+        elif command := self._owner.find_type(name):
             self._take_command(name, command, inputs)
         else:
-            known = ", ".join(sorted([*self._commands, names.WITHDRAW]))
+            known = ", ".join(self._owner.known_names)
             self._ignore_signal(name[:MAX_NAME_CHARS], f"there is no such signal; there are {known}")
 
-    def _take_command(self, name: str, command: CommandType[P], inputs: tuple[Any, ...]) -> None:
+    def _take_command(self, name: str, command: CommandType, inputs: tuple[Any, ...]) -> None:
         if lost := self._find_lost(name, inputs):
             self.lost.append(lost)
             workflow_log("signal.unreadable", level="error", signal=name, why=lost.problem)
@@ -138,7 +148,7 @@ class Handlers:
         """Takes a signal that is no command of a person's: it has no update, and is not counted."""
         self._listeners[name] = on_signal
 
-    def _check_input(self, command: CommandType[P], inputs: tuple[Any, ...]) -> tuple[P | None, str | None]:
+    def _check_input(self, command: CommandType, inputs: tuple[Any, ...]) -> tuple[Any, str | None]:
         try:
             payload = read_input(command.payload_type, inputs)
         except ValueError as error:

@@ -17,9 +17,9 @@ from everturn import names
 from everturn.records import Decision, ToolResult
 from everturn.state import State
 from everturn.tools.tool import Tool
-from everturn.workflows import continue_as_new, tool_calls
+from everturn.workflows import commands, continue_as_new, tool_calls
 from everturn.workflows.approvals import AppliedDecision
-from everturn.workflows.commands import COMMANDS, Commands
+from everturn.workflows.commands import Commands
 from everturn.workflows.tool_calls import OpenCalls
 
 MUTANT = "CRASH_TEST_MUTANT"
@@ -94,9 +94,13 @@ def _results_reversed() -> None:
     OpenCalls.close_reply = wrong  # type: ignore[method-assign]
 
 
+def _take_instead(name: str, take: Callable[..., dict[str, Any]]) -> None:
+    commands.COMMANDS = {**commands.COMMANDS, name: replace(commands.COMMANDS[name], take=take)}  # type: ignore[misc]
+
+
 def _approval_lost() -> None:
     """A conversation's first approval is taken, and nothing is done about it."""
-    command = COMMANDS[names.APPROVE]
+    command = commands.COMMANDS[names.APPROVE]
 
     def wrong(self: Commands, approval: Any) -> dict[str, Any]:
         if not vars(self).setdefault("_lost_one", False):
@@ -104,7 +108,7 @@ def _approval_lost() -> None:
             return {"call_ids": (approval.call_id,)}
         return command.take(self, approval)
 
-    COMMANDS[names.APPROVE] = replace(command, take=wrong)
+    _take_instead(names.APPROVE, wrong)
 
 
 def _denied_run() -> None:
@@ -113,7 +117,7 @@ def _denied_run() -> None:
     def wrong(self: Commands, denial: Any) -> dict[str, Any]:
         return self._apply_decision(denial.call_id, AppliedDecision(Decision(verdict="approve", by=denial.by)))
 
-    COMMANDS[names.DENY] = replace(COMMANDS[names.DENY], take=wrong)
+    _take_instead(names.DENY, wrong)
 
 
 def _message_twice() -> None:

@@ -75,12 +75,12 @@ def test_there_are_ten() -> None:
 
 
 APPLY_ALL = """
-from tests.crash.mutants import COMMANDS, MUTANTS, State, Tool, OpenCalls, continue_as_new, tool_calls
-patched = [*map(vars, (State, Tool, OpenCalls, continue_as_new, tool_calls)), COMMANDS]
+from tests.crash.mutants import MUTANTS, State, Tool, OpenCalls, commands, continue_as_new, tool_calls
+patched = (State, Tool, OpenCalls, commands, continue_as_new, tool_calls)
 for name, mutant in MUTANTS.items():
-    before = [dict(one) for one in patched]
+    before = [dict(vars(one)) for one in patched]
     mutant.apply()
-    after = [dict(one) for one in patched]
+    after = [dict(vars(one)) for one in patched]
     assert [sorted(one) for one in after] == [sorted(one) for one in before], f"{name} patches what is not there"
     assert after != before, f"{name} patches nothing"
 """

@@ -16,7 +16,7 @@ import pytest
 from everturn import Client, Conversation
 from everturn.errors import NotFound, Unreachable
 from everturn.payloads import Status
-from everturn.workflows.commands import COMMANDS
+from everturn.workflows import commands
 from tests.support.bounds import CONSTANTS
 
 WAIT_SECONDS = 180.0
@@ -117,13 +117,14 @@ def busy_taking(
     """The same, while it takes a command of that name."""
     monkeypatch.setattr(*CONSTANTS["short_step_bytes"], -1)
     busy = threading.Event()
-    take_instead(monkeypatch, command, _slowed(COMMANDS[command].take, busy, when, seconds))
+    take_instead(monkeypatch, command, _slowed(commands.COMMANDS[command].take, busy, when, seconds))
     return busy
 
 
 def take_instead(monkeypatch: pytest.MonkeyPatch, command: str, take: Callable[..., Any]) -> None:
     """What a command of that name does from here on; it gets the conversation's Commands and the payload."""
-    monkeypatch.setitem(COMMANDS, command, replace(COMMANDS[command], take=take))
+    changed = {**commands.COMMANDS, command: replace(commands.COMMANDS[command], take=take)}
+    monkeypatch.setattr(commands, "COMMANDS", changed)
 
 
 def _slowed(

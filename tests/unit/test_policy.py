@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
+from everturn.payloads import Control, MessageIn
 from everturn.policy import MAX_RULES, Rule, problem, rule_for, with_rules
+from everturn.records import Record
+from everturn.tenants.budgets import SetBudget
+from everturn.validation.explaining import explain
 
 
 def rule(then: Any, tool: str = "refund", **where: Any) -> Rule:
@@ -132,6 +137,33 @@ def test_a_rule_may_name_the_agent_whose_tool_it_is_about(whose: str, agent: str
 def test_a_condition_that_is_misspelt_is_refused(where: Any) -> None:
     with pytest.raises(ValidationError, match="condition"):
         rule("approve", **where)
+
+
+RULE = {"tool": "refund", "then": "approve"}
+CALL = {"call_id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "named"),
+    [
+        (Rule, {**RULE, "wher": {"cents": {"at_most": 5}}}, "wher"),
+        (SetPolicy, {"rules": [{**RULE, "agents": "clerk"}]}, "rules.0.agents"),
+        (SetPolicy, {"rules": [], "bye": "ada"}, "bye"),
+        (Approve, {**CALL, "argument": {"cents": 0}}, "argument"),
+        (Approve, {**CALL, "always": {}}, "always: write true, or conditions"),
+        (Approve, {**CALL, "always": "yes"}, "always: write true, or conditions"),
+        (Deny, {**CALL, "note": "no"}, "note"),
+        (Answer, {**CALL, "content": "x", "error": True}, "error"),
+        (Control, {"only_stalle": True}, "only_stalle"),
+        (MessageIn, {"text": "Hi", "tool": ["look"]}, "tool"),
+        (SetBudget, {"budget": {"token_per_day": 1}}, "there is no limit 'token_per_day'"),
+    ],
+)
+def test_what_is_misspelt_in_a_persons_word_is_refused(kind: type[Record], payload: Any, named: str) -> None:
+    """Without it, the rest would mean something else, and mostly more."""
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(payload)
+    assert named in explain(refused.value)
 
 
 def test_a_rule_takes_the_place_of_one_of_the_same_calls_and_there_are_not_too_many() -> None:

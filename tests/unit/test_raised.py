@@ -53,6 +53,28 @@ def test_the_model_reads_the_words_of_the_errors_inside(error: Exception, text: 
     assert error_text(error).startswith(text)
 
 
+def test_an_unknown_outcome_is_not_lost_where_the_cleanup_fails() -> None:
+    """But a tool that is `raise`d on from another word of its own has said what is to happen."""
+
+    def fails_in_cleanup(word: Exception) -> Exception:
+        try:
+            try:
+                raise word
+            finally:
+                raise RuntimeError("the connection could not be closed")
+        except RuntimeError as error:
+            return error
+
+    unknown = OutcomeUnknown("no answer")
+    lost = fails_in_cleanup(unknown)
+    assert raised.find_error(lost, OutcomeUnknown, also_handled=True) is unknown
+    assert raised.find_error(group(lost), OutcomeUnknown, also_handled=True) is unknown
+    assert raised.find_error(lost, OutcomeUnknown) is None
+    assert not raised.all_are(fails_in_cleanup(Retry("Later.")), (Retry,))
+    lost.__suppress_context__ = True  # raise ... from None
+    assert raised.find_error(lost, OutcomeUnknown, also_handled=True) is None
+
+
 def test_of_very_many_errors_the_first_are_told() -> None:
     text = error_text(group(*(ValueError(str(number)) for number in range(5_000))))
     assert text.splitlines()[-2:] == ["- ValueError: 9", "- …"]

@@ -186,6 +186,32 @@ def test_one_pydantic_model_alone_gives_its_fields_as_arguments() -> None:
     assert problems(place, id="81", colour="red") == ["colour: Unknown argument; the arguments are id, lines, parts"]
 
 
+class Money(BaseModel):
+    """Two spellings of a field: a rule about one of them would not see the other."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    cents: int = Field(alias="amount")
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"amount": 5, "cents": 90_000}, "value.cents"),
+        ([{"amount": 5}, {"cents": 90_000}], "value[1].cents"),
+        ({"refunds": {"81": {"cents": 90_000}}}, "value.refunds.81.cents"),
+    ],
+)
+def test_inside_of_objects_only_the_names_of_the_schema_count(value: Any, place: str) -> None:
+    class Batch(BaseModel):
+        refunds: dict[str, Money]
+
+    def pay(value: Money | list[Money] | Batch, also: int = 0) -> None: ...
+
+    [problem] = [one for one in problems(pay, value=value) if "Unknown" in one]
+    assert problem.startswith(f"{place}: Unknown; its fields are amount")
+
+
 def test_one_pydantic_model_beside_the_context_is_alone_too() -> None:
     def place(order: Annotated[Order, Field(description="What to place")], context: Context) -> str: ...
 

@@ -19,6 +19,7 @@ import nexusrpc.handler
 import pytest
 from temporalio import activity
 from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.worker import Worker as TemporalWorker
 
 from everturn import (
@@ -738,6 +739,29 @@ async def test_a_decision_for_always_is_about_the_tool_of_the_agent_that_called_
         assert (rule.tool, rule.agent) == ("pay", "clerk")
         fork = await conversation.fork(at_turn=2)
         assert await waiting(fork) == ("b",)
+
+
+async def test_a_word_that_is_misspelt_changes_nothing(client: Client, scripted: Scripted) -> None:
+    """A signal is logged; who asks for an answer reads what is wrong."""
+    agent = agent_on(scripted([call("pay", {"cents": 5}, id="a"), "Done."]), tools=[pay])
+    async with hosting(client, agent):
+        with pytest.raises(Refused, match="wher"):
+            await client.start(
+                agent, "Go", policy=[{"tool": "pay", "then": "approve", "wher": {"cents": {"below": 5}}}]
+            )
+        conversation = await client.start(agent, "Go", policy=[Rule(tool="pay", then="ask", reason="asked")])
+        await waiting(conversation)
+        handle = client.temporal.get_workflow_handle(conversation.id)
+        await handle.signal("approve", {"call_id": "a", "argument": {"cents": 0}})
+        await handle.signal("set_policy", {"rules": [{"tool": "pay", "then": "approve", "agents": "x"}]})
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("approve", {"call_id": "a", "approved": False})
+        assert "approved" in str(refused.value.cause)
+        status = await conversation.status()
+        assert [rule.reason for rule in status.policy] == ["asked"]
+        assert [waits.call_id for waits in status.waiting] == ["a"]
+        await conversation.deny("a")
+        await conversation.outcome()
 
 
 async def test_a_fork_goes_by_the_rules_of_today(client: Client, scripted: Scripted) -> None:

@@ -125,7 +125,12 @@ async def test_a_caller_that_can_ask_nobody_is_told_how_far_it_is(client: Client
         result = await one.call_tool("clerk", {"message": "Refund 81"})
         assert result.structured_content is not None
         assert result.structured_content["state"] == "awaiting_approval"
-        await client.conversation(result.structured_content["conversation_id"]).close()
+        conversation = client.conversation(result.structured_content["conversation_id"])
+        closing = await one.call_tool("close", {"conversation_id": conversation.id})
+        assert closing.is_error, "the end would deny the call"
+        assert (await conversation.status()).state == "awaiting_approval"
+        await conversation.approve("*")
+        await conversation.outcome()
 
 
 async def test_approve_says_that_a_person_is_to_be_asked_first(client: Client) -> None:

@@ -16,7 +16,7 @@ from mcp import types
 from everturn import Client, Conversation, ask_user, tool
 from everturn.cli.follow import Follower
 from everturn.cli.terminal import Screen
-from everturn.errors import OutcomeUnknown, Refused
+from everturn.errors import NotFound, OutcomeUnknown, Refused
 from everturn.events import Event, Replied
 from everturn.mcp_server.server import AgentServer
 from everturn.payloads import WaitingCall
@@ -172,6 +172,8 @@ async def test_everything_is_decided_at_once_and_once(client: Client, scripted: 
     calls = [call("refund", {"cents": cents}, id=f"x{cents}") for cents in (1, 2)]
     own = [call("refund", {"cents": 7}, id="own")]
     async with asking(client, scripted, *calls, own=own, deep=True) as (conversation, child):
+        with pytest.raises(NotFound, match="no conversation 'nobody'"):
+            await client.approve_all(ids=[conversation.id, "nobody"])
         decided = await client.approve_all(ids=[conversation.id, child.id], where={"cents": {"at_most": 2}})
         assert sorted((one.conversation_id, one.call_id, one.refused) for one in decided) == [
             (child.id, "x1", ""),
