@@ -119,6 +119,21 @@ def policy_after(payload: dict[str, Any], known: Policy) -> Policy | None:
     return policy
 
 
+def denial_text(denial: Decision, *, begun: bool = False) -> str:
+    """What the model is told of a call that was denied. `begun`: a client may have begun it."""
+    denied = "This call was denied"
+    if denial.by_policy:
+        denied += f" by the policy of {denial.by or 'the conversation'}"
+    elif denial.by:
+        denied += f" by {denial.by}"
+    ran = ". Its client had it already, and may have run it." if begun else " and did not run."
+    return f"{denied}{ran}{reason_text(denial)}"
+
+
+def reason_text(decision: Decision) -> str:
+    return f" Reason: {decision.note}" if decision.note else ""
+
+
 def already_decided(call_id: str, earlier: Decision) -> str:
     """The refusal of a second decision on a call."""
     decided_by = f" by {earlier.by}" if earlier.by else ""

@@ -21,6 +21,7 @@ from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, 
 from everturn.history import steps
 from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
+from everturn.history.open_calls import settled_result
 from everturn.history.transcript import read_transcript
 from everturn.payloads import WaitingCall, address_of
 from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
@@ -164,12 +165,15 @@ class FollowedReply:
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that has ended, but that no turn has read yet; None if there is no such result. A call
-        that was cut short has one: the model is told with its next turn."""
+        that was cut short has one: the model is told with its next turn. So has one that was denied, say, while others
+        of its reply are open."""
         by_history = self._reader.by_history
         state = by_history.state
         transcript = by_history.transcript
         result = results_in(state.unseen.messages).get(call.call_id)
-        if result is None or result.content:
+        if result is None:
+            return settled_result(call, by_history)
+        if result.content:
             return result
         if written := transcript.results_of([call.call_id]):
             return written[call.call_id]

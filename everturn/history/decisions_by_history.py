@@ -9,7 +9,7 @@ from typing import Any
 
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
-from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve
+from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve, Deny
 from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, iso_time, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
@@ -56,6 +56,10 @@ class DecisionsByHistory:
         """The calls that no worker runs, with an approval whose arguments a worker is looking at."""
         self.approvals: dict[str, Decision] = {}
         """Of the calls that were approved."""
+        self.refusals: dict[str, Decision] = {}
+        """Of the calls that were denied, or answered in the tool's place."""
+        self.answers: dict[str, Answer] = {}
+        """What people last said in the place of a call's tool."""
         self.taken = {result.call_id for result in open_reply.results if result.decision}
         """The calls that somebody has decided on, in this run or before it in the open reply."""
         self._held: list[steps.CommandSent] = []
@@ -71,6 +75,8 @@ class DecisionsByHistory:
         self.checked.clear()
         self.edited.clear()
         self.approvals.clear()
+        self.refusals.clear()
+        self.answers.clear()
         self.refused_edits = 0
 
     def end_reply(self) -> None:
@@ -114,6 +120,10 @@ class DecisionsByHistory:
         decision = Decision.model_validate({"verdict": verdict, "by": command.by, "at": self._current_time})
         if isinstance(command, Approve):
             decision = decision.model_copy(update={"note": command.note, "arguments": command.arguments})
+        elif isinstance(command, Deny):
+            decision = decision.model_copy(update={"note": command.reason})
+        else:
+            self.answers |= {pending.call.call_id: command for pending in addressed}
         for pending in addressed:
             self._decide_or_check(pending, decision)
         if rules and addressed:
@@ -162,8 +172,7 @@ class DecisionsByHistory:
         decision = pending.with_arguments(decision)
         self._state.pending.pop(call.call_id, None)
         approved = decision.verdict == "approve"
-        if approved:
-            self.approvals[call.call_id] = decision
+        (self.approvals if approved else self.refusals)[call.call_id] = decision
         edits = decision.arguments is not None and not pending.is_as_hooks_saw(decision)
         if approved and edits and isinstance(plan, RunHandoff | RunAgent | AwaitAnswer | UseResult):
             self.edited[call.call_id] = (pending, decision)  # a worker looks at the arguments

@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from everturn.calls.decisions import denial_text
 from everturn.history.state_by_history import StateByHistory
-from everturn.records import ToolCall, ToolResult
+from everturn.plans import RefuseCall, UseResult
+from everturn.records import Decision, Text, ToolCall, ToolResult
 
 CallState = Literal["finished", "settled", "waits", "runs", "not_begun", "open"]
 
@@ -40,6 +42,26 @@ class OpenCall:
 def open_calls(by_history: StateByHistory) -> tuple[OpenCall, ...]:
     """Empty if the transcript has all results."""
     return tuple(_open_call(call, by_history) for call, _ in by_history.calls.planned.values())
+
+
+def settled_result(call: ToolCall, by_history: StateByHistory) -> ToolResult | None:
+    """The result of a call that is `settled`, as far as the history has it by now; None if it is not."""
+    if _open_call(call, by_history).state != "settled":
+        return None
+    denial = by_history.decisions.refusals.get(call.call_id)
+    result = ToolResult(call_id=call.call_id, name=call.name, content=(), decision=denial)
+    match by_history.calls.plan_of(call.call_id), denial:
+        case _, Decision(verdict="answer") if answer := by_history.decisions.answers.get(call.call_id):
+            return result.model_copy(update={"content": answer.as_parts(), "is_error": answer.is_error})
+        case UseResult(result=given), None:
+            return given
+        case RefuseCall(text=text), _ if text:
+            pass
+        case _, Decision(verdict="deny"):
+            text = denial_text(denial)
+        case _:
+            text = f"This call {IN_WORDS['settled']}."
+    return result.model_copy(update={"content": (Text(text=text),), "is_error": True})
 
 
 def _open_call(call: ToolCall, by_history: StateByHistory) -> OpenCall:

@@ -17,6 +17,7 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.calls import causes
+from everturn.calls.decisions import denial_text, reason_text
 from everturn.records import Decision, Text, ToolCall, ToolResult
 from everturn.truncation import edit_notice
 from everturn.workflows.activity_results import Unreadable
@@ -46,15 +47,7 @@ def result_of_decision(
         if approval:
             return with_approval(result, approval)
         return result.model_copy(update={"decision": decision})
-    denied = "This call was denied"
-    if decision.by_policy:
-        denied += f" by the policy of {decision.by or 'the conversation'}"
-    elif decision.by_model:
-        denied += f" by the reviewer {decision.by}"
-    elif decision.by:
-        denied += f" by {decision.by}"
-    ran = ". Its client had it already, and may have run it." if begun else " and did not run."
-    return error_result(call, f"{denied}{ran}{_reason_text(decision)}", decision=decision)
+    return error_result(call, denial_text(decision, begun=begun), decision=decision)
 
 
 def with_approval(result: ToolResult, approval: Decision | None) -> ToolResult:
@@ -71,7 +64,7 @@ def outcome_unknown(call: ToolCall, applied: AppliedDecision) -> ToolResult:
         return result_of_decision(call, applied)
     text = (
         "The outcome of this call is unknown: it was started, but no result came back. It may or may not have "
-        f"taken effect, and it will not be run again.{_reason_text(applied.decision)}"
+        f"taken effect, and it will not be run again.{reason_text(applied.decision)}"
     )
     return error_result(call, text, decision=applied.decision)
 
@@ -133,10 +126,6 @@ def no_answer(call: ToolCall, error: ChildWorkflowError | WorkflowAlreadyStarted
     else:
         reason = _ENDS.get(type(error.cause)) or str(getattr(error.cause, "message", error.cause))
     return error_result(call, f"{call.name} could not answer: {reason}.")
-
-
-def _reason_text(decision: Decision) -> str:
-    return f" Reason: {decision.note}" if decision.note else ""
 
 
 def cause_of(error: ActivityError | Unreadable) -> str:

@@ -301,3 +301,36 @@ async def test_an_ag_ui_client_is_answered_in_its_own_version(
 
 async def _is_at(conversation: Conversation, *, turn: int) -> bool:
     return (await conversation.status()).turn == turn
+
+
+async def test_a_call_that_is_over_while_others_wait_is_shown_as_over(
+    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str, conversation: Conversation
+) -> None:
+    calls = [call("refund", {"order_id": name, "cents": 5}, id=name) for name in ("denied", "answered", "open")]
+    async with hosting(
+        client, agent_on(scripted([[*calls, call("no_such_tool", id="refused")], "Done."]), tools=[refund])
+    ):
+        first = await says(http, chat, user("Refund all"))
+        assert states(parts_of(first)) == [*["approval-requested"] * 3, "output-error"]
+        await conversation.deny("denied", "Too late")
+        await conversation.answer("answered", "As a voucher")
+        loaded = (await http.get(f"/chat/{chat}")).json()
+        denied, answered, waits, refused = (part for part in loaded[-1]["parts"] if "toolCallId" in part)
+        assert denied["approval"] == {"id": "denied", "approved": False, "reason": "Too late"}
+        assert (answered["state"], answered["output"]) == ("output-available", "As a voucher")
+        assert (denied["state"], waits["state"], refused["state"]) == (
+            "output-denied",
+            "approval-requested",
+            "output-error",
+        )
+        assert "no_such_tool" in refused["errorText"]
+        again = parts_of(await says(http, chat, user("Refund all")))
+        assert states(again) == ["output-error", "output-available", "approval-requested", "output-error"]
+        run = {"threadId": chat, "runId": "r", "messages": []}
+        [snapshot] = [event for event in await told(http, "/ag-ui/", run) if event["type"] == "MESSAGES_SNAPSHOT"]
+        results = {one["toolCallId"]: one["content"] for one in snapshot["messages"] if one["role"] == "tool"}
+        assert results.keys() == {"denied", "answered", "refused"}
+        await conversation.approve("open")
+        await conversation.reply()
+        for one in [one for message in await conversation.transcript() for one in message.tool_results]:
+            assert results.get(one.call_id, one.text) == one.text  # what the model was told
