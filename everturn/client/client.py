@@ -397,7 +397,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
 
         Each decision holds only for the arguments that the call had when it was read. Calls that may have run already,
         and calls whose edited arguments were invalid, are left for a person. Temporal's index says which
-        conversations wait; it lags by a second or so. `note`, `within`: as in `Conversation.approve`.
+        conversations wait; it lags by a second or so. A call whose workflow an operator has paused is refused.
+        `note`, `within`: as in `Conversation.approve`.
         """
         more: dict[str, Any] = {"words": note, "always": always, "within": within, "children": ids is not None}
         return await decide_all(
@@ -426,6 +427,9 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         if ids is None:
             async for listed in self.conversations(status="awaiting_approval", agent=agent):
                 yield self.conversation(listed.id)
+            async for listed in self.conversations(status="paused", agent=agent):
+                if listed.trouble:  # by an operator: what waits there is refused, and says why
+                    yield self.conversation(listed.id)
             return
         named = [self.conversation(conversation_id) for conversation_id in dict.fromkeys(ids)]
         await in_order(

@@ -145,6 +145,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                 if finished:
                     return self._last_reply(self._outcome_of(finished), cut_short=bool(state.cancelled))
                 if by_history.signals.has_message or not state.has_taken(self._sent):
+                    temporal_errors.stalled_if_held_up(described)
                     continue
                 if state.is_answered or final is not None:
                     if run_id == seen.run_id:
@@ -156,6 +157,7 @@ class Conversation(Forks, Generic[OutputT_co]):
                     raise stalled_error(self.id, state.turn, state.stall)
                 if state.cancelled and not state.inbox.messages:
                     raise Ended(f"The turn of conversation {self.id!r} was cancelled.", cure="Say something new.")
+                temporal_errors.stalled_if_held_up(described)
         raise temporal_errors.breaks_off(self.id)
 
     async def outcome(self) -> OutcomeWithValue[OutputT_co]:
@@ -469,7 +471,8 @@ class Conversation(Forks, Generic[OutputT_co]):
     async def _send_update(self, name: str, payload: dict[str, Any]) -> Any:
         fields = _given_fields(payload)
         check_input(name, fields)
-        await self._describe()  # any workflow may have an update of that name
+        described = await self._describe()  # any workflow may have an update of that name
+        temporal_errors.refuse_if_held_up(described, name)
         with self._explaining_errors(name):
             return await updates.send_update(self._temporal, self.id, name, {**fields, "by": self._client.by})
 

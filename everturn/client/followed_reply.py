@@ -25,6 +25,7 @@ from everturn.history.open_calls import settled_result
 from everturn.history.transcript import read_transcript
 from everturn.payloads import WaitingCall, address_of
 from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
+from everturn.temporal.any_status import held_up
 from everturn.temporal.ids import known_id
 
 
@@ -97,6 +98,8 @@ class FollowedReply:
         conversation may have gone on since."""
         self._held = False
         """More had perhaps been said by then than that history has."""
+        self._held_up: tuple[str, str] | None = None
+        """Cause and cure, if an operator had paused it by then."""
         self._caught_up = False
         self._found = False
         """The message that it answers was read."""
@@ -126,6 +129,7 @@ class FollowedReply:
         described = await self._conversation._describe()
         self._now = _Position(described.run_id, described.history_length)
         self._held = holds_back(described)
+        self._held_up = held_up(described)
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
@@ -249,9 +253,13 @@ class FollowedReply:
         state = by_history.state
         if finished := by_history.finished:
             return None if finished.next_run_id else _why_ended(finished, self._stop)
-        if by_history.signals.has_message or not self._has_message or not self._agents.caught_up:
+        is_taken = self._has_message and not by_history.signals.has_message
+        is_answered = is_taken and (state.is_answered or final)
+        if self._held_up and not is_answered:
+            return WhyAtRest("stalled", cause=self._held_up[0])
+        if not is_taken or not self._agents.caught_up:
             return None
-        if state.is_answered or final:
+        if is_answered:
             return WhyAtRest("answered", stop=self._stop)
         if state.stall:
             return WhyAtRest("stalled", cause=state.stall.cause)

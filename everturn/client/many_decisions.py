@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from everturn.calls.pending_calls import RULED
-from everturn.errors import ConversationError, EverturnError, Refused
+from everturn.errors import ConversationError, EverturnError, Refused, Unreachable
 from everturn.payloads import WaitingCall
 from everturn.policy import ANY_TOOL, Rule
 from everturn.records import ApproveOrDeny
@@ -129,6 +129,8 @@ async def decide_one(
         else:
             seen = expected if isinstance(expected, WaitingCall) else None
             await conversation.deny(call_id, words, expected=seen, **more)
+    except Unreachable as error:  # it says nothing of the call: it may be decided once that is over
+        return f"{error.message} {error.cure}".strip()
     except EverturnError as error:
         return error.message
     return ""

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from everturn.client.unpolled_queue import AwaitedQueue, Unattended, awaited_queue, nobody_at
 from everturn.history.steps import Step, ToolRunFailed, TurnFailed
 from everturn.logs import get_logger
+from everturn.temporal.any_status import PAUSED, words_of_pause
 
 FIRST_LOOK_SECONDS = 5.0
 LONGEST_SECONDS = 60.0
@@ -61,11 +62,12 @@ class Silence:
                 wait = FIRST_LOOK_SECONDS
                 await self._falls_silent()
             queue = await self._find_queue()
+            unattended = queue if isinstance(queue, Unattended) else None
             if isinstance(queue, AwaitedQueue):
                 unattended = await nobody_at(self._client, queue, self._id)
-                if unattended and not self._heard.is_set():
-                    self._said = True
-                    return unattended
+            if unattended and not self._heard.is_set():
+                self._said = True
+                return unattended
             if not queue:  # there is nothing to do: wait for the next step before looking again
                 wait = None
                 continue
@@ -86,9 +88,9 @@ class Silence:
             await asyncio.sleep(remaining)
         self._heard.clear()
 
-    async def _find_queue(self) -> AwaitedQueue | bool:
-        """The task queue where it waits for a worker; True if a worker is at work on it, or if that is not known; False
-        if there is nothing to do."""
+    async def _find_queue(self) -> AwaitedQueue | Unattended | bool:
+        """The task queue where it waits for a worker; Unattended if an operator has paused it; True if a worker is at
+        work on it, or if that is not known; False if there is nothing to do."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=self._id)
         )
@@ -96,6 +98,8 @@ class Silence:
             described = await self._client.workflow_service.describe_workflow_execution(request, timeout=LOOK_TIMEOUT)
         except RPCError:
             return True
+        if described.workflow_execution_info.status == PAUSED:
+            return Unattended(*words_of_pause(self._id))
         if not (described.HasField("pending_workflow_task") or described.pending_activities):
             return False
         return awaited_queue(described) or True

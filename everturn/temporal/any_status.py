@@ -61,11 +61,16 @@ def held_up(execution: WorkflowExecution) -> tuple[str, str] | None:
     if status == RUNNING or status in OVER:
         return None
     if status == PAUSED:
-        return (
-            "An operator has paused its workflow in Temporal.",
-            f"`temporal workflow unpause --workflow-id {execution.id}` sets it going again.",
-        )
+        return words_of_pause(execution.id)
     return f"Temporal says that its workflow has the {status_name(status)}.", "See Temporal's Web UI."
+
+
+def words_of_pause(workflow_id: str) -> tuple[str, str]:
+    """Cause and cure, of a workflow that an operator has paused."""
+    return (
+        "An operator has paused its workflow in Temporal.",
+        f"`temporal workflow unpause --workflow-id {workflow_id}` sets it going again.",
+    )
 
 
 def status_name(status: int) -> str:

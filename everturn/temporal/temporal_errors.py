@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from temporalio.api.errordetails.v1 import WorkflowNotReadyFailure
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
-from everturn.errors import ConversationError, Ended, EverturnError, NotFound, Unreachable
+from everturn.errors import ConversationError, Ended, EverturnError, NotFound, Stalled, Unreachable
+from everturn.temporal.any_status import held_up
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,6 +132,20 @@ def no_worker(conversation_id: str, what: str) -> Unreachable:
         f"No worker took the {what} for conversation {conversation_id!r} within {WORKER_TIMEOUT_SECONDS:.0f} s.",
         cure="Start one (`everturn worker`, or `python worker.py`) on its task queue. If one is running, read its log.",
     )
+
+
+def refuse_if_held_up(described: WorkflowExecution, what: str) -> None:
+    """Raises Unreachable if an operator has paused the workflow: the server then takes no update for it."""
+    if held := held_up(described):
+        cause, cure = held
+        raise Unreachable(f"Conversation {described.id!r} can't take the {what}: {cause}", cure=cure)
+
+
+def stalled_if_held_up(described: WorkflowExecution) -> None:
+    """Raises Stalled if an operator has paused the workflow, for somebody who waits for what it does next."""
+    if held := held_up(described):
+        cause, cure = held
+        raise Stalled(f"Conversation {described.id!r} does not go on: {cause}", cure=cure)
 
 
 def breaks_off(conversation_id: str) -> Ended:

@@ -6,16 +6,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from everturn import Client, Conversation, tool
+from everturn.client.followed_reply import FollowedReply
 from everturn.devserver import DevServer, find_binary
-from everturn.errors import Refused, Unreachable
+from everturn.errors import Refused, Stalled, Unreachable
+from everturn.events import WorkerAwaited
 from everturn.testing import ScriptedModel, call
 from everturn.worker.deploy_check import find_conflicts
 from tests.support.agents import agent_on, hosting
-from tests.support.waiting import eventually, reaches, waiting
+from tests.support.waiting import WAIT_SECONDS, eventually, reaches, waiting
 
 Scripted = Callable[..., ScriptedModel]
 
@@ -81,17 +84,38 @@ async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Clien
         assert (await client.start(agent, "Refund.", id="two")).id == "two"
         assert {one.conversation_id for one in await client.pause_all("WorkflowId IS NOT NULL")} == {"one", "two"}
         await client.resume_all("WorkflowId IS NOT NULL")
-        with pytest.raises((Refused, Unreachable), match="paused"):
-            await two.approve()
+        decisions: list[Callable[[], Any]] = [two.approve, two.close, two.cancel_turn, two.pause]
+        for decide in decisions:
+            with pytest.raises(Unreachable, match="An operator has paused its workflow") as refused:
+                await decide()
+            assert "unpause --workflow-id two" in refused.value.cure
+        for wait in (two.reply, lambda: client.run(agent, "Refund.", id="two")):
+            with pytest.raises(Stalled, match="An operator has paused its workflow") as stalled:
+                await asyncio.wait_for(wait(), WAIT_SECONDS)
+            assert "unpause --workflow-id two" in stalled.value.cure
+        awaited = await asyncio.wait_for(_first_awaited(two), WAIT_SECONDS)
+        assert "unpause --workflow-id two" in (awaited.cure or "")
+        async with FollowedReply(two) as answer:
+            assert answer.rest
+            assert (answer.rest.why, answer.rest.cause) == ("stalled", status.cause)
         assert [conflict async for conflict in find_conflicts(client, [agent])] == []
-        (decided,) = await client.approve_all()
-        assert (decided.conversation_id, decided.refused) == ("one", "")
+        decided = {call.conversation_id: call.refused for call in await client.approve_all()}
+        assert decided.keys() == {"one", "two"}
+        assert decided["one"] == ""
+        assert "unpause --workflow-id two" in decided["two"]
         await operator(client, "unpause", "-w", "two")
         await reaches(two, "awaiting_approval")
         await two.approve()
         for conversation in (one, two):
             assert await conversation.reply() == "Done."
             await _end(conversation)
+
+
+async def _first_awaited(conversation: Conversation) -> WorkerAwaited:
+    async for event in conversation.events():
+        if isinstance(event, WorkerAwaited):
+            return event
+    raise AssertionError("it ended")
 
 
 async def _end(conversation: Conversation) -> None:
