@@ -11,6 +11,7 @@ from everturn.calls.decisions import VERDICTS
 from everturn.exporting.reading import Exported, MessageFacts
 from everturn.history.open_calls import IN_WORDS
 from everturn.records import (
+    CUT_OFF,
     Decision,
     Document,
     Image,
@@ -58,6 +59,8 @@ def _message_blocks(exported: Exported) -> Iterator[str]:
         yield f"## {_message_heading(message, exported.facts.get(position))}"
         for part in message.parts:
             yield _part_block(part)
+        if (facts := exported.facts.get(position)) and facts.stop in CUT_OFF:
+            yield f"*Not whole: {CUT_OFF[facts.stop]}.*"
     if exported.open_calls:
         yield "## Tools · not all have finished"
     for open_call in exported.open_calls:

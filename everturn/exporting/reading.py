@@ -30,6 +30,8 @@ class MessageFacts:
 
     turn: int
     at: datetime
+    stop: Stop = "end"
+    """Of a reply: why the model stopped."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ class _Reader:
         reply = step.reply
         model = request.model or (reply.facts.model if reply.facts else exported.model)
         if not request.summarise or reply.message.parts:
-            exported.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at)
+            exported.facts[request.position + len(request.delta)] = MessageFacts(request.turn, step.at, reply.stopped)
         exported.effects |= {plan.call_id: plan.effect for plan in reply.plan if isinstance(plan, RunPlan)}
         exported.turns.append(
             TurnFacts(

@@ -301,11 +301,12 @@ def _with_explained_errors(function: Callable[..., Awaitable[R]]) -> Callable[..
 
 
 def key_of(ctx: Ctx) -> str | None:
-    """The caller's idempotency key; None if it gave none."""
+    """The caller's idempotency key; None if it gave none. Raises Refused for what is no text: passed over, the same
+    call would start its work twice."""
     meta: Any = ctx.request_context.meta or {}
     key = meta.get(names.MCP_IDEMPOTENCY_KEY)
-    if not isinstance(key, str):
-        return None
+    if key is not None and not isinstance(key, str):
+        raise Refused(f"The idempotency key {key!r:.100} is no text.", cure=f"Send {names.MCP_IDEMPOTENCY_KEY} as one.")
     return key or None
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from everturn.calls.subagent_results import with_notice
 from everturn.client.agents_at_work import in_words
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
@@ -47,6 +48,8 @@ class Reached:
     text: str | None = None
     """Its final reply."""
     output: Any = None
+    notice: str = ""
+    """The text as a model reads it, if it is not the whole answer."""
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -63,7 +66,7 @@ class Reached:
     def in_words(self) -> str:
         """What a model reads about it."""
         if self.text is not None:
-            return self.text
+            return self.notice or self.text
         state = f"Conversation {self.conversation_id} is {self.status.state.replace('_', ' ')}"
         waiting = "; ".join(f"call {_call_in_words(call)}: {call.why}" for call in self.status.waiting)
         if cause := waiting or self.status.cause:
@@ -106,7 +109,8 @@ async def look_at(conversation: Conversation) -> Reached:
         outcome = await conversation.outcome()
     except Ended as error:
         return Reached(conversation.id, status.model_copy(update={"cause": str(error)}), text=str(error))
-    return Reached(conversation.id, status, text=outcome.text or outcome.reason or "", output=outcome.output)
+    notice = with_notice(outcome.text, status.agent, outcome)
+    return Reached(conversation.id, status, outcome.text or outcome.reason or "", outcome.output, notice)
 
 
 async def wait_until_settled(conversation: Conversation, *, seconds: float, say: Any = None) -> Reached:

@@ -9,7 +9,7 @@ from everturn import events
 from everturn.client.followed_reply import FollowedReply
 from everturn.declared_tools import said_by_person
 from everturn.payloads import WaitingCall
-from everturn.records import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
+from everturn.records import CUT_OFF, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, results_in
 from everturn.ui.answer_ids import reply_id, user_message_id
 from everturn.ui.narrator import Called, calls_below, question_id
 from everturn.ui.page_fields import message_fields, part_fields, with_other_parts
@@ -36,6 +36,8 @@ def ui_messages(transcript: Sequence[Message], answer: FollowedReply) -> list[UI
     for ui_message in messages:
         if ui_message["role"] == "assistant" and _ends_with_calls(ui_message["parts"]):
             ui_message["parts"].append({"type": "step-start"})
+    if answer.rest and answer.rest.stop in CUT_OFF and messages and messages[-1]["role"] == "assistant":
+        messages[-1]["metadata"] = {"everturn": {"state": answer.rest.why, "stop": answer.rest.stop}}  # as streamed
     return messages
 
 

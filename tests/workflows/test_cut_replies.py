@@ -11,7 +11,11 @@ import pytest
 from everturn import Client
 from everturn.client.followed_reply import FollowedReply
 from everturn.events import Replied
+from everturn.exporting.markdown import to_markdown
+from everturn.exporting.reading import read_conversation
+from everturn.mcp_server.turns import look_at
 from everturn.testing import ScriptedModel, call, say
+from everturn.ui.ai_sdk_messages import ui_messages
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.shell import Shell
@@ -84,3 +88,21 @@ def test_run_says_so_beside_the_text(shell: Shell, model: Callable[[Any], None],
     assert (done.returncode, done.stdout) == (0, f"{TEXT}\n")
     assert "output limit (length)" in done.stderr
     assert shell.json("run", "How much?", "-m", "scripted:x", "--id", name)["stop"] == "length"
+
+
+async def test_who_reads_it_later_is_told_that_it_is_not_whole(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted([say(TEXT, finish="length")]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "How much?")
+        await conversation.outcome()
+        assert (await look_at(conversation)).in_words == (
+            f"{TEXT}\n[clerk's answer is not whole: the model's last reply is cut off: it reached the model's output "
+            "limit (length).]"
+        )
+        async with FollowedReply(conversation) as answer:
+            loaded = ui_messages(await answer.transcript(), answer)
+        assert loaded[-1]["metadata"] == {"everturn": {"state": "answered", "stop": "length"}}
+        exported = await read_conversation(client, conversation.id)
+        assert to_markdown(exported).endswith(
+            f"{TEXT}\n\n*Not whole: the model's last reply is cut off: it reached the model's output limit (length).*\n"
+        )

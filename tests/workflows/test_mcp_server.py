@@ -111,6 +111,8 @@ async def test_an_agent_is_a_tool_whose_approvals_are_questions_to_the_caller(
     async with hosting(client, agent), connected(client, "clerk", elicitation_callback=decide) as one:
         result = await one.call_tool("clerk", {"message": "Refund 81"}, meta={"everturn/idempotencyKey": "a"})
         again = await one.call_tool("clerk", {"message": "Refund 81"}, meta={"everturn/idempotencyKey": "a"})
+        odd = await one.call_tool("clerk", {"message": "Refund 81"}, meta={"everturn/idempotencyKey": 5})
+        assert (odd.is_error, "is no text" in str(odd.content)) == (True, True)
     assert [block.text for block in result.content if isinstance(block, types.TextContent)] == ["It is on its way."]
     assert again.structured_content == result.structured_content
     assert asked == ['clerk: refund needs approval: refund({"order_id": "81"})']
