@@ -124,6 +124,8 @@ def denial_text(denial: Decision, *, begun: bool = False) -> str:
     denied = "This call was denied"
     if denial.by_policy:
         denied += f" by the policy of {denial.by or 'the conversation'}"
+    elif denial.by_model:
+        denied += f" by the reviewer {denial.by}"
     elif denial.by:
         denied += f" by {denial.by}"
     ran = ". Its client had it already, and may have run it." if begun else " and did not run."
