@@ -17,9 +17,10 @@ from everturn import names
 from everturn.records import Decision, ToolResult
 from everturn.state import State
 from everturn.tools.tool import Tool
-from everturn.workflows import commands, continue_as_new, tool_calls
+from everturn.workflows import continue_as_new, tool_calls
 from everturn.workflows.approvals import AppliedDecision
-from everturn.workflows.commands import Commands
+from everturn.workflows.commands import COMMANDS, Commands
+from everturn.workflows.message_dispatch import CommandType
 from everturn.workflows.tool_calls import OpenCalls
 
 MUTANT = "CRASH_TEST_MUTANT"
@@ -95,12 +96,20 @@ def _results_reversed() -> None:
 
 
 def _take_instead(name: str, take: Callable[..., dict[str, Any]]) -> None:
-    commands.COMMANDS = {**commands.COMMANDS, name: replace(commands.COMMANDS[name], take=take)}  # type: ignore[misc]
+    find_type = Commands.find_type
+
+    def find_wrong(self: Commands, asked: str) -> CommandType | None:
+        found = find_type(self, asked)
+        if found is None or asked != name:
+            return found
+        return replace(found, take=take)
+
+    Commands.find_type = find_wrong  # type: ignore[method-assign]
 
 
 def _approval_lost() -> None:
     """A conversation's first approval is taken, and nothing is done about it."""
-    command = commands.COMMANDS[names.APPROVE]
+    command = COMMANDS[names.APPROVE]
 
     def wrong(self: Commands, approval: Any) -> dict[str, Any]:
         if not vars(self).setdefault("_lost_one", False):

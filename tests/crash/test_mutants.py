@@ -75,8 +75,8 @@ def test_there_are_ten() -> None:
 
 
 APPLY_ALL = """
-from tests.crash.mutants import MUTANTS, State, Tool, OpenCalls, commands, continue_as_new, tool_calls
-patched = (State, Tool, OpenCalls, commands, continue_as_new, tool_calls)
+from tests.crash.mutants import MUTANTS, State, Tool, Commands, OpenCalls, continue_as_new, tool_calls
+patched = (State, Tool, Commands, OpenCalls, continue_as_new, tool_calls)
 for name, mutant in MUTANTS.items():
     before = [dict(vars(one)) for one in patched]
     mutant.apply()

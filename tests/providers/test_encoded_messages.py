@@ -19,7 +19,7 @@ from everturn.activities.turn_request import shown_to_model, with_notes
 from everturn.carryover import View
 from everturn.models import Model, ModelSettings
 from everturn.providers.base import Request
-from everturn.providers.bound_thoughts import _beginning_of, without_stale_thoughts
+from everturn.providers.bound_thoughts import beginning_of, without_stale_thoughts
 from everturn.providers.catalog import row_of
 from everturn.providers.encoded_messages import WireItems, body_in_json
 from everturn.providers.http import PROTOCOLS
@@ -210,7 +210,7 @@ def test_a_transcript_without_its_stale_thoughts_is_encoded_once_too(model: str)
         role="assistant", parts=(Thinking(text="hm", extra={"signature": "s"}), Text(text="So.")), provider=provider
     )
     asking = _request(model, ())
-    marked = thought.model_copy(update={"bound_to": _beginning_of(asking)})
+    marked = thought.model_copy(update={"bound_to": beginning_of(asking)})
     said = [ASK, thought, *conversation(2), marked, ASK, thought, *conversation(8), thought, ASK]
     written = 0
     for asked in turn_by_turn(said):

@@ -16,7 +16,7 @@ import pytest
 from everturn import Client, Conversation
 from everturn.errors import NotFound, Unreachable
 from everturn.payloads import Status
-from everturn.workflows import commands
+from everturn.workflows.commands import COMMANDS, Commands
 from tests.support.bounds import CONSTANTS
 
 WAIT_SECONDS = 180.0
@@ -117,14 +117,21 @@ def busy_taking(
     """The same, while it takes a command of that name."""
     monkeypatch.setattr(*CONSTANTS["short_step_bytes"], -1)
     busy = threading.Event()
-    take_instead(monkeypatch, command, _slowed(commands.COMMANDS[command].take, busy, when, seconds))
+    take_instead(monkeypatch, command, _slowed(COMMANDS[command].take, busy, when, seconds))
     return busy
 
 
 def take_instead(monkeypatch: pytest.MonkeyPatch, command: str, take: Callable[..., Any]) -> None:
     """What a command of that name does from here on; it gets the conversation's Commands and the payload."""
-    changed = {**commands.COMMANDS, command: replace(commands.COMMANDS[command], take=take)}
-    monkeypatch.setattr(commands, "COMMANDS", changed)
+    find_type = Commands.find_type
+
+    def find_changed(self: Commands, name: str) -> Any:
+        found = find_type(self, name)
+        if found is None or name != command:
+            return found
+        return replace(found, take=take)
+
+    monkeypatch.setattr(Commands, "find_type", find_changed)
 
 
 def _slowed(

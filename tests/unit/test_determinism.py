@@ -30,7 +30,7 @@ _PURE = """
     functools.wraps hashlib.blake2b hashlib.sha256 inspect.signature itertools json math pathlib.PurePosixPath re
     shlex.quote urllib.parse.unquote urllib.parse.urlsplit zlib
     typing.Annotated typing.Any typing.ClassVar typing.Final typing.Literal typing.NamedTuple typing.NoReturn
-    typing.ParamSpec typing.Self typing.TYPE_CHECKING typing.TypeVar typing.assert_never typing.cast
+    typing.ParamSpec typing.Protocol typing.Self typing.TYPE_CHECKING typing.TypeVar typing.assert_never typing.cast
     pydantic.BaseModel pydantic.BeforeValidator pydantic.ConfigDict pydantic.Field pydantic.JsonValue
     pydantic.SerializerFunctionWrapHandler pydantic.TypeAdapter pydantic.ValidationError pydantic.field_serializer
     pydantic.field_validator pydantic.model_serializer pydantic.model_validator

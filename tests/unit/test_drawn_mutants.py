@@ -200,7 +200,7 @@ async def test_of_many_ignored_signals_the_rest_is_counted(
 ) -> None:
     logged: list[dict[str, Any]] = []
     monkeypatch.setattr(message_dispatch, "workflow_log", lambda *_, **told: logged.append(told))
-    signals = message_dispatch.Handlers()
+    signals = message_dispatch.Handlers(None)  # type: ignore[arg-type]
     for _ in range(ignored):
         signals._ignore_signal("approve", "why")
     await asyncio.sleep(0)

@@ -16,6 +16,7 @@ import pytest
 
 from everturn import payloads
 from everturn.activities import planning
+from everturn.batching.records import MAX_BATCH_ID_CHARS, MAX_LINE_ID_CHARS, BatchNotice
 from everturn.calls.decisions import Approve
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import (
@@ -569,10 +570,16 @@ def test_what_an_earlier_version_sent_of_a_reply_is_taken_and_an_earlier_version
     assert MAX_STREAMED_BYTES < 40_000 - 100
 
 
+def test_a_notice_of_a_batch_fits_into_a_signal() -> None:
+    long = "\U0001f525" * MAX_CAUSE_BYTES
+    notice = BatchNotice(line="x" * MAX_LINE_ID_CHARS, batch_id="x" * MAX_BATCH_ID_CHARS, cause=long, cure=long)
+    assert size_of(notice) < MAX_INPUT_BYTES
+
+
 def test_the_records_that_cross_are_those_above() -> None:
     """A new one belongs here, too."""
     mine = {name for name, one in vars(payloads).items() if isinstance(one, type) and issubclass(one, Record)}
     seen = {name for name in mine if name in globals()}
     # Sent by people, and measured as they come.
     assert Labelled in ModelRequest.mro()
-    assert mine - seen == {"Withdrawal"}
+    assert mine - seen == {"ClosedRecord", "Withdrawal"}

@@ -37,6 +37,7 @@ ELSEWHERE = {
     "activities/batched_turns.py": "memory",
     "compressed_messages.py": "memory",
     "activities/journal.py": "files",
+    "activities/prompt_cache_watch.py": "memory",
     "activities/prefix_cache.py": "memory",
     "workflows/recent_messages.py": "memory",
     "storage": "memory and HTTP bodies; the header of what is encrypted",
@@ -55,6 +56,7 @@ ELSEWHERE = {
     "tools/mcp/results.py": "which fields a text has said already",
     "tools/read_result.py": "a page, which is a result",
     "activities/compaction.py": "which results are worth trimming",
+    "activities/reviews.py": "what a model is to judge",
     "guardrails.py": "what a model is to judge",
     # A format.
     "size_estimates.py": "JSON",
