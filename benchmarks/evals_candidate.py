@@ -59,7 +59,8 @@ async def main(address: str, candidate: str, conversations: int) -> None:
         "skips": sum(
             [call.call.name for call in comparison.missing] == ["look_up"] for comparison in reruns.comparisons
         ),
-        "replies": sum(comparison.rerun.turns for comparison in reruns.comparisons),
+        # Where a rerun ends as diverged, the hook has the last word, and no model.
+        "replies": sum(comparison.rerun.turns - bool(comparison.diverged) for comparison in reruns.comparisons),
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
     }
     print(json.dumps(told))

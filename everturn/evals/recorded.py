@@ -30,9 +30,10 @@ class RecordedCall:
 
     @property
     def decision(self) -> Decision | None:
-        """What a person made of it, in person or by a rule of theirs; None if nobody decided, or only the clock."""
+        """What a person made of it, in person or by a rule of theirs; None if nobody decided, or only the clock or a
+        model."""
         decision = self.result and self.result.decision
-        if not decision or not decision.at or decision.by == names.THE_CLOCK:
+        if not decision or not decision.at or decision.by == names.THE_CLOCK or decision.by_model:
             return None
         return decision
 
