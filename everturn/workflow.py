@@ -222,7 +222,8 @@ async def start(
       `Client.start`. What is not given of the last three is as for this workflow, but that a tenant is its own
       fairness key.
     - `notify`: a signal of this workflow's, which is sent to it when calls begin to wait for a person, of this
-      conversation or of one that it asks: with a WaitNotice.
+      conversation or of one that it asks: with a WaitNotice. A running conversation that somebody else has begun under
+      the id would not send it: AlreadyStarted.
     - `parent_close_policy`: what happens to the conversation if this workflow ends first.
 
     Raises ApplicationError for what can't be sent, so that this workflow fails and does not retry for ever. Raises

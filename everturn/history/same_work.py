@@ -11,7 +11,7 @@ from everturn import names
 from everturn.errors import AlreadyStarted
 from everturn.history.reader import first_step
 from everturn.payloads import Start
-from everturn.temporal.any_status import describe
+from everturn.temporal.any_status import describe, is_over
 
 CURE: Final = "Use another id. client.send() says something more to that conversation; "
 ANEW: Final = "again=True starts anew once it is over."
@@ -35,6 +35,12 @@ async def is_begun(temporal: Client, conversation_id: str, wanted: Start) -> boo
         return False
     if problem := difference(started.start if started else None, wanted):
         raise AlreadyStarted(f"Conversation {conversation_id!r} is other work: {problem}.", cure=CURE + ANEW)
+    if wanted.notify and started and started.start.notify != wanted.notify and not is_over(described):
+        raise AlreadyStarted(
+            f"Conversation {conversation_id!r} was begun by somebody else, and workflow {wanted.notify.workflow_id!r} "
+            "would not be sent its signal when a call waits for a person.",
+            cure="Leave notify= out to wait for its outcome, or use another id.",
+        )
     return True
 
 

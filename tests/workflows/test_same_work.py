@@ -12,6 +12,8 @@ from temporalio.worker import Replayer, Worker
 
 from everturn import Agent, Client, Conversation, EverturnPlugin, Image, Text, tool
 from everturn.errors import AlreadyStarted, Ended, OtherWorkflow, Refused
+from everturn.history.same_work import is_begun
+from everturn.payloads import Notify, Start
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -246,8 +248,13 @@ async def test_a_workflow_joins_what_runs_and_may_speak_to_it(client: Client, ag
     async with Worker(client.temporal, task_queue=client.task_queue, workflows=[Repeats], plugins=[plugin]):
         conversation = await client.start(agent, "Charge slowly.", id=name)
         (call_id,) = await waiting(conversation)
+        notify = Notify(workflow_id=f"{name}-own", signal="waits")
+        wanted = Start(agent="clerk", message="Charge slowly.", notify=notify)
+        with pytest.raises(AlreadyStarted, match="would not be sent its signal"):
+            await is_begun(client.temporal, name, wanted)  # it would wait for a notice that never comes
         handle = await client.temporal.start_workflow(
             "Repeats", args=[name, "Charge slowly.", False], id=f"{name}-own", task_queue=client.task_queue
         )
         await handle.signal("decide", call_id)
         assert await handle.result() == ["Done.", name]
+        assert await is_begun(client.temporal, name, wanted), "it is over, and needs no notice"
