@@ -66,6 +66,6 @@ async def test_the_web_ui_lists_each_signal_with_what_it_does(
     listed = {one.name: one.description for one in metadata.definition.signal_definitions}
     decisions = ("approve", "deny", "answer", "set_policy", "inherit_policy")
     any_other = ""  # Temporal's own way to list a handler of all other names
-    steering = ("pause", "resume", "cancel_turn", "close", "withdraw")
+    steering = ("pause", "resume", "cancel_turn", "close", "withdraw", "batch")
     assert sorted(listed) == sorted(("message", *decisions, *steering, any_other))
     assert all(listed.values())
