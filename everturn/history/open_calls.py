@@ -45,8 +45,9 @@ def open_calls(by_history: StateByHistory) -> tuple[OpenCall, ...]:
 
 
 def settled_result(call: ToolCall, by_history: StateByHistory) -> ToolResult | None:
-    """The result of a call that is `settled`, as far as the history has it by now; None if it is not."""
-    if _open_call(call, by_history).state != "settled":
+    """The result of a call that is `settled`, as far as the history has it by now; None if it is not, or if it is a
+    call of another conversation's."""
+    if call.call_id not in by_history.calls.planned or _open_call(call, by_history).state != "settled":
         return None
     denial = by_history.decisions.refusals.get(call.call_id)
     result = ToolResult(call_id=call.call_id, name=call.name, content=(), decision=denial)

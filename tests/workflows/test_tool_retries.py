@@ -173,7 +173,7 @@ async def test_a_turn_whose_error_nobody_foresaw_stalls_when_the_agents_patience
     agent = agent_on(scripted(["Done."]), patience=Patience(model=timedelta(seconds=1)))
     async with hosting(client, agent):
         with monkeypatch.context() as breaking:
-            breaking.setattr(ModelTurns, "_decide_agent", broken)
+            breaking.setattr(ModelTurns, "_prepare_turn", broken)
             conversation = await client.start(agent, "Go")
             status = await reaches(conversation, "stalled")
         assert status.cause is not None
