@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(900)  # the storm begins with the first test
 async def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
     seed = int(os.environ.get("SEED", "5"))
     # How soon what was lost is taken up again is measured at full length, by `make crash`, with the machine to itself.
-    plan = Plan(seed=seed, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=60.0, resume=math.inf)
+    plan = Plan(seed=seed, conversations=12, kills=4, restarts=1, pace=2.0, at_once=12, patience=240.0, resume=math.inf)
     storm = Storm(plan, tmp_path_factory.mktemp("storm"))
     await storm.run()
     return storm
