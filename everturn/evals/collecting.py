@@ -17,12 +17,13 @@ from everturn import names
 from everturn.client.client import Client
 from everturn.client.listing import ListedConversation, build_query, read_labelled
 from everturn.client.matching import draw_sample, find_matching
-from everturn.errors import NotFound
+from everturn.errors import EverturnError, NotFound
 from everturn.evals.case_files import case_files, read_case_file, write_cases
 from everturn.evals.cases import Label, RecordedCase, cases_of, labels_of
 from everturn.evals.recorded import read_recorded
 from everturn.evals.redaction import DIGEST, PATTERNS, Redactor, id_digest, make_redactor, redact_case, redact_id
 from everturn.guardrails import Pattern
+from everturn.logs import get_logger
 from everturn.system.bounded_concurrency import in_order
 
 AT_ONCE: Final = 8
@@ -30,6 +31,8 @@ AT_ONCE: Final = 8
 
 UNDER_WAY: Final = ("running", "awaiting_approval", "awaiting_answer")
 """States of conversations that are no cases yet: what they come to is not known."""
+
+_log = get_logger("everturn.evals")
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,9 @@ class _CaseReader:
         try:
             return await self.read(execution.id, labels=self._labels)
         except NotFound:  # erased since it was listed
+            return []
+        except EverturnError as error:  # one that can't be read, such as an encrypted one, never hides the others
+            _log.warning("case.unreadable", conversation=execution.id, error=str(error))
             return []
 
     async def read(self, conversation_id: str, *, labels: frozenset[Label] = frozenset()) -> list[RecordedCase]:
