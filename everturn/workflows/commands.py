@@ -231,6 +231,12 @@ class Commands:
         return {"state": self.state.name}
 
 
+def _decision_type(payload_type: type[Any], take: Callable[[Any, Any], dict[str, Any]]) -> CommandType:
+    return CommandType(
+        payload_type, objection=Commands._decision_objection, take=take, hold=Commands._keep_early_decision
+    )
+
+
 COMMANDS: Final[dict[str, CommandType]] = {
     names.MESSAGE: CommandType(
         MessageIn,
@@ -238,24 +244,9 @@ COMMANDS: Final[dict[str, CommandType]] = {
         take=Commands._take_message,
         hold=Commands._receive_while_closing,
     ),
-    names.APPROVE: CommandType(
-        Approve,
-        objection=Commands._decision_objection,
-        take=Commands._take_approval,
-        hold=Commands._keep_early_decision,
-    ),
-    names.DENY: CommandType(
-        Deny,
-        objection=Commands._decision_objection,
-        take=Commands._take_denial,
-        hold=Commands._keep_early_decision,
-    ),
-    names.ANSWER: CommandType(
-        Answer,
-        objection=Commands._decision_objection,
-        take=Commands._take_answer,
-        hold=Commands._keep_early_decision,
-    ),
+    names.APPROVE: _decision_type(Approve, Commands._take_approval),
+    names.DENY: _decision_type(Deny, Commands._take_denial),
+    names.ANSWER: _decision_type(Answer, Commands._take_answer),
     names.PAUSE: CommandType(Control, objection=Commands._pause_objection, take=Commands._pause),
     names.RESUME: CommandType(
         Control, objection=Commands._resume_objection, take=Commands._resume, hold=Commands._keep_early_resume
