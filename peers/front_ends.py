@@ -301,11 +301,11 @@ async def copilotkit_page(bench: Bench, address: str) -> None:
         return
     for decision, expected in {"approve": ["a.txt"], "deny": []}.items():
         with bench.check(peer, version, f"a tool of the page that needs an approval: {decision}"):
-            shown = await _in_node(folder, COPILOT_PAGE, f"{address}/ag-ui/", decision)
-            assert shown["before"] == [], "it ran before it was approved"
-            assert shown["ran"] == expected, shown
-            results = [message["content"] for message in shown["messages"] if message["role"] == "tool"]
-            assert shown["messages"][-1]["content"] == "Done.", shown["messages"]
+            page = await _in_node(folder, COPILOT_PAGE, f"{address}/ag-ui/", decision)
+            assert page["before"] == [], "it ran before it was approved"
+            assert page["ran"] == expected, page
+            results = [message["content"] for message in page["messages"] if message["role"] == "tool"]
+            assert page["messages"][-1]["content"] == "Done.", page["messages"]
             assert len(results) == 1, results
 
 
@@ -324,10 +324,10 @@ async def assistant_ui(bench: Bench, address: str) -> None:
             if does == "edit" and door == "chat":
                 continue
             with bench.check(peer, version, ran):
-                shown = await _in_node(folder, program, address, door, does)
-                assert not shown["errors"], shown["errors"]
-                assert shown["texts"][-1] == last_text, shown["texts"]
-                assert result in json.dumps(shown["results"]), shown["results"]
+                page = await _in_node(folder, program, address, door, does)
+                assert not page["errors"], page["errors"]
+                assert page["texts"][-1] == last_text, page["texts"]
+                assert result in json.dumps(page["results"]), page["results"]
 
 
 ASSISTANT_UI_DOES = {

@@ -92,8 +92,8 @@ class _Server:
 
         async def pending() -> str:
             described = await self.workflow(conversation).describe()
-            found = described.raw_description.pending_activities
-            return next((one.activity_id for one in found if one.activity_type.name in TOOLS), "")
+            activities = described.raw_description.pending_activities
+            return next((activity.activity_id for activity in activities if activity.activity_type.name in TOOLS), "")
 
         await until(lambda: _true(looked))
         return str(await until(pending))
@@ -165,10 +165,10 @@ async def _typescript(bench: Bench, server: _Server) -> None:
         refunded.clear()
         async with asyncio.timeout(90):
             printed = await _output(["node", str(program), server.address, "peers", "typescript"])
-        shown = json.loads(printed.splitlines()[-1])
+        result = json.loads(printed.splitlines()[-1])
         assert refunded == ["81"], f"it ran for {refunded}"
-        assert shown["refused"] == "Refused", shown
-        assert shown["outcome"]["text"] == "It is done.", shown
+        assert result["refused"] == "Refused", result
+        assert result["outcome"]["text"] == "It is done.", result
 
 
 # ---------------------------------------------------------------- what is done on each
@@ -181,8 +181,8 @@ async def _conversation(server: _Server, number: str) -> None:
     await conversation.approve(status.waiting[0].call_id)
     await _ends(conversation)
     assert refunded == ["81"], f"it ran for {refunded}"
-    listed = [found.id async for found in server.client.conversations()]
-    assert conversation.id in listed, "the conversation is not listed"
+    listed_ids = [listed.id async for listed in server.client.conversations()]
+    assert conversation.id in listed_ids, "the conversation is not listed"
 
 
 async def _by_cli(server: _Server, number: str) -> None:
@@ -190,8 +190,8 @@ async def _by_cli(server: _Server, number: str) -> None:
     given = ["--input", json.dumps({"agent": "clerk", "message": "refund"}), "--task-timeout", "5s"]
     await server.cli("workflow", "start", "--type", "Conversation", "--task-queue", "peers", "-w", name, *given)
     status = await _waits(server.client.conversation(name))
-    asked = await server.cli("workflow", "query", "-w", name, "--type", "status", "-o", "json")
-    assert "awaiting_approval" in asked, asked
+    answer = await server.cli("workflow", "query", "-w", name, "--type", "status", "-o", "json")
+    assert "awaiting_approval" in answer, answer
     decision = json.dumps({"call_id": status.waiting[0].call_id})
     await server.cli("workflow", "signal", "-w", name, "--name", "approve", "--input", decision)
     await _ends(server.client.conversation(name))
@@ -275,7 +275,7 @@ async def _list_paused(server: _Server, number: str) -> None:
     await server.cli("workflow", "pause", "-w", conversation.id)
 
     async def is_listed() -> bool:
-        return conversation.id in [one.id async for one in server.client.conversations(status="paused")]
+        return conversation.id in [listed.id async for listed in server.client.conversations(status="paused")]
 
     async with asyncio.timeout(20):
         await until(is_listed)
@@ -321,9 +321,9 @@ async def _ends(conversation: Conversation) -> None:
 
 
 async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
-    while not (found := await holds()):
+    while not (value := await holds()):
         await asyncio.sleep(0.1)
-    return found
+    return value
 
 
 async def _true(what: Any) -> bool:
@@ -334,6 +334,6 @@ async def _output(command: list[str], environ: dict[str, str] | None = None) -> 
     program = await asyncio.create_subprocess_exec(
         *command, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said = (await program.communicate())[0].decode(errors="replace")
-    assert program.returncode == 0, f"{' '.join(command[1:4])}: {said[-300:]}"
-    return said
+    output = (await program.communicate())[0].decode(errors="replace")
+    assert program.returncode == 0, f"{' '.join(command[1:4])}: {output[-300:]}"
+    return output

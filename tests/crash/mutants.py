@@ -7,7 +7,7 @@ The crash test has to find every one: `make crash MUTANTS=1` runs it on each at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,8 +20,8 @@ from everturn.tools.tool import Tool
 from everturn.workflows import continue_as_new, tool_calls
 from everturn.workflows.approvals import AppliedDecision
 from everturn.workflows.commands import COMMANDS, Commands
-from everturn.workflows.message_dispatch import CommandType
 from everturn.workflows.tool_calls import OpenCalls
+from tests.support.changed_commands import with_another
 
 MUTANT = "CRASH_TEST_MUTANT"
 
@@ -95,18 +95,6 @@ def _results_reversed() -> None:
     OpenCalls.close_reply = wrong  # type: ignore[method-assign]
 
 
-def _take_instead(name: str, take: Callable[..., dict[str, Any]]) -> None:
-    find_type = Commands.find_type
-
-    def find_wrong(self: Commands, asked: str) -> CommandType | None:
-        found = find_type(self, asked)
-        if found is None or asked != name:
-            return found
-        return replace(found, take=take)
-
-    Commands.find_type = find_wrong  # type: ignore[method-assign]
-
-
 def _approval_lost() -> None:
     """A conversation's first approval is taken, and nothing is done about it."""
     command = COMMANDS[names.APPROVE]
@@ -117,7 +105,7 @@ def _approval_lost() -> None:
             return {"call_ids": (approval.call_id,)}
         return command.take(self, approval)
 
-    _take_instead(names.APPROVE, wrong)
+    Commands.find_type = with_another(names.APPROVE, wrong)  # type: ignore[method-assign]
 
 
 def _denied_run() -> None:
@@ -126,7 +114,7 @@ def _denied_run() -> None:
     def wrong(self: Commands, denial: Any) -> dict[str, Any]:
         return self._apply_decision(denial.call_id, AppliedDecision(Decision(verdict="approve", by=denial.by)))
 
-    _take_instead(names.DENY, wrong)
+    Commands.find_type = with_another(names.DENY, wrong)  # type: ignore[method-assign]
 
 
 def _message_twice() -> None:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from everturn.errors import NotFound, Unreachable
 from everturn.payloads import Status
 from everturn.workflows.commands import COMMANDS, Commands
 from tests.support.bounds import CONSTANTS
+from tests.support.changed_commands import with_another
 
 WAIT_SECONDS = 180.0
 """What a test waits for comes within a second; a process that has to start on a full machine takes a while."""
@@ -123,15 +123,7 @@ def busy_taking(
 
 def take_instead(monkeypatch: pytest.MonkeyPatch, command: str, take: Callable[..., Any]) -> None:
     """What a command of that name does from here on; it gets the conversation's Commands and the payload."""
-    find_type = Commands.find_type
-
-    def find_changed(self: Commands, name: str) -> Any:
-        found = find_type(self, name)
-        if found is None or name != command:
-            return found
-        return replace(found, take=take)
-
-    monkeypatch.setattr(Commands, "find_type", find_changed)
+    monkeypatch.setattr(Commands, "find_type", with_another(command, take))
 
 
 def _slowed(

@@ -42,7 +42,7 @@ def test_a_message_over_the_bound_is_not_held_at_all() -> None:
     take_turn(state, 0, "x" * (MAX_HELD_CHARS + 1))
     assert len(held.written) == state.prefix.position
     take_turn(state, 1, "small")
-    assert (state.prefix.position, [Message.model_validate_json(one).role for one in held.written]) == (
+    assert (state.prefix.position, [Message.model_validate_json(written).role for written in held.written]) == (
         4,
         ["assistant"],
     )

@@ -208,7 +208,7 @@ def test_inside_of_objects_only_the_names_of_the_schema_count(value: Any, place:
 
     def pay(value: Money | list[Money] | Batch, also: int = 0) -> None: ...
 
-    [problem] = [one for one in problems(pay, value=value) if "Unknown" in one]
+    [problem] = [line for line in problems(pay, value=value) if "Unknown" in line]
     assert problem.startswith(f"{place}: Unknown; its fields are amount")
 
 

@@ -134,15 +134,15 @@ async def test_what_fails_in_langchain_after_its_tool_says_that_the_tool_ran(
             return returned
 
     given: dict[str, Any] = {"func": pay} if kind == "sync" else {"coroutine": pay_later}
-    made = StructuredTool.from_function(**given, name="pay", description="Pays.", **options)
+    paying = StructuredTool.from_function(**given, name="pay", description="Pays.", **options)
     if kind == "class":
-        made = Pay(**options)
+        paying = Pay(**options)
     with pytest.raises(Unwritten) as failure:
-        await tool(made).run({}, CONTEXT)
+        await tool(paying).run({}, CONTEXT)
     text = error_text(failure.value)
     assert text.startswith("The tool ran, and what it did stands: do not call it again")
     assert reason in text
-    assert getattr(made, "times", 1) == 1  # its own, not a copy's
+    assert getattr(paying, "times", 1) == 1  # its own, not a copy's
 
 
 async def test_what_fails_in_langchain_before_or_in_its_tool_is_told_as_it_is() -> None:
@@ -156,6 +156,6 @@ async def test_what_fails_in_langchain_before_or_in_its_tool_is_told_as_it_is() 
         raise ConnectionError("the bank is down")
 
     for callbacks, error in (([], ConnectionError), ([Refusing()], PermissionError)):
-        made = StructuredTool.from_function(func=pay, name="pay", description="Pays.", callbacks=callbacks)
+        paying = StructuredTool.from_function(func=pay, name="pay", description="Pays.", callbacks=callbacks)
         with pytest.raises(error):
-            await tool(made).run({}, CONTEXT)
+            await tool(paying).run({}, CONTEXT)

@@ -107,9 +107,9 @@ async def test_what_has_keys_that_mean_nothing_is_not_taken_and_no_event(
         assert await waiting(conversation) == ("a",)
         await conversation.deny("a", "really")
         await conversation.outcome()
-        [told] = [event for event in await events_of(conversation) if isinstance(event, Decided | Switched)]
-    assert isinstance(told, Decided)
-    assert told.note == "really"
+        [event] = [event for event in await events_of(conversation) if isinstance(event, Decided | Switched)]
+    assert isinstance(event, Decided)
+    assert event.note == "really"
 
 
 async def test_what_is_sent_to_a_run_that_cannot_read_its_start_goes_on_to_the_next(

@@ -121,7 +121,7 @@ HOLD = "hold"
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set as soon as the worker is busy with `HOLD`."""
-    return busy_taking(monkeypatch, names.MESSAGE, when=lambda said: said.text == HOLD)
+    return busy_taking(monkeypatch, names.MESSAGE, when=lambda message: message.text == HOLD)
 
 
 async def hold(handle: WorkflowHandle[Any, Any], busy: threading.Event) -> None:

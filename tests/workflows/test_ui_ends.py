@@ -328,9 +328,11 @@ async def test_a_call_that_is_over_while_others_wait_is_shown_as_over(
         assert states(again) == ["output-error", "output-available", "approval-requested", "output-error"]
         run = {"threadId": chat, "runId": "r", "messages": []}
         [snapshot] = [event for event in await told(http, "/ag-ui/", run) if event["type"] == "MESSAGES_SNAPSHOT"]
-        results = {one["toolCallId"]: one["content"] for one in snapshot["messages"] if one["role"] == "tool"}
+        results = {
+            message["toolCallId"]: message["content"] for message in snapshot["messages"] if message["role"] == "tool"
+        }
         assert results.keys() == {"denied", "answered", "refused"}
         await conversation.approve("open")
         await conversation.reply()
-        for one in [one for message in await conversation.transcript() for one in message.tool_results]:
-            assert results.get(one.call_id, one.text) == one.text  # what the model was told
+        for result in [result for message in await conversation.transcript() for result in message.tool_results]:
+            assert results.get(result.call_id, result.text) == result.text  # what the model was told
