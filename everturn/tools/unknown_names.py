@@ -3,7 +3,7 @@ them as another spelling of a field; a person's rule about that field would not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from everturn.sizes import clipped
@@ -16,7 +16,7 @@ _MOST_NAMES = 5
 def problem_of(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """One line for all unknown names of arguments, so that they can't crowd out the missing ones."""
     known = schema["properties"]
-    unknown = [clipped(name, MAX_VALUE_CHARS) for name in arguments if not is_listed(name, schema)]
+    unknown = _unlisted(arguments, schema)
     if not unknown:
         return []
     takes = "there are no arguments"
@@ -29,62 +29,77 @@ def problem_of(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[
 def problems_within(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """The same for the objects in the arguments: a line for each object."""
     properties = schema.get("properties", {})
-    definitions = schema.get("$defs") or {}
+    search = _Search(schema.get("$defs") or {})
     return [
         problem
         for name, value in arguments.items()
-        for problem in _problems_at(clipped(name, MAX_VALUE_CHARS), value, properties.get(name), definitions)
+        for problem in search.problems_at(clipped(name, MAX_VALUE_CHARS), value, properties.get(name))
     ]
 
 
-def _problems_at(place: str, value: Any, schema: Any, definitions: Mapping[str, Any]) -> Iterator[str]:
-    schema = _resolve(schema, definitions)
-    if branches := schema.get("anyOf") or schema.get("oneOf"):
-        meant = _branch_meant(value, [_resolve(branch, definitions) for branch in branches], definitions)
-        yield from _problems_at(place, value, meant, definitions)
-    if isinstance(value, list):
-        prefix = schema.get("prefixItems") or []
-        for index, inside in enumerate(value):
-            of_item = prefix[index] if index < len(prefix) else schema.get("items")
-            yield from _problems_at(f"{place}[{index}]", inside, of_item, definitions)
-    elif isinstance(value, dict):
-        yield from _problems_in_object(place, value, schema, definitions)
+def _unlisted(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
+    return [clipped(name, MAX_VALUE_CHARS) for name in names if not is_listed(name, schema)]
 
 
-def _resolve(schema: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a reference stands for; an empty one if there is none."""
-    while isinstance(schema, Mapping) and isinstance(name := schema.get("$ref"), str):
-        schema = definitions.get(name.rpartition("/")[2])
-    if not isinstance(schema, Mapping):
-        return {}
-    return schema
+class _Search:
+    """Through one call's arguments. Each value is looked at once by each schema: a type that holds unions of itself
+    would take time that doubles with each level."""
+
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self._definitions = definitions
+        self._problems: dict[tuple[int, int], list[str]] = {}
+
+    def problems_at(self, place: str, value: Any, schema: Any) -> list[str]:
+        if not isinstance(value, dict | list):
+            return []
+        resolved = self._resolve(schema)
+        key = (id(value), id(resolved))  # both live as long as this search
+        if key not in self._problems:
+            self._problems[key] = [*self._find_problems(place, value, resolved)]
+        return self._problems[key]
+
+    def _find_problems(self, place: str, value: dict[str, Any] | list[Any], schema: Mapping[str, Any]) -> Iterator[str]:
+        if branches := schema.get("anyOf") or schema.get("oneOf"):
+            yield from self._problems_in_union(place, value, map(self._resolve, branches))
+        if isinstance(value, list):
+            prefix = schema.get("prefixItems") or []
+            for index, inside in enumerate(value):
+                of_item = prefix[index] if index < len(prefix) else schema.get("items")
+                yield from self.problems_at(f"{place}[{index}]", inside, of_item)
+        else:
+            yield from self._problems_in_object(place, value, schema)
+
+    def _resolve(self, schema: Any) -> Mapping[str, Any]:
+        """The schema that a reference stands for; an empty one if there is none."""
+        while isinstance(schema, Mapping) and isinstance(name := schema.get("$ref"), str):
+            schema = self._definitions.get(name.rpartition("/")[2])
+        if not isinstance(schema, Mapping):
+            return _ANYTHING
+        return schema
+
+    def _problems_in_union(
+        self, place: str, value: dict[str, Any] | list[Any], branches: Iterable[Mapping[str, Any]]
+    ) -> list[str]:
+        """By the schema that fits best: by the value's kind and its own names, and then by those further in."""
+        kind = "array" if isinstance(value, list) else "object"
+        possible = [branch for branch in branches if branch.get("type") in (None, kind)]
+        misfits = [(len(_unknown_in(value, branch)), self.problems_at(place, value, branch)) for branch in possible]
+        _, problems = min(misfits, key=lambda misfit: (misfit[0], len(misfit[1])), default=(0, []))
+        return problems
+
+    def _problems_in_object(self, place: str, value: dict[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+        properties = schema.get("properties") or {}
+        if unknown := _unknown_in(value, schema):
+            yield f"{place}.{', '.join(unknown[:_MOST_NAMES])}: Unknown; its fields are {', '.join(properties)}"
+        for name, inside in value.items():
+            of_field = properties.get(name, schema.get("additionalProperties"))
+            yield from self.problems_at(f"{place}.{clipped(name, MAX_VALUE_CHARS)}", inside, of_field)
 
 
-def _branch_meant(
-    value: Any, branches: list[Mapping[str, Any]], definitions: Mapping[str, Any]
-) -> Mapping[str, Any] | None:
-    """The schema of a union that fits best, by the value's kind and its own names, and then by those further in."""
-    kind = "array" if isinstance(value, list) else "object"
-    possible = [branch for branch in branches if branch.get("type") in (None, kind)]
-
-    def misfit(branch: Mapping[str, Any]) -> tuple[int, int]:
-        return len(_unknown_in(value, branch)), len([*_problems_at("", value, branch, definitions)])
-
-    return min(possible, key=misfit, default=None)
+_ANYTHING: Mapping[str, Any] = {}
 
 
-def _unknown_in(value: Any, schema: Mapping[str, Any]) -> list[str]:
+def _unknown_in(value: dict[str, Any] | list[Any], schema: Mapping[str, Any]) -> list[str]:
     if not isinstance(value, dict) or takes_more(schema) is not False:
         return []
-    return [clipped(name, MAX_VALUE_CHARS) for name in value if not is_listed(name, schema)]
-
-
-def _problems_in_object(
-    place: str, value: Mapping[str, Any], schema: Mapping[str, Any], definitions: Mapping[str, Any]
-) -> Iterator[str]:
-    properties = schema.get("properties") or {}
-    if unknown := _unknown_in(value, schema):
-        yield f"{place}.{', '.join(unknown[:_MOST_NAMES])}: Unknown; its fields are {', '.join(properties)}"
-    for name, inside in value.items():
-        of_field = properties.get(name, schema.get("additionalProperties"))
-        yield from _problems_at(f"{place}.{clipped(name, MAX_VALUE_CHARS)}", inside, of_field, definitions)
+    return _unlisted(value, schema)

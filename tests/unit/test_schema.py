@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 from everturn.errors import InvalidTool
 from everturn.providers.schema_strict import fits_strict
+from everturn.tools import unknown_names
 from everturn.tools.arguments import InvalidArguments, ModelArguments
 from everturn.tools.signature import Signature, UntypedParameter, read_signature
 
@@ -210,6 +211,21 @@ def test_inside_of_objects_only_the_names_of_the_schema_count(value: Any, place:
 
     [problem] = [line for line in problems(pay, value=value) if "Unknown" in line]
     assert problem.startswith(f"{place}: Unknown; its fields are amount")
+
+
+@pytest.mark.timeout(60)
+def test_a_schema_that_holds_unions_of_itself_is_looked_through_once_however_deep_the_value() -> None:
+    """A look at each branch for each branch above it would end in years."""
+    below = {"anyOf": [{"$ref": "#/$defs/Leaf"}, {"$ref": "#/$defs/Branch"}, {"type": "null"}]}
+    closed = {"type": "object", "additionalProperties": False}
+    kinds = {"Leaf": {"colour": {"type": "string"}}, "Branch": {"size": {"type": "integer"}}}
+    definitions = {name: {**closed, "properties": {"below": below, **own}} for name, own in kinds.items()}
+    tree: dict[str, Any] = {"size": 1, "heigth": 2}
+    for _ in range(60):
+        tree = {"below": tree}
+    schema = {"properties": {"tree": below}, "$defs": definitions}
+    [problem] = unknown_names.problems_within({"tree": tree}, schema)
+    assert problem.endswith("below.heigth: Unknown; its fields are below, size")
 
 
 def test_one_pydantic_model_beside_the_context_is_alone_too() -> None:
