@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from temporalio import activity
@@ -37,6 +37,7 @@ from everturn.history.answers import FoundAnswer, find_answers
 from everturn.logs import get_logger
 from everturn.temporal.any_status import OPEN_QUERY, is_over
 from everturn.temporal.ids import keyword
+from everturn.temporal.list_filters import quoted, quoted_time
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 
@@ -129,12 +130,12 @@ class AnswerSearch:
         """Of those that are over, and of those that may answer again. Without everturn's search attributes, the index
         does not say whether the latter have answered: they are judged once they are over."""
         ours = (
-            f"WorkflowType = '{names.CONVERSATION}' AND TaskQueue = {_in_quotes(self._task_queue)} "
+            f"WorkflowType = '{names.CONVERSATION}' AND TaskQueue = {quoted(self._task_queue)} "
             f"AND WorkflowId NOT STARTS_WITH '{names.RERUN}'"
         )
         over = (
-            f"{ours} AND ExecutionStatus != 'ContinuedAsNew' AND CloseTime >= {_in_quotes(_iso_time(since))} "
-            f"AND CloseTime < {_in_quotes(_iso_time(until + OVERLAP_SECONDS))}"
+            f"{ours} AND ExecutionStatus != 'ContinuedAsNew' AND CloseTime >= {quoted_time(_moment(since))} "
+            f"AND CloseTime < {quoted_time(_moment(until + OVERLAP_SECONDS))}"
         )
         if not await self._namespace.indexed():
             return [over]
@@ -143,9 +144,7 @@ class AnswerSearch:
     async def _start_evaluations(self, row: WorkflowExecution, *, earliest: float) -> int:
         """Returns how many were started."""
         try:
-            answers = await find_answers(
-                activity.client(), row.id, row.run_id, since=datetime.fromtimestamp(earliest, tz=UTC)
-            )
+            answers = await find_answers(activity.client(), row.id, row.run_id, since=_moment(earliest))
         except (ConversationError, InvalidSetting) as error:
             _log.warning("evaluations.unreadable", conversation=row.id, error=str(error))
             return 0
@@ -224,9 +223,5 @@ def _first_attributes(request: EvaluationRequest) -> TypedSearchAttributes:
     return TypedSearchAttributes(pairs)
 
 
-def _iso_time(seconds: float) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()
-
-
-def _in_quotes(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)

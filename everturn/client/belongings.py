@@ -24,13 +24,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.carryover import StoredInRun
 from everturn.client.evaluations import evaluation_rows
-from everturn.client.listing import quoted
 from everturn.client.runs import describe_run, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 from everturn.temporal.any_status import OVER
+from everturn.temporal.list_filters import quoted
 from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 
 Claims = dict[str, set[tuple[tuple[str, str], ...]]]

@@ -34,6 +34,7 @@ from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped
 from everturn.temporal import temporal_errors
 from everturn.temporal.ids import id_problem, keyword
+from everturn.temporal.list_filters import quoted
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.metadata import TENANT, fits_index, in_index, in_words, index_keywords
@@ -180,7 +181,7 @@ class ClientBase:
         """Whether this queue ever had a conversation with the agent; True if the server does not say."""
         if not await self.indexed():
             return True
-        query = f"{listing.build_query(agent=keyword(agent))} AND TaskQueue = {listing.quoted(self.task_queue)}"
+        query = f"{listing.build_query(agent=keyword(agent))} AND TaskQueue = {quoted(self.task_queue)}"
         try:
             return bool((await self.temporal.count_workflows(query)).count)
         except RPCError:

@@ -25,7 +25,6 @@ from everturn import names
 from everturn.client.belongings import Belonging, Belongings, ForkLines, Was, find_belongings
 from everturn.client.client_base import ClientBase
 from everturn.client.evaluations import evaluation_rows
-from everturn.client.listing import quoted
 from everturn.client.runs import describe_run
 from everturn.errors import InvalidSetting, Refused
 from everturn.logs import get_logger
@@ -33,6 +32,7 @@ from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.storage.external import delete_stored
 from everturn.temporal import temporal_errors
+from everturn.temporal.list_filters import quoted
 from everturn.text.utf8 import check_utf8
 from everturn.validation.spelling import known_options
 

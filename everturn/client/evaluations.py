@@ -13,12 +13,12 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.client_base import ClientBase
-from everturn.client.listing import quoted
 from everturn.errors import InvalidSetting
 from everturn.evaluations.records import EvaluationMemo, EvaluationResult
 from everturn.evaluations.sampling import evaluations_prefix, is_evaluation_of
 from everturn.names import unversioned
 from everturn.records import Usage, cost_with
+from everturn.temporal.list_filters import quoted, quoted_time
 from everturn.validation.spelling import known_options
 
 
@@ -158,7 +158,7 @@ def _build_query(
     if conversation_id is not None:
         wanted.append(f"WorkflowId STARTS_WITH {quoted(evaluations_prefix(conversation_id))}")
     if judged_after is not None:
-        wanted.append(f"CloseTime >= {quoted(judged_after.astimezone(UTC).isoformat())}")
+        wanted.append(f"CloseTime >= {quoted_time(judged_after)}")
     if evaluator is not None:
         wanted.append(f"{names.EVERTURN_EVALUATOR} = {quoted(evaluator)}")
     if agent is not None:

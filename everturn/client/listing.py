@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, get_args
 
 import temporalio.client
@@ -18,6 +18,7 @@ from everturn import names
 from everturn.client.pollers import find_pollers
 from everturn.payloads import StateName
 from everturn.temporal.any_status import OPEN_QUERY, OVER_QUERY, held_up, is_over, status_name
+from everturn.temporal.list_filters import quoted, quoted_time
 from everturn.tenants.metadata import search_keyword
 
 STATES: Final[tuple[str, ...]] = get_args(StateName)
@@ -98,7 +99,7 @@ def build_query(
         beginnings = ("WorkflowId", names.EVERTURN_AGENT, names.EVERTURN_MODEL)
         wanted.append(f"({' OR '.join(f'{name} STARTS_WITH {quoted(search)}' for name in beginnings)})")
     wanted += [
-        f"StartTime {sign} {quoted(moment.astimezone(UTC).isoformat())}"
+        f"StartTime {sign} {quoted_time(moment)}"
         for sign, moment in ((">=", started_after), ("<", started_before))
         if moment is not None
     ]
@@ -306,7 +307,3 @@ def _by_temporal(counts: temporalio.client.WorkflowExecutionCount) -> dict[str, 
 
 def _snake_case(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-def quoted(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -10,8 +10,8 @@ from temporalio.client import WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.listing import quoted
 from everturn.errors import Refused
+from everturn.temporal.list_filters import quoted
 
 RUNNING = "ExecutionStatus = 'Running'"
 """As people write it. Filters of our own are OPEN_QUERY, which has those that an operator has paused."""

@@ -12,8 +12,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.listing import quoted
 from everturn.errors import Refused
+from everturn.temporal.list_filters import quoted
 
 
 async def runs_of(client: Client, conversation_id: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Final
 
 from everturn.agent import Agent, with_sub_agents
 from everturn.client.client import Client
-from everturn.client.listing import quoted
 from everturn.client.matching import draw_sample, find_matching
 from everturn.errors import EverturnError
 from everturn.history.reader import HistoryReader
@@ -17,6 +16,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.plans import PlannedCall, RunHandoff, RunPlan
 from everturn.records import ToolCall
 from everturn.temporal.any_status import OPEN_QUERY
+from everturn.temporal.list_filters import quoted
 from everturn.tools.arguments import InvalidArguments
 
 SHOWN: Final = 3
