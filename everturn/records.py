@@ -348,6 +348,10 @@ class Message(Record):
         return tuple([part for part in self.parts if part.kind == "tool_result"])
 
 
+def is_said_by_person(message: Message) -> bool:
+    return message.role == "user" and not (message.author or message.summary)
+
+
 def results_in(messages: Iterable[Message]) -> dict[str, ToolResult]:
     """The tool results of messages by call_id, in order."""
     return {part.call_id: part for message in messages for part in message.parts if part.kind == "tool_result"}

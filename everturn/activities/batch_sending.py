@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from temporalio import activity
 from temporalio.client import Client
@@ -26,9 +26,11 @@ from everturn.activities.poison_calls import details_left, leave_details, leave_
 from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
 from everturn.batching.records import Batch, BatchLine, BatchNotice, SentBatch
+from everturn.calls.pending_calls import iso_time
 from everturn.errors import FAULTS, EverturnError, ProviderError
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
+from everturn.system.bounded_concurrency import in_order
 
 if TYPE_CHECKING:
     from everturn.providers.batching.api import BatchApi
@@ -105,7 +107,7 @@ class BatchSending:
             raise _look_again(f"Whether it was created is not known yet: {undecided}.") from None
         if batch_id:
             _log.info("batch.found", batch=batch_id, name=batch.name, turns=len(lines))
-            return _sent(batch, batch_id, since, lines)
+            return _sent(batch_id, since, lines, possible={line.id for line in batch.lines})
         if 0 <= time.time() - since < SETTLE_SECONDS:
             raise _look_again("A batch whose creation was not answered is looked for.")
         details_left().pop(CREATING, None)
@@ -119,8 +121,7 @@ class BatchSending:
         from everturn.providers.batching.api import Line
         from everturn.providers.batching.turns import api_of
 
-        first = ready[0]
-        api = api_of(first.prepared)
+        api = api_of(ready[0].prepared)
         ids = [entry.line.id for entry in fitting]
         sent_at = time.time()
         # If this try is not this worker's any more, it ends here: RPCError.
@@ -132,26 +133,21 @@ class BatchSending:
                 leave_details(**{CREATING: None})
             raise
         _log.info("batch.sent", batch=batch_id, name=batch.name, turns=len(fitting))
-        return _sent(batch, batch_id, sent_at, ids, again=again, possible={entry.line.id for entry in ready})
+        return _sent(batch_id, sent_at, ids, possible={entry.line.id for entry in ready}, again=again)
 
     async def _make_lines(self, agent: Agent, batch: Batch) -> tuple[list[_RequestLine], tuple[str, ...]]:
         """The lines that are still waited for, and those whose request can't be made."""
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def make(line: BatchLine) -> _RequestLine | str | None:
-            async with room:
-                return await self._make_line(agent, line)
-
-        entries = await asyncio.gather(*map(make, batch.lines))
+        entries = await in_order(batch.lines, partial(self._make_line, agent), most=AT_ONCE)
         again = tuple(entry for entry in entries if isinstance(entry, str))
         return [entry for entry in entries if isinstance(entry, _RequestLine)], again
 
     async def _make_line(self, agent: Agent, line: BatchLine) -> _RequestLine | str | None:
+        """None if nobody waits for it any more; its id if its request can't be made."""
         from everturn.providers.batching.turns import line_of
 
         place = TurnPlace(line.conversation, line.run_id, line.activity_id)
         try:
-            request = await waiting_request(self._client, line.conversation, line.run_id, line.activity_id)
+            request = await waiting_request(self._client, place.conversation_id, place.run_id, place.activity_id)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
@@ -163,9 +159,7 @@ class BatchSending:
                 question = await self._turns.question_of(agent, request)
                 if question is None or question.model.name != line.turn.model:
                     return line.id
-                return _RequestLine(line, line_of(question, without=line.turn.without_thoughts))
-            except RPCError:
-                raise
+                return _RequestLine(line, line_of(question, without_thoughts=line.turn.without_thoughts).prepared)
             except (ApplicationError, EverturnError, *FAULTS) as error:  # the conversation's own try says so
                 _log.warning("batch.line_not_made", line=line.id, error=type(error).__name__)
                 return line.id
@@ -192,28 +186,20 @@ class BatchSending:
             await self._tell_all(batch, "ended")
             _log.info("batch.ended", batch=batch.batch_id, turns=len(batch.lines))
 
-    async def _tell_all(self, batch: Batch, state: Any) -> None:
+    async def _tell_all(self, batch: Batch, state: Literal["sent", "ended"]) -> None:
         """Tells each conversation once, but for a try that was lost in the middle of it."""
-        if details_left().get(TOLD) == state or (state == "sent" and details_left().get(TOLD)):
+        if details_left().get(TOLD) in (state, "ended"):
             return
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def tell(line: BatchLine) -> None:
-            async with room:
-                await self._tell(line, batch, state)
-
-        await asyncio.gather(*map(tell, batch.lines))
+        await in_order(batch.lines, partial(self._tell, batch, state), most=AT_ONCE)
         leave_details(**{TOLD: state})
 
-    async def _tell(self, line: BatchLine, batch: Batch, state: Any) -> None:
-        notice = BatchNotice(
-            line=line.id,
+    async def _tell(self, batch: Batch, state: Literal["sent", "ended"], line: BatchLine) -> None:
+        notice = BatchNotice.about(
+            line,
             state=state,
             batch_id=batch.batch_id,
             number=line.number,
-            round=line.turn.round,
-            without_thoughts=line.turn.without_thoughts,
-            sent_at=datetime.fromtimestamp(batch.sent_at, UTC).isoformat(timespec="seconds"),
+            sent_at=iso_time(datetime.fromtimestamp(batch.sent_at, UTC)),
         )
         handle = self._client.get_workflow_handle(line.conversation)
         try:
@@ -257,39 +243,27 @@ def _fitting(ready: Sequence[_RequestLine]) -> list[_RequestLine]:
 
 
 def _sent(
-    batch: Batch,
-    batch_id: str,
-    sent_at: float,
-    ids: Sequence[str],
-    *,
-    again: tuple[str, ...] = (),
-    possible: set[str] | None = None,
+    batch_id: str, sent_at: float, ids: Sequence[str], *, possible: set[str], again: tuple[str, ...] = ()
 ) -> SentBatch:
-    """`possible`: lines that could have been in it; None: all of the batch's."""
-    others = {line.id for line in batch.lines} if possible is None else possible
-    return SentBatch(
-        batch_id=batch_id, sent_at=sent_at, lines=tuple(ids), put_back=tuple(sorted(others - set(ids))), again=again
-    )
+    """`possible`: lines that could have been in it."""
+    put_back = tuple(sorted(possible - set(ids)))
+    return SentBatch(batch_id=batch_id, sent_at=sent_at, lines=tuple(ids), put_back=put_back, again=again)
 
 
 def _look_again(reason: str) -> ApplicationError:
-    attempt = activity.info().attempt
-    seconds = min(LOOK_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_POLL_SECONDS)
+    return _try_again(reason, min(LOOK_SECONDS * 2 ** min(activity.info().attempt - 1, 16), LONGEST_POLL_SECONDS))
+
+
+def _runs_on(batch: Batch, reason: str, retry_after: float | None = None) -> ApplicationError:
+    age = time.time() - batch.sent_at
+    return _try_again(reason, max(FIRST_POLL_SECONDS, min(POLL_PART * age, LONGEST_POLL_SECONDS), retry_after or 0.0))
+
+
+def _try_again(reason: str, seconds: float) -> ApplicationError:
     return ApplicationError(
         reason,
         type=names.BATCH_RUNS,
         next_retry_delay=timedelta(seconds=seconds),
-        category=ApplicationErrorCategory.BENIGN,
-    )
-
-
-def _runs_on(batch: Batch, reason: str, retry_after: float | None = None) -> ApplicationError:
-    age = max(0.0, time.time() - batch.sent_at)
-    seconds = max(FIRST_POLL_SECONDS, min(POLL_PART * age, LONGEST_POLL_SECONDS), retry_after or 0.0)
-    return ApplicationError(
-        reason,
-        type=names.BATCH_RUNS,
-        next_retry_delay=timedelta(seconds=min(seconds, LONGEST_POLL_SECONDS)),
         category=ApplicationErrorCategory.BENIGN,
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
@@ -24,10 +25,17 @@ from everturn.providers import Request
 from everturn.records import Reply
 from everturn.settings import Settings
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.vendor_models.batches import BATCHES, check_batches
+from everturn.vendor_models.batches import check_batches
+
+if TYPE_CHECKING:
+    from everturn.providers.batching.api import BatchApi, LineResult, LineResults
+    from everturn.providers.batching.turns import TurnLine
 
 MOST_RESULTS_BYTES: Final = 128 * 1024 * 1024
 """Of batches' results that a worker keeps: the turns of a batch are taken up together, and each reads one line."""
+
+_IN_NO_BATCH: Final = BatchNotice(line="-", round=0)
+"""In the place of a notice, for a turn that has not joined a batch yet."""
 
 _log = get_logger("everturn.batch")
 
@@ -35,7 +43,7 @@ _log = get_logger("everturn.batch")
 def has_batches(question: Request) -> bool:
     """Whether the question is to wait for a batch, and its model has them: a person may have put the conversation on
     another model."""
-    if not question.settings.batch or question.model.provider not in BATCHES:
+    if not question.settings.batch:
         return False
     try:
         check_batches(question.model)
@@ -58,10 +66,11 @@ class BatchResults:
     """The results of batches that are over, read once by each worker."""
 
     def __init__(self) -> None:
-        self._ended: OrderedDict[tuple[str, str], Any] = OrderedDict()
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._ended: OrderedDict[tuple[str, str], LineResults] = OrderedDict()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """Of batches that are being read."""
 
-    async def of_batch(self, api: Any, address: str, batch_id: str) -> Any:
+    async def of_batch(self, api: BatchApi, address: str, batch_id: str) -> LineResults:
         """Raises ProviderError."""
         key = address, batch_id
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -74,8 +83,7 @@ class BatchResults:
     def _forget_the_oldest(self) -> None:
         sizes = {key: sum(map(len, ended.raw.values())) for key, ended in self._ended.items()}
         while len(self._ended) > 1 and sum(sizes[key] for key in self._ended) > MOST_RESULTS_BYTES:
-            key, _ = self._ended.popitem(last=False)
-            self._locks.pop(key, None)
+            self._ended.popitem(last=False)
 
 
 class BatchedTurns:
@@ -94,7 +102,7 @@ class BatchedTurns:
         ConfigError as any question."""
         notice = request.batch
         if notice is None:
-            raise await self._to_join(question, request, BatchNotice(line="-", round=0), "", fallback=fallback)
+            raise await self._to_join(question, request, _IN_NO_BATCH, "", fallback=fallback)
         if notice.state == "again":
             raise await self._to_join(question, request, notice, "its request could not be sent", fallback=fallback)
         if notice.state == "failed":
@@ -104,18 +112,19 @@ class BatchedTurns:
     async def _read_reply(
         self, question: Request, request: ModelRequest, notice: BatchNotice, patience: Patience, *, fallback: str | None
     ) -> Reply:
-        from everturn.providers.batching import turns
+        from everturn.providers.batching.turns import line_of
 
-        result = await self._result_of(question, notice, patience)
+        line = line_of(question, without_thoughts=notice.without_thoughts)
+        result = await self._result_of(line, notice, patience)
         match result.state:
             case "replied":
-                reply = turns.reply_of(question, result.body, without=notice.without_thoughts)
+                reply = line.read_reply(result.body)
                 if not reply.is_empty or notice.round >= activity_errors.EMPTY_REPLIES:
                     return reply
                 _log.warning("turn.empty")
                 raise await self._to_join(question, request, notice, "its reply was empty", fallback=fallback)
             case "refused":
-                error = turns.error_of(question, result)
+                error = line.error_of(result)
                 if error.refuses_thoughts and not notice.without_thoughts:
                     notice = notice.model_copy(update={"without_thoughts": True})
                 elif isinstance(error, ContextTooLong) or not (error.retry or error.most_output_tokens):
@@ -128,26 +137,25 @@ class BatchedTurns:
                 reason = "it expired" if state == "expired" else "the batch had no result for it"
                 raise await self._to_join(question, request, notice, reason, fallback=fallback)
 
-    async def _result_of(self, question: Request, notice: BatchNotice, patience: Patience) -> Any:
+    async def _result_of(self, line: TurnLine, notice: BatchNotice, patience: Patience) -> LineResult:
         """What became of the line. Raises the error of a try that could not read it, which costs nothing."""
-        from everturn.providers.batching import api as api_records
-        from everturn.providers.batching import turns
+        from everturn.providers.batching.api import LineResult
+        from everturn.providers.batching.turns import api_of
 
-        prepared = turns.line_of(question, without=notice.without_thoughts)
-        api = turns.api_of(prepared)
+        api = api_of(line.prepared)
         try:
-            ended = await self._results.of_batch(api, prepared.endpoint.base_url, notice.batch_id)
+            ended = await self._results.of_batch(api, line.prepared.endpoint.base_url, notice.batch_id)
         except ProviderError as error:
             raise _not_read(error, notice, patience) from None
         if notice.line in ended.raw:
             return api.read(ended.raw[notice.line])
-        return ended.by_number.get(notice.number) or ended.whole or api_records.LineResult("missing")
+        return ended.by_number.get(notice.number) or ended.whole or LineResult("missing")
 
     async def _to_join(
         self, question: Request, request: ModelRequest, notice: BatchNotice, reason: str, *, fallback: str | None
     ) -> ApplicationError:
         """The error that makes the conversation join a batch, for the first time or once more."""
-        from everturn.providers.batching import turns
+        from everturn.providers.batching.turns import api_of, line_of
 
         provider = question.model.provider
         if notice.round >= MOST_ROUNDS:
@@ -156,8 +164,8 @@ class BatchedTurns:
                 "`resume` begins anew. Without batch=True it is asked at once.",
                 fallback=fallback,
             )
-        prepared = turns.line_of(question, without=notice.without_thoughts)
-        api = turns.api_of(prepared)
+        prepared = line_of(question, without_thoughts=notice.without_thoughts).prepared
+        api = api_of(prepared)
         if (size := len(prepared.content)) > api.most_bytes:
             raise InvalidSetting(
                 f"The request has {size:,} bytes, and a batch of {provider} takes {api.most_bytes:,}.",

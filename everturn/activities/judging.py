@@ -16,13 +16,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.activities.steady_beats import keep_beating
-from everturn.errors import ConversationError, NotFound, ProviderError
+from everturn.errors import ConversationError, ProviderError
 from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
 from everturn.evaluations.records import EvaluationRequest, Judgement, SpentBefore
 from everturn.evaluations.spending import EvaluatorSpending, counted_spending
 from everturn.history.answers import read_answer
 from everturn.logs import get_logger
+from everturn.records import Usage
 from everturn.sizes import clipped
 from everturn.tools import user_code
 from everturn.tools.results import error_text
@@ -69,7 +70,7 @@ class Judging:
         async with keep_beating(request.silence / BEATS):
             try:
                 answer = await read_answer(activity.client(), request.conversation_id, request.run_id, request.turn)
-            except (NotFound, ConversationError) as error:
+            except ConversationError as error:
                 return Judgement(error=GONE, error_text=str(error))
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
@@ -94,20 +95,18 @@ async def _judge_answer(evaluator: OnlineEvaluator, answer: JudgedAnswer) -> Jud
             judged = Judgement(results=results_of(evaluated))
             for value in evaluated.values():
                 if value.usage or value.cost_usd != 0:
-                    spending.add_usage(value.usage or judged.usage, value.cost_usd)
+                    spending.add_usage(value.usage or Usage(), value.cost_usd)
         except Exception as error:  # noqa: BLE001 - a user's own: it is what the judgement says
             judged = _failed_judgement(evaluator, error)
             if _is_tried_again(error):
-                activity.heartbeat(
-                    SpentBefore(usage=spending.usage, cost_usd=spending.cost_usd).model_dump(mode="json")
-                )
+                _leave_spending(spending)
                 raise _to_try_again(judged, error) from None
     seconds = round(time.monotonic() - began, 3)
     return judged.model_copy(update={"usage": spending.usage, "cost_usd": spending.cost_usd, "seconds": seconds})
 
 
 def _leave_spending(spending: EvaluatorSpending) -> None:
-    """For the next try, if this one fails."""
+    """For the next try."""
     spent = SpentBefore(usage=spending.usage, cost_usd=spending.cost_usd)
     activity.heartbeat(spent.model_dump(mode="json"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from everturn.batching.records import BatchLine
@@ -25,7 +25,7 @@ class Gathering:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Gathered]:
         return (gathered for group in self._groups.values() for gathered in group)
 
     def add(self, line: BatchLine, since: float) -> None:
@@ -38,8 +38,8 @@ class Gathering:
         if line_id not in self._known:
             return False
         self._known.discard(line_id)
-        kept = {key: [entry for entry in group if entry.line.id != line_id] for key, group in self._groups.items()}
-        self._groups = {key: group for key, group in kept.items() if group}
+        for key, group in list(self._groups.items()):
+            self._keep(key, [entry for entry in group if entry.line.id != line_id])
         return True
 
     @property
@@ -55,16 +55,20 @@ class Gathering:
         """The lines of the batches that are to be sent now."""
         due: list[tuple[BatchLine, ...]] = []
         for key, group in list(self._groups.items()):
-            if not (_is_full(group) or _due_at(group) <= now):
-                continue
-            count = _how_many(group)
-            lines = tuple(entry.line for entry in group[:count])
-            due.append(lines)
-            self._known -= {line.id for line in lines}
-            self._groups[key] = group[count:]
-            if not self._groups[key]:
-                del self._groups[key]
+            if _is_full(group) or _due_at(group) <= now:
+                count = _how_many(group)
+                lines = tuple(entry.line for entry in group[:count])
+                due.append(lines)
+                self._known -= {line.id for line in lines}
+                self._keep(key, group[count:])
         return due
+
+    def _keep(self, key: tuple[str, str], group: list[Gathered]) -> None:
+        """No group is ever empty."""
+        if group:
+            self._groups[key] = group
+        else:
+            del self._groups[key]
 
 
 def _due_at(group: list[Gathered]) -> float:

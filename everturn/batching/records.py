@@ -86,6 +86,10 @@ class BatchNotice(Record):
     cause: str = Field(default="", max_length=MAX_CAUSE_BYTES)
     cure: str = Field(default="", max_length=MAX_CAUSE_BYTES)
 
+    @classmethod
+    def about(cls, line: BatchLine, **facts: Any) -> BatchNotice:
+        return cls(line=line.id, round=line.turn.round, without_thoughts=line.turn.without_thoughts, **facts)
+
     @property
     def is_over(self) -> bool:
         """Whether the turn can be taken up."""

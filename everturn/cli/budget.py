@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,19 +101,7 @@ def _print_status(status: BudgetStatus) -> None:
     from everturn.cli.terminal import Screen
 
     screen = Screen(to_stdout=True)
-    terms = status.budget
-    rows = [
-        ("tokens", f"{status.tokens:,}", "-" if terms.tokens_per_day is None else f"{terms.tokens_per_day:,}"),
-        ("dollars", f"{status.cost_usd:,.4f}", "-" if terms.usd_per_day is None else f"{terms.usd_per_day:,.2f}"),
-    ]
-    month = f"in {status.month}"
-    rows += _rows_if_limited(
-        month, status.tokens_this_month, terms.tokens_per_month, status.cost_usd_this_month, terms.usd_per_month
-    )
-    rows += _rows_if_limited("in all", status.tokens_total, terms.tokens_total, status.cost_usd_total, terms.usd_total)
-    if terms.conversations:
-        rows.append(("conversations at work", f"{status.at_work:,}", f"{terms.conversations:,}"))
-    screen.print_lines(table_lines((f"{status.tenant} on {status.day}", "USED", "OF"), rows))
+    screen.print_lines(table_lines((f"{status.tenant} on {status.day}", "USED", "OF"), _rows(status)))
     if status.unpriced_turns:
         screen.print_line(
             f"{status.unpriced_turns:,} of {status.turns:,} turns have no known price, and count no dollars."
@@ -134,10 +121,28 @@ def _print_status(status: BudgetStatus) -> None:
     screen.print_line(line, style="dim")
 
 
-def _rows_if_limited(
-    when: str, tokens: int, most_tokens: int | None, usd: float, most_usd: float | None
-) -> Iterator[tuple[str, str, str]]:
-    if most_tokens is not None:
-        yield f"tokens {when}", f"{tokens:,}", f"{most_tokens:,}"
-    if most_usd is not None:
-        yield f"dollars {when}", f"{usd:,.4f}", f"{most_usd:,.2f}"
+def _rows(status: BudgetStatus) -> list[tuple[str, str, str]]:
+    terms = status.budget
+    rows = [
+        _row_of_tokens("tokens", status.tokens, terms.tokens_per_day),
+        _row_of_dollars("dollars", status.cost_usd, terms.usd_per_day),
+    ]
+    if terms.tokens_per_month is not None:
+        rows.append(_row_of_tokens(f"tokens in {status.month}", status.tokens_this_month, terms.tokens_per_month))
+    if terms.usd_per_month is not None:
+        rows.append(_row_of_dollars(f"dollars in {status.month}", status.cost_usd_this_month, terms.usd_per_month))
+    if terms.tokens_total is not None:
+        rows.append(_row_of_tokens("tokens in all", status.tokens_total, terms.tokens_total))
+    if terms.usd_total is not None:
+        rows.append(_row_of_dollars("dollars in all", status.cost_usd_total, terms.usd_total))
+    if terms.conversations:
+        rows.append(("conversations at work", f"{status.at_work:,}", f"{terms.conversations:,}"))
+    return rows
+
+
+def _row_of_tokens(label: str, used: int, most: int | None) -> tuple[str, str, str]:
+    return label, f"{used:,}", "-" if most is None else f"{most:,}"
+
+
+def _row_of_dollars(label: str, used: float, most: float | None) -> tuple[str, str, str]:
+    return label, f"{used:,.4f}", "-" if most is None else f"{most:,.2f}"

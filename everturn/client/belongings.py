@@ -29,7 +29,7 @@ from everturn.errors import InvalidSetting
 from everturn.history import event_types
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
-from everturn.temporal.any_status import OVER
+from everturn.temporal.any_status import OVER, is_over
 from everturn.temporal.list_filters import quoted
 from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 
@@ -144,7 +144,7 @@ async def _find_evaluations(client: Client, conversation_ids: Sequence[str]) -> 
     evaluations: dict[str, Belonging] = {}
     for conversation_id in conversation_ids:
         for row in await evaluation_rows(client, conversation_id):
-            running = row.raw_info.status not in OVER
+            running = not is_over(row)
             evaluation = Belonging(row.id, "evaluation", conversation_id, runs=[row.run_id], running=running)
             async for event in events_of(client, row.id, row.run_id):
                 _note_claims(event, evaluation.claims)

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.client.client_base import ClientBase
 from everturn.errors import InvalidSetting
-from everturn.evaluations.records import EvaluationMemo, EvaluationResult
+from everturn.evaluations.records import EvaluationMemo, EvaluationResult, lowest_score
 from everturn.evaluations.sampling import evaluations_prefix, is_evaluation_of
 from everturn.names import unversioned
 from everturn.records import Usage, cost_with
@@ -51,7 +51,7 @@ class Evaluation:
     @property
     def score(self) -> float | None:
         """The lowest one of its results; None if none has a score."""
-        return min((result.score for result in self.results if result.score is not None), default=None)
+        return lowest_score(self.results)
 
     def as_json(self) -> dict[str, Any]:
         return {

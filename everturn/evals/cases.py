@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
-from everturn.evals.recorded import Recorded, RecordedCall
-from everturn.records import Decision, Message, ResultPart, Text, ToolCall, ToolResult
+from everturn.evals.recorded import Recorded, RecordedCall, last_text
+from everturn.records import Decision, Message, ResultPart, Text, ToolCall, ToolResult, is_said_by_person
 from everturn.workflows.approvals import AppliedDecision
 from everturn.workflows.tool_results import result_of_decision, with_approval
 
@@ -242,7 +242,7 @@ def _steps_of(recorded: Recorded) -> Iterator[CaseStep]:
         if message.role == "assistant":
             made = tuple(_case_call(calls[id(call)]) for call in message.tool_calls if id(call) in calls)
             yield CaseStep(assistant=message.text, agent=message.author, calls=made)
-        elif message.role == "user" and not (message.author or message.summary):
+        elif is_said_by_person(message):
             yield CaseStep(user=_content_of(message.parts), tools=message.tools)
 
 
@@ -309,7 +309,6 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
         messages.append(replies[turn])
         if results := tuple(call.result for call in made if call.result):
             messages.append(Message(role="tool", parts=results))
-    last = next((reply.text for reply in reversed(replies.values())), "")
     return Recorded(
         id=inputs.conversation,
         agent=inputs.agent,
@@ -319,7 +318,7 @@ def recorded_of_inputs(inputs: CaseInputs, facts: CaseFacts | None = None) -> Re
         asked=tuple(message for message in messages if message.role == "user"),
         replies=replies,
         calls=tuple(calls),
-        text=last,
+        text=last_text(replies),
         metadata=facts.metadata,
         tenant=facts.tenant or None,
         stalled="stalled" in facts.labels,

@@ -8,7 +8,6 @@ report.print(include_reasons=True)
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from everturn.evals.comparison import Comparison
 from everturn.evals.recorded import RecordedCall
 from everturn.evals.recorded_answers import Matcher, StandIn, ends_rerun
 from everturn.evals.reruns import HostedCandidate, RerunOptions, host_candidate
+from everturn.evaluations.pydantic_evaluators import call_attributes
 from everturn.limits import Limits
 from everturn.models import Model
 from everturn.system.extras import install
@@ -189,12 +189,7 @@ def _usage_attributes(comparison: Comparison) -> dict[str, Any]:
 
 
 def _write_call_span(tracer: trace.Tracer, call: RecordedCall) -> None:
-    attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": call.call.name,
-        "gen_ai.tool.call.id": call.call.call_id,
-        "gen_ai.tool.call.arguments": json.dumps(call.call.arguments, ensure_ascii=False),
-    }
+    attributes = {"gen_ai.operation.name": "execute_tool", **call_attributes(call.call)}
     span = tracer.start_span(f"execute_tool {call.call.name}", attributes=attributes)
     if call.result and call.result.is_error and not ends_rerun(call.result):
         span.set_status(Status(StatusCode.ERROR))

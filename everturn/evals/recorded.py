@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,7 +12,7 @@ from everturn import names
 from everturn.client.client import Client
 from everturn.exporting.reading import Exported, read_conversation
 from everturn.policy import same_json
-from everturn.records import Decision, Message, ResultPart, ToolCall, ToolResult, Usage, results_in
+from everturn.records import Decision, Message, ResultPart, ToolCall, ToolResult, Usage, is_said_by_person, results_in
 from everturn.truncation import edit_notice
 
 
@@ -54,8 +55,8 @@ class RecordedCall:
         return self.result.content
 
     def result_for(self, call: ToolCall) -> ToolResult | None:
-        """The result for a call that is the same. Who made it as the person had corrected it, is told of no
-        correction."""
+        """The result for a call that is the same. If it was made as the person had corrected it, the result says
+        nothing of a correction."""
         if self.result is None or same_json(self.call.arguments, call.arguments):
             return self.result
         return self.result.model_copy(update={"content": self.own_content})
@@ -159,9 +160,6 @@ def recorded_of(exported: Exported) -> Recorded:
         ]
     outcome = exported.outcome
     labels = exported.labels
-    text = next((reply.text for reply in reversed(replies.values())), "")
-    if outcome:
-        text = outcome.text
     return Recorded(
         id=exported.id,
         agent=exported.agent,
@@ -171,7 +169,7 @@ def recorded_of(exported: Exported) -> Recorded:
         asked=tuple(filter(is_said_by_person, exported.messages)),
         replies=replies,
         calls=tuple(calls),
-        text=text,
+        text=outcome.text if outcome else last_text(replies),
         output=outcome.output if outcome else None,
         usage=exported.usage,
         cost_usd=exported.cost_usd,
@@ -183,5 +181,6 @@ def recorded_of(exported: Exported) -> Recorded:
     )
 
 
-def is_said_by_person(message: Message) -> bool:
-    return message.role == "user" and not (message.author or message.summary)
+def last_text(replies: Mapping[int, Message]) -> str:
+    """Of the last reply; empty if there is none."""
+    return next((reply.text for reply in reversed([*replies.values()])), "")

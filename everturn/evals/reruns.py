@@ -23,7 +23,7 @@ from everturn.evals.candidates import candidate_fingerprint, candidate_of, for_r
 from everturn.evals.cases import RecordedCase
 from everturn.evals.comparison import Comparison, Reruns, compare
 from everturn.evals.judging import same_meaning
-from everturn.evals.recorded import Recorded, is_said_by_person, read_recorded
+from everturn.evals.recorded import Recorded, read_recorded
 from everturn.evals.recorded_answers import AT_TURN, RERUN_OF, Matcher, RecordedAnswers, StandIn, ended_at
 from everturn.evals.redaction import DIGEST
 from everturn.evals.stand_ins import played_by
@@ -32,7 +32,7 @@ from everturn.limits import Limits
 from everturn.models import Model
 from everturn.payloads import Start, Status
 from everturn.policy import Rule
-from everturn.records import Message, ToolCall
+from everturn.records import Message, ToolCall, is_said_by_person
 from everturn.sizes import MAX_ID_BYTES
 from everturn.worker.worker import Worker
 

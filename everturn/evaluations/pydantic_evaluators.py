@@ -14,7 +14,7 @@ from typing import Any
 
 from everturn.evaluations.answers import AnsweredCall, JudgedAnswer
 from everturn.evaluations.spending import current_spending
-from everturn.records import Usage
+from everturn.records import ToolCall, Usage
 
 _PACKAGE = "pydantic_evals.evaluators"
 
@@ -95,18 +95,20 @@ def _spans_of(answer: JudgedAnswer) -> Iterator[Any]:
         )
     ran = [call for call in answer.calls if call.started_at]
     for number, call in enumerate(ran, 2 + answer.turns):
-        yield make_span(number, f"execute_tool {call.name}", _attributes_of(call), **_times_of(call))
+        yield make_span(number, f"execute_tool {call.name}", call_attributes(call.call), **_course_of(call))
 
 
-def _attributes_of(call: AnsweredCall) -> dict[str, Any]:
+def call_attributes(call: ToolCall) -> dict[str, str]:
+    """Of a call's span, as the package's evaluators of tool calls read them."""
     return {
         "gen_ai.tool.name": call.name,
-        "gen_ai.tool.call.id": call.call.call_id,
+        "gen_ai.tool.call.id": call.call_id,
         "gen_ai.tool.call.arguments": json.dumps(call.arguments, ensure_ascii=False),
     }
 
 
-def _times_of(call: AnsweredCall) -> dict[str, Any]:
+def _course_of(call: AnsweredCall) -> dict[str, Any]:
+    """When it ran, and whether it failed."""
     status = "error" if call.result and call.result.is_error else "unset"
     return {
         "start_timestamp": call.started_at,

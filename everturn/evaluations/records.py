@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pydantic import Field
@@ -30,6 +31,11 @@ class EvaluationResult(Record):
     reason: str = ""
 
 
+def lowest_score(results: Iterable[EvaluationResult]) -> float | None:
+    """None if no result has a score."""
+    return min((result.score for result in results if result.score is not None), default=None)
+
+
 class Judgement(Record):
     """What an evaluation came to."""
 
@@ -45,14 +51,14 @@ class Judgement(Record):
 
     @property
     def lowest_score(self) -> float | None:
-        return min((result.score for result in self.results if result.score is not None), default=None)
+        return lowest_score(self.results)
 
     @property
     def label(self) -> str:
         """The label of the result with the lowest score, or else the first one."""
-        labels = [result for result in self.results if result.label]
-        lowest = [result.label for result in labels if result.score is not None and result.score == self.lowest_score]
-        return next(iter([*lowest, *(result.label for result in labels)]), "")
+        labelled = [result for result in self.results if result.label]
+        lowest = [result for result in labelled if result.score == self.lowest_score]
+        return next((result.label for result in lowest or labelled), "")
 
 
 class SpentBefore(Record):

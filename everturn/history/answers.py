@@ -16,7 +16,7 @@ from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript, read_transcript
 from everturn.payloads import Start
 from everturn.plans import RunPlan
-from everturn.records import Message, Usage, cost_with, results_in
+from everturn.records import Message, Usage, cost_with, is_said_by_person, results_in
 from everturn.tracing import TraceContext
 
 
@@ -141,19 +141,15 @@ class AnswerReader:
 
 def _begin_of_answer(messages: Sequence[Message]) -> int:
     """The position after the last message of a person."""
-    return next((place + 1 for place in reversed(range(len(messages))) if _is_said_by_person(messages[place])), 0)
+    return next((place + 1 for place in reversed(range(len(messages))) if is_said_by_person(messages[place])), 0)
 
 
 def _first_question(messages: Sequence[Message], begin: int) -> int:
     """The position of the first of the messages of people that are answered together."""
     first = begin
-    while first and _is_said_by_person(messages[first - 1]):
+    while first and is_said_by_person(messages[first - 1]):
         first -= 1
     return first
-
-
-def _is_said_by_person(message: Message) -> bool:
-    return message.role == "user" and not (message.author or message.summary)
 
 
 def _span_of(end: steps.TurnCompleted) -> TraceContext | None:

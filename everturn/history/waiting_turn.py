@@ -35,11 +35,7 @@ async def waiting_request(client: Client, conversation_id: str, run_id: str, act
         for event in page:  # the newest first
             if _ends_the_wait(event):
                 return None
-            scheduled = event.activity_task_scheduled_event_attributes
-            if (
-                event.event_type == event_types.ACTIVITY_TASK_SCHEDULED
-                and scheduled.activity_type.name == names.CALL_MODEL
-            ):
+            if _is_model_call(event):
                 step = await reader.read_event(event)
                 if isinstance(step, TurnScheduled) and step.activity_id == activity_id:
                     return step.request
@@ -47,8 +43,13 @@ async def waiting_request(client: Client, conversation_id: str, run_id: str, act
     return None
 
 
+def _is_model_call(event: HistoryEvent) -> bool:
+    scheduled = event.activity_task_scheduled_event_attributes
+    return event.event_type == event_types.ACTIVITY_TASK_SCHEDULED and scheduled.activity_type.name == names.CALL_MODEL
+
+
 def _ends_the_wait(event: HistoryEvent) -> bool:
-    if event.HasField("signal_external_workflow_execution_initiated_event_attributes"):
+    if event.event_type == event_types.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
         initiated = event.signal_external_workflow_execution_initiated_event_attributes
         return initiated.signal_name == names.LEAVE_BATCH
     return event.event_type in _ENDS

@@ -30,12 +30,10 @@ class Terms(Record):
 
     @classmethod
     def from_budget(cls, budget: Budget) -> Terms:
-        limits = {name: getattr(budget, name) for name in cls.model_fields if name != "lease"}
-        return cls(**limits, lease=budget.lease.total_seconds())
+        return cls(**{**dict(budget), "lease": budget.lease.total_seconds()})
 
     def as_budget(self) -> Budget:
-        limits = {name: getattr(self, name) for name in Terms.model_fields if name != "lease"}
-        return Budget(**limits, lease=timedelta(seconds=self.lease))
+        return Budget(**{**dict(self), "lease": timedelta(seconds=self.lease)})
 
 
 class SetBudget(ClosedRecord):

@@ -67,14 +67,16 @@ class Reviewer(Setting):
 
     def may_decide(self, tool: Tool, arguments: Mapping[str, JsonValue]) -> bool:
         """Whether the rules let it decide on such a call."""
-        is_named = self.tools is not None and tool.name in self.tools
-        if self.tools is not None and not is_named:
-            return False
-        runs_here = tool.runs_on == "worker" and not (tool.agent or tool.handoff)
-        if not is_named and not (runs_here and tool.effect in self.effects):
+        if not self._covers(tool):
             return False
         conditions = self.where.get(tool.name, {})
         return all(condition.holds(arguments.get(name)) is True for name, condition in conditions.items())
+
+    def _covers(self, tool: Tool) -> bool:
+        if self.tools is not None:
+            return tool.name in self.tools
+        runs_here = tool.runs_on == "worker" and not (tool.agent or tool.handoff)
+        return runs_here and tool.effect in self.effects
 
     def check_tools(self, agent: str, names: frozenset[str]) -> None:
         """Raises InvalidAgent for a rule about a tool that the agent does not have: it would hold for nothing."""

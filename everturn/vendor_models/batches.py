@@ -49,11 +49,10 @@ BATCHES: Final[Mapping[str, BatchRow]] = {
 def check_batches(model: Model) -> None:
     """Raises InvalidSetting if it is known that the model can't be asked in batches, with those that can."""
     row = BATCHES.get(model.provider)
-    having = ", ".join(BATCHES)
     if row is None:
         raise InvalidSetting(
             f"{model.name} can't be asked in batches: everturn has none of {model.provider!r}.",
-            cure=f"Leave out batch=True, or take a model of {having}.",
+            cure=f"Leave out batch=True, or take a model of {', '.join(BATCHES)}.",
         )
     if row.without and row.without.match(model.model):
         raise InvalidSetting(

@@ -8,6 +8,7 @@ tries it again later and later. So a batch costs two activities, however long it
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,8 +27,6 @@ from everturn.batching.records import (
     SentBatch,
 )
 from everturn.calls.causes import cause_of
-from everturn.logs import workflow_log
-from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 from everturn.workflows.timeouts import LONGEST_QUEUE, batch_options
 
@@ -51,21 +50,22 @@ class _Sent:
     def is_with_provider(self) -> bool:
         return bool(self.batch.batch_id)
 
+    @property
+    def wanted(self) -> Batch:
+        """The batch, with the lines that somebody waits for; all of them if nobody does."""
+        if self.is_unwanted:
+            return self.batch
+        lines = tuple(line for line in self.batch.lines if line.id not in self.left)
+        return self.batch.model_copy(update={"lines": lines})
+
 
 # The sandbox guards user code from itself, and there is none in this workflow: test_determinism.py.
 @workflow.defn(name=names.BATCHES, sandboxed=False)
 class BatchCollectorWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
-        self._problem = ""
-        try:
-            start = message_dispatch.read_input(CollectorStart, inputs)
-        except ValueError as error:
-            if workflow.info().continued_run_id:
-                # This fails the workflow task, until a worker comes that can read it.
-                raise RuntimeError(f"What the run before handed over can't be read: {explain(error)}") from error
-            self._problem = explain(error)
-            start = CollectorStart()
+        start, self._problem = message_dispatch.read_start(CollectorStart, inputs)
+        start = start or CollectorStart()
         self._provider = start.provider
         self._gathering = Gathering(zip(start.gathered, start.gathered_since, strict=False))
         self._batches_before = start.batches
@@ -114,7 +114,7 @@ class BatchCollectorWorkflow:
                 provider=self._provider,
                 gathered=tuple(entry.line for entry in gathered),
                 gathered_since=tuple(entry.since for entry in gathered),
-                batches=tuple(_without(sent) for sent in self._sent.values()),
+                batches=tuple(sent.wanted for sent in self._sent.values()),
             ).model_dump(mode="json")
         )
 
@@ -134,8 +134,8 @@ class BatchCollectorWorkflow:
                 await self._follow(sent)
         except ActivityError as error:
             failure = cause_of(error)
-            notice = {"state": "failed", "cause": failure.cause, "cure": failure.cure}
-            await self._tell(sent, [line.id for line in sent.batch.lines], **notice)
+            lines = [line.id for line in sent.batch.lines]
+            await self._tell(sent, lines, state="failed", cause=failure.cause, cure=failure.cure)
         finally:
             del self._sent[sent.batch.name]
 
@@ -162,51 +162,34 @@ class BatchCollectorWorkflow:
     async def _follow(self, sent: _Sent) -> None:
         """Until it is over; or cancels it, if nobody waits for any of its lines."""
         following = workflow.start_activity(
-            names.FOLLOW_BATCH, _without(sent), summary=sent.batch.batch_id, **batch_options()
+            names.FOLLOW_BATCH, sent.wanted, summary=sent.batch.batch_id, **batch_options()
         )
         await workflow.wait_condition(lambda: following.done() or sent.is_unwanted)
         if following.done():
             await following
             return
         following.cancel()
-        await workflow.execute_activity(
-            names.CANCEL_BATCH, _without(sent), summary=sent.batch.batch_id, **batch_options()
-        )
+        await workflow.execute_activity(names.CANCEL_BATCH, sent.wanted, summary=sent.batch.batch_id, **batch_options())
 
-    async def _tell(self, sent: _Sent, lines: Any, **notice: Any) -> None:
-        await asyncio.gather(
-            *(
-                self._tell_one(line, notice)
-                for line in sent.batch.lines
-                if line.id in lines and line.id not in sent.left
-            )
-        )
+    async def _tell(self, sent: _Sent, line_ids: Collection[str], **facts: Any) -> None:
+        waiting = (line for line in sent.batch.lines if line.id in line_ids and line.id not in sent.left)
+        await asyncio.gather(*(self._tell_one(line, BatchNotice.about(line, **facts)) for line in waiting))
 
-    async def _tell_one(self, line: BatchLine, notice: dict[str, Any]) -> None:
-        turn = line.turn
-        to_send = BatchNotice(line=line.id, round=turn.round, without_thoughts=turn.without_thoughts, **notice)
+    async def _tell_one(self, line: BatchLine, notice: BatchNotice) -> None:
         with suppress(TemporalError):  # the conversation may have ended by now
-            await workflow.get_external_workflow_handle(line.conversation).signal(names.BATCH, to_send)
+            await workflow.get_external_workflow_handle(line.conversation).signal(names.BATCH, notice)
 
     # ------------------------------------------------------------ what others say and see
 
     @workflow.signal(name=names.JOIN_BATCH, description="A conversation's turn joins the next batch.")
     def join_batch(self, *inputs: Any) -> None:
-        try:
-            line = message_dispatch.read_input(BatchLine, inputs)
-        except ValueError as error:
-            workflow_log("signal.ignored", level="warning", signal=names.JOIN_BATCH, why=explain(error))
-            return
-        self._gathering.add(line, workflow.time())
+        if line := message_dispatch.read_signal(BatchLine, names.JOIN_BATCH, inputs):
+            self._gathering.add(line, workflow.time())
 
     @workflow.signal(name=names.LEAVE_BATCH, description="Nobody waits for this turn any more.")
     def leave_batch(self, *inputs: Any) -> None:
-        try:
-            leaves = message_dispatch.read_input(LeaveBatch, inputs)
-        except ValueError as error:
-            workflow_log("signal.ignored", level="warning", signal=names.LEAVE_BATCH, why=explain(error))
-            return
-        if self._gathering.remove(leaves.id):
+        leaves = message_dispatch.read_signal(LeaveBatch, names.LEAVE_BATCH, inputs)
+        if leaves is None or self._gathering.remove(leaves.id):
             return
         for sent in self._sent.values():
             if any(line.id == leaves.id for line in sent.batch.lines):
@@ -216,7 +199,7 @@ class BatchCollectorWorkflow:
         name=names.BATCHES_QUERY, description="What is gathered, and the batches that are with the provider."
     )
     def batches(self, *_: Any) -> dict[str, Any]:
-        with_provider = tuple(_without(sent) for sent in self._sent.values() if sent.is_with_provider)
+        with_provider = tuple(sent.wanted for sent in self._sent.values() if sent.is_with_provider)
         return CollectorStatus(provider=self._provider, gathered=len(self._gathering), batches=with_provider).as_json()
 
 
@@ -230,11 +213,3 @@ def _batch_of(lines: tuple[BatchLine, ...]) -> Batch:
         lines=lines,
         hand_back_for=LONGEST_QUEUE.total_seconds(),
     )
-
-
-def _without(sent: _Sent) -> Batch:
-    """The batch, with the lines that somebody waits for; all of them if nobody does."""
-    if sent.is_unwanted:
-        return sent.batch
-    wanted = tuple(line for line in sent.batch.lines if line.id not in sent.left)
-    return sent.batch.model_copy(update={"lines": wanted})

@@ -20,10 +20,8 @@ from everturn import names
 from everturn.batching.records import BatchLine, BatchNotice, BatchTurn, LeaveBatch
 from everturn.calls.causes import cause_of
 from everturn.calls.pending_calls import iso_time
-from everturn.logs import workflow_log
 from everturn.payloads import ModelRequest
-from everturn.validation.explaining import explain
-from everturn.workflows.message_dispatch import read_input
+from everturn.workflows.message_dispatch import read_signal
 
 LONGEST_WAIT: Final = timedelta(days=4)
 """Providers answer or give up within one day, Gemini within two. After this, the collector itself must be gone."""
@@ -65,12 +63,8 @@ class BatchWaits:
 
     def take_notice(self, *inputs: Any) -> None:
         """The signal `batch`. One that is about another line, or comes again, changes nothing."""
-        try:
-            notice = read_input(BatchNotice, inputs)
-        except ValueError as error:
-            workflow_log("signal.ignored", level="warning", signal=names.BATCH, why=explain(error))
-            return
-        if self._line is None or notice.line != self._line.id or (self._notice and self._notice.is_over):
+        notice = read_signal(BatchNotice, names.BATCH, inputs)
+        if notice is None or self._line is None or notice.line != self._line.id or self._is_over():
             return
         self._notice = notice
         self._on_change()
@@ -97,15 +91,7 @@ class BatchWaits:
 
     async def _wait_for_notice(self, turn: BatchTurn, error: ActivityError) -> BatchNotice | None:
         """What became of the line; None if there was no collector to join any more."""
-        info = workflow.info()
-        self._joined += 1
-        line = BatchLine(
-            id=f"{info.run_id}-{self._joined}",
-            conversation=info.workflow_id,
-            run_id=info.run_id,
-            activity_id=error.activity_id,
-            turn=turn,
-        )
+        line = self._next_line(turn, error.activity_id)
         collector = workflow.get_external_workflow_handle(turn.collector)
         self._line = line
         self._notice = None
@@ -132,6 +118,17 @@ class BatchWaits:
         finally:
             self._line = None
             self._on_change()
+
+    def _next_line(self, turn: BatchTurn, activity_id: str) -> BatchLine:
+        info = workflow.info()
+        self._joined += 1
+        return BatchLine(
+            id=f"{info.run_id}-{self._joined}",
+            conversation=info.workflow_id,
+            run_id=info.run_id,
+            activity_id=activity_id,
+            turn=turn,
+        )
 
     def _is_over(self) -> bool:
         return self._notice is not None and self._notice.is_over

@@ -228,6 +228,27 @@ def unknown_signal(self, name: str, _: Sequence[RawValue]) -> None:  # type: ign
     self.take_signal(name, ())
 
 
+def read_start(payload_type: type[P], inputs: tuple[Any, ...]) -> tuple[P | None, str]:
+    """A run's input, or None and what is wrong with it. If the run before handed it over, the workflow task fails
+    instead, until a worker comes that can read it."""
+    try:
+        return read_input(payload_type, inputs), ""
+    except ValueError as error:
+        problem = explain(error)
+        if workflow.info().continued_run_id:
+            raise RuntimeError(f"What the run before handed over can't be read: {problem}") from error
+        return None, problem
+
+
+def read_signal(payload_type: type[P], name: str, inputs: tuple[Any, ...]) -> P | None:
+    """The input of the signal `name`; None, and a log line, if it can't be read."""
+    try:
+        return read_input(payload_type, inputs)
+    except ValueError as error:
+        workflow_log("signal.ignored", level="warning", signal=name, why=explain(error))
+        return None
+
+
 def read_input(payload_type: type[P], inputs: tuple[Any, ...]) -> P:
     """The one input as its record; raises ValueError with a sentence that says what is wrong with it."""
     if len(inputs) > 1:

@@ -14,7 +14,6 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from everturn import names
-from everturn.logs import workflow_log
 from everturn.payloads import Control
 from everturn.tenants.budget_ledger import Ledger
 from everturn.tenants.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
@@ -27,16 +26,8 @@ from everturn.workflows import continue_as_new, message_dispatch
 class TenantBudgetWorkflow:
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
-        self._problem = ""
-        try:
-            start = message_dispatch.read_input(BudgetStart, inputs)
-        except ValueError as error:
-            if workflow.info().continued_run_id:
-                # This fails the workflow task, until a worker comes that can read it.
-                raise RuntimeError(f"What the run before handed over can't be read: {explain(error)}") from error
-            self._problem = explain(error)
-            start = BudgetStart(tenant="", budget=Terms())
-        self._ledger = Ledger(start)
+        start, self._problem = message_dispatch.read_start(BudgetStart, inputs)
+        self._ledger = Ledger(start or BudgetStart(tenant="", budget=Terms()))
         self._changed = True
         self._removed = False
         self._updates = 0
@@ -106,10 +97,8 @@ class TenantBudgetWorkflow:
 
     @workflow.signal(name=names.SET_BUDGET, description='Sets the budget: {"budget": {"tokens_per_day": 1000000}}.')
     def set_budget(self, *inputs: Any) -> None:
-        try:
-            change = message_dispatch.read_input(SetBudget, inputs)
-        except ValueError as error:
-            workflow_log("signal.ignored", level="warning", signal=names.SET_BUDGET, why=explain(error))
+        change = message_dispatch.read_signal(SetBudget, names.SET_BUDGET, inputs)
+        if change is None:
             return
         self._changed = True
         self._removed = change.budget is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from everturn.errors import InvalidAgent, InvalidSetting
 from everturn.prices import cost_of_reply
 from everturn.providers.base import Request, ToolSpec
 from everturn.providers.batching.api import Line
-from everturn.providers.batching.turns import api_of, line_of, reply_of
+from everturn.providers.batching.turns import api_of, line_of
 from everturn.providers.http import prepare_request
 from tests.support.batch_server import MODELS, VENDORS, BatchServer, Vendor
 
@@ -32,18 +33,19 @@ def question(provider: BatchServer, vendor: Vendor) -> Request:
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_a_line_is_a_live_request_to_the_byte_and_its_reply_has_the_price_of_a_batch(vendor: Vendor) -> None:
     with BatchServer() as provider:
-        asked = question(provider, vendor)
-        prepared = line_of(asked)
-        api = api_of(prepared)
-        batch_id = await api.create("everturn-1", [Line("run-1", prepared.content), Line("run-2", prepared.content)])
+        batched = question(provider, vendor)
+        line = line_of(batched)
+        content = line.prepared.content
+        api = api_of(line.prepared)
+        batch_id = await api.create("everturn-1", [Line("run-1", content), Line("run-2", content)])
         assert not await api.is_over(batch_id)
         provider.finish()
         assert await api.is_over(batch_id)
         assert await api.find("everturn-1", ["run-1", "run-2"], since=0.0) == batch_id
         assert await api.find("everturn-2", ["run-1", "run-3"], since=0.0) == ""
         result = api.read((await api.results(batch_id)).raw["run-2"])
-        reply = reply_of(asked, result.body)
-    live = Request(asked.model, asked.messages, asked.instructions, asked.tools, settings=ModelSettings(stream=False))
+        reply = line.read_reply(result.body)
+    live = replace(batched, settings=ModelSettings(stream=False))
     assert provider.bodies["run-1"] == prepare_request(live).content
     assert reply.text == "Done."
     own = Model(f"{'openai' if vendor == 'openai-chat' else vendor}:{MODELS[vendor]}")

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from everturn import Model
-from tests.support.provider_server import Json, claude, message_item, response
+from tests.support.provider_server import Json, LoopbackServer, QuietHandler, claude, message_item, response
 
 Vendor = Literal["openai", "openai-chat", "anthropic", "google"]
 VENDORS: tuple[Vendor, ...] = ("openai", "openai-chat", "anthropic", "google")
@@ -58,7 +55,7 @@ class Batch:
     refused_lines: tuple[int, ...] = ()
 
 
-class BatchServer:
+class BatchServer(LoopbackServer):
     """`reply` is given each request's body, and says what becomes of it."""
 
     def __init__(self, reply: Callable[[Json], Result] = lambda _: "Done.") -> None:
@@ -78,10 +75,6 @@ class BatchServer:
         creation that it came before is not answered."""
         self.bodies: dict[str, bytes] = {}
         """As they came, by the id of their line."""
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def model(self, vendor: Vendor) -> Model:
         return Model(f"{vendor}:{MODELS[vendor]}", base_url=self.base_url)
@@ -128,20 +121,11 @@ class BatchServer:
             return None
         return batch
 
-    def __enter__(self) -> Self:
+    def make_handler(self) -> type[QuietHandler]:
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                self._answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-
-            def do_GET(self) -> None:
-                self._answer(b"")
-
-            def _answer(self, body: bytes) -> None:
+        class Handler(QuietHandler):
+            def answer(self, body: bytes) -> None:
                 split = urlsplit(self.path)
                 path = split.path.removeprefix("/v1") if "/messages" not in split.path else split.path
                 path = split.path if split.path.startswith("/v1beta") else path
@@ -153,36 +137,12 @@ class BatchServer:
                     self.connection.shutdown(2)
                     return
                 status, data = answer if isinstance(answer, tuple) else (200, answer)
-                kind = "application/json"
                 if isinstance(data, bytes):
-                    kind = "application/octet-stream"
+                    self.send_whole(data, "application/octet-stream", status)
                 else:
-                    data = json.dumps(data).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                    self.send_whole(json.dumps(data).encode(), "application/json", status)
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                if not isinstance(sys.exc_info()[1], OSError):
-                    super().handle_error(request, client_address)
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        return Handler
 
     # ------------------------------------------------------------ OpenAI
 
@@ -202,21 +162,21 @@ class BatchServer:
         }
 
     def _create_openai(self, *, body: bytes, **_: Any) -> Any:
-        asked = json.loads(body)
-        assert asked["completion_window"] == "24h"
-        vendor: Vendor = "openai" if asked["endpoint"] == "/v1/responses" else "openai-chat"
+        creation = json.loads(body)
+        assert creation["completion_window"] == "24h"
+        vendor: Vendor = "openai" if creation["endpoint"] == "/v1/responses" else "openai-chat"
         requests = {}
-        for raw in self.files[asked["input_file_id"]].splitlines():
+        for raw in self.files[creation["input_file_id"]].splitlines():
             line = json.loads(raw)
-            assert (line["method"], line["url"]) == ("POST", asked["endpoint"])
+            assert (line["method"], line["url"]) == ("POST", creation["endpoint"])
             requests[line["custom_id"]] = line["body"]
             self.bodies[line["custom_id"]] = raw.partition(b'"body":')[2].removesuffix(b"}")
-        batch = self.begin(vendor, asked["metadata"]["everturn_batch"], requests)
-        return batch and self._openai(batch, input_file_id=asked["input_file_id"], endpoint=asked["endpoint"])
+        batch = self.begin(vendor, creation["metadata"]["everturn_batch"], requests)
+        return batch and self._openai(batch, input_file_id=creation["input_file_id"], endpoint=creation["endpoint"])
 
     def _openai(self, batch: Batch, input_file_id: str = "file-1", endpoint: str = "/v1/responses") -> Json:
         states = {"running": "in_progress", "ended": "completed"}
-        told: Json = {
+        described: Json = {
             "id": batch.id,
             "object": "batch",
             "endpoint": endpoint,
@@ -232,10 +192,10 @@ class BatchServer:
                 {"code": "invalid", "line": line, "message": "no such field", "param": "x"}
                 for line in batch.refused_lines
             ]
-            return told | {"errors": {"object": "list", "data": data}}
+            return described | {"errors": {"object": "list", "data": data}}
         if batch.state != "running":
-            told |= {"output_file_id": f"{batch.id}-out", "error_file_id": f"{batch.id}-err"}
-        return told
+            described |= {"output_file_id": f"{batch.id}-out", "error_file_id": f"{batch.id}-err"}
+        return described
 
     def _list_openai(self, *, query: dict[str, str], **_: Any) -> Json:
         newest = [batch for batch in reversed(self.batches.values()) if batch.vendor.startswith("openai")]
@@ -271,7 +231,7 @@ class BatchServer:
     # ------------------------------------------------------------ Anthropic
 
     def _create_anthropic(self, *, body: bytes, **_: Any) -> Any:
-        requests = {one["custom_id"]: one["params"] for one in json.loads(body)["requests"]}
+        requests = {entry["custom_id"]: entry["params"] for entry in json.loads(body)["requests"]}
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", line) for line in requests)
         for line in requests:
             begins = body.partition(b'{"custom_id":"' + line.encode() + b'","params":')[2]
@@ -328,20 +288,20 @@ class BatchServer:
     # ------------------------------------------------------------ Gemini
 
     def _create_google(self, model: str, *, body: bytes, **_: Any) -> Any:
-        asked = json.loads(body)["batch"]
-        entries = asked["inputConfig"]["requests"]["requests"]
+        creation = json.loads(body)["batch"]
+        entries = creation["inputConfig"]["requests"]["requests"]
         requests = {
-            one.get("metadata", {}).get("key", str(number)): one["request"] for number, one in enumerate(entries)
+            entry.get("metadata", {}).get("key", str(number)): entry["request"] for number, entry in enumerate(entries)
         }
         for line in requests:
             ends = body.partition(b',"metadata":{"key":"' + line.encode() + b'"}')[0]
             self.bodies[line] = ends.rpartition(b'{"request":')[2]
-        batch = self.begin("google", asked.get("displayName", ""), requests)
+        batch = self.begin("google", creation.get("displayName", ""), requests)
         return batch and self._google(batch)
 
     def _google(self, batch: Batch) -> Json:
         states = {"running": "RUNNING", "ended": "SUCCEEDED", "cancelled": "CANCELLED", "failed": "FAILED"}
-        told: Json = {
+        described: Json = {
             "name": batch.id,
             "metadata": {
                 "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch",
@@ -357,9 +317,10 @@ class BatchServer:
         if batch.state == "ended":
             lines = [{**_google_result(batch.results[line]), "metadata": {"key": line}} for line in batch.requests]
             output = {"inlinedResponses": {"inlinedResponses": lines}}
-            told["metadata"]["output"] = output
-            told |= {"done": True, "response": {"@type": "type.googleapis.com/x.GenerateContentBatchOutput", **output}}
-        return told
+            described["metadata"]["output"] = output
+            response_type = "type.googleapis.com/x.GenerateContentBatchOutput"
+            described |= {"done": True, "response": {"@type": response_type, **output}}
+        return described
 
     def _list_google(self, *, query: dict[str, str], **_: Any) -> Json:
         newest = [batch for batch in reversed(self.batches.values()) if batch.vendor == "google"]
@@ -413,14 +374,16 @@ def _not_found() -> tuple[int, Json]:
 
 
 def _openai_line(batch: Batch, line: str, result: Result) -> Json:
-    told: Json = {"id": f"batch_req_{line}", "custom_id": line, "response": None, "error": None}
+    described: Json = {"id": f"batch_req_{line}", "custom_id": line, "response": None, "error": None}
     if result == EXPIRED:
-        return told | {"error": {"code": "batch_expired", "message": "This request could not be executed in time."}}
+        return described | {
+            "error": {"code": "batch_expired", "message": "This request could not be executed in time."}
+        }
     if isinstance(result, Refused):
         body = {"error": {"message": result.message, "type": result.kind, "code": None, "param": None}}
-        return told | {"response": {"status_code": result.status, "request_id": "req_1", "body": body}}
+        return described | {"response": {"status_code": result.status, "request_id": "req_1", "body": body}}
     body = _response(result) if batch.vendor == "openai" else _completion(result)
-    return told | {"response": {"status_code": 200, "request_id": "req_1", "body": body}}
+    return described | {"response": {"status_code": 200, "request_id": "req_1", "body": body}}
 
 
 def _response(result: Any) -> Json:

@@ -37,7 +37,63 @@ Answer = Json | Status | Iterable[Json]
 """A JSON object; a failure; or the events of a stream, which may wait for what a test says."""
 
 
-class ProviderServer:
+class QuietHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        self.answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+    def do_GET(self) -> None:
+        self.answer(b"")
+
+    def answer(self, body: bytes) -> None:
+        raise NotImplementedError
+
+    def send_whole(self, data: bytes, kind: str, code: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.send_response(code)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # a client that went away is everyday business
+            super().handle_error(request, client_address)
+
+
+class LoopbackServer:
+    """Each request has a thread of its own."""
+
+    def make_handler(self) -> type[QuietHandler]:
+        raise NotImplementedError
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self._server = _QuietServer(("127.0.0.1", 0), self.make_handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class ProviderServer(LoopbackServer):
     """`answer` is given each request, in a thread of its own."""
 
     def __init__(self, answer: Callable[[Asked], Answer]) -> None:
@@ -45,30 +101,16 @@ class ProviderServer:
         self.asked: list[Asked] = []
 
     @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    @property
     def bodies(self) -> list[Json]:
         return [one.body for one in self.asked if one.method == "POST"]
 
-    def __enter__(self) -> Self:
+    def make_handler(self) -> type[QuietHandler]:
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                size = int(self.headers.get("Content-Length") or 0)
-                self._answer(json.loads(self.rfile.read(size) or b"{}"))
-
-            def do_GET(self) -> None:
-                self._answer({})
-
-            def _answer(self, body: Json) -> None:
+        class Handler(QuietHandler):
+            def answer(self, body: bytes) -> None:
                 split = urlsplit(self.path)
-                asked = Asked(self.command, split.path, dict(parse_qsl(split.query)), body)
+                asked = Asked(self.command, split.path, dict(parse_qsl(split.query)), json.loads(body or b"{}"))
                 outer.asked.append(asked)
                 answer = outer.answer(asked)
                 if isinstance(answer, Status):
@@ -79,14 +121,7 @@ class ProviderServer:
                     self._stream(answer)
 
             def _json(self, body: Json, code: int, headers: dict[str, str] | None = None) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(code)
-                for name, value in (headers or {}).items():
-                    self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.send_whole(json.dumps(body).encode(), "application/json", code, headers)
 
             def _stream(self, events: Iterable[Json]) -> None:
                 self.send_response(200)
@@ -99,25 +134,7 @@ class ProviderServer:
                     self.wfile.flush()
                 self.close_connection = True
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                if not isinstance(sys.exc_info()[1], OSError):  # a client that went away is everyday business
-                    super().handle_error(request, client_address)
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        return Handler
 
 
 def in_order(*answers: Answer) -> Callable[[Asked], Answer]:

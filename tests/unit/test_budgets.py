@@ -66,16 +66,22 @@ def test_who_has_used_a_days_tokens_waits_until_midnight() -> None:
     assert office.ledger.status(office.now).tokens == 0
 
 
-@pytest.mark.parametrize("days", [30, 1, -1, -30, 400])
-def test_a_clock_that_is_wrong_for_one_update_changes_no_other_day(days: int) -> None:
-    office = Office(tokens_per_day=100)
+def office_after_a_wrong_clock(*, days: int, **terms: Any) -> Office:
+    """The budget is of 100 tokens, and 60 of them are used when a clock is wrong by so many days; then all are."""
+    office = Office(**terms)
     office.spends("a", 60)
     office.now += days * DAY_SECONDS
     office.spends("b", 500)
     office.now = NOON + 60
-    assert office.asks("a"), "60 of 100 are used today"
+    assert office.asks("a"), "60 of 100 are used"
     office.spends("a", 60)
     assert not office.asks("a")
+    return office
+
+
+@pytest.mark.parametrize("days", [30, 1, -1, -30, 400])
+def test_a_clock_that_is_wrong_for_one_update_changes_no_other_day(days: int) -> None:
+    office = office_after_a_wrong_clock(days=days, tokens_per_day=100)
     assert office.ledger.status(office.now).tokens == 120
     assert office.ledger.next_wake(office.now) == 20_001 * DAY_SECONDS, "as the cure says"
     office.ledger = Ledger(office.ledger.as_start())  # a new run
@@ -115,14 +121,7 @@ def test_the_limit_that_opens_last_is_named_and_a_total_never_opens() -> None:
 
 @pytest.mark.parametrize("days", [30, -30, 400])
 def test_a_clock_that_is_wrong_locks_no_month_and_frees_none(days: int) -> None:
-    office = Office(tokens_per_month=100)
-    office.spends("a", 60)
-    office.now += days * DAY_SECONDS
-    office.spends("b", 500)
-    office.now = NOON + 60
-    assert office.asks("a"), "60 of 100 are used this month"
-    office.spends("a", 60)
-    assert not office.asks("a")
+    office = office_after_a_wrong_clock(days=days, tokens_per_month=100)
     office.ledger = Ledger(office.ledger.as_start())
     office.now = NOVEMBER
     assert office.asks("a")

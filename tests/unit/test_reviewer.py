@@ -76,7 +76,7 @@ async def test_what_is_no_clear_verdict_leaves_the_call_to_a_person(scripted: Sc
 
 
 @pytest.mark.parametrize(
-    ("name", "rules", "asked"),
+    ("name", "rules", "is_asked"),
     [
         ("refund", {}, True),
         ("refund", {"effects": ("read",)}, False),
@@ -89,11 +89,11 @@ async def test_what_is_no_clear_verdict_leaves_the_call_to_a_person(scripted: Sc
     ],
 )
 async def test_it_is_asked_only_about_what_the_rules_allow(
-    scripted: Scripted, name: str, rules: dict[str, Any], asked: bool
+    scripted: Scripted, name: str, rules: dict[str, Any], is_asked: bool
 ) -> None:
     judge = scripted([verdict("approve")])
-    assert (await reviewed(judge, name, **rules) is not None) is asked
-    assert len(judge.requests) == asked
+    assert (await reviewed(judge, name, **rules) is not None) is is_asked
+    assert len(judge.requests) == is_asked
 
 
 def test_a_rule_about_a_tool_that_is_not_there_is_refused() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from everturn import Agent, Client, Conversation, ModelSettings, tool
+from everturn import Agent, Client, Conversation, Model, ModelSettings, tool
 from everturn.activities.batched_turns import collector_id
 from everturn.history import event_types
 from tests.support.agents import hosting
@@ -52,8 +52,6 @@ def weather(city: str) -> str:
 
 
 def batched(base_url: str, vendor: Vendor = "openai", **options: Any) -> Agent:
-    from everturn import Model
-
     model = Model(f"{vendor}:{MODELS[vendor]}", base_url=base_url)
     return Agent("clerk", model=model, tools=[weather], settings=ModelSettings(batch=True), **options)
 
@@ -72,11 +70,11 @@ async def worker_process(
 
 
 def waits_in(conversation: Conversation, batch_id: str) -> Callable[[], Any]:
-    async def told() -> bool:
+    async def waits() -> bool:
         status = await conversation.status()
         return status.state == "running" and f"batch {batch_id} of" in (status.cause or "")
 
-    return told
+    return waits
 
 
 @pytest.mark.long_if(lambda vendor, cached_conversations: bool(cached_conversations) == (vendor == "openai"))

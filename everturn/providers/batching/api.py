@@ -18,6 +18,8 @@ from everturn.providers.json_values import a_dict
 
 MAX_LISTED: Final = 1000
 """So many of the newest batches are looked through for one whose creation was not answered."""
+MAX_RESULTS_BYTES: Final = 512 * 1024 * 1024
+"""Of a batch's results. A batch of everturn's has some hundred lines of some kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +83,22 @@ class Calls:
     endpoint: ModelEndpoint
     headers: httpx.Headers
 
-    async def json(self, method: str, path: str, *, content: bytes = b"", **headers: str) -> dict[str, Any]:
+    async def json(self, method: str, path: str, *, content: bytes = b"", content_type: str = "") -> dict[str, Any]:
         """The answer's JSON object. Raises ProviderError."""
-        async with self.answer(method, path, content=content, **headers) as answer:
+        async with self.answer(method, path, content=content, content_type=content_type) as answer:
             return a_dict(await http.json_of(answer, self.endpoint))
 
     @asynccontextmanager
     async def answer(
-        self, method: str, path: str, *, content: bytes = b"", **headers: str
+        self, method: str, path: str, *, content: bytes = b"", content_type: str = ""
     ) -> AsyncIterator[httpx.Response]:
         """An answer that is no refusal. Raises ProviderError."""
-        sent = self.headers.copy()
-        for name, value in headers.items():
-            sent[name.replace("_", "-")] = value
+        headers = self.headers.copy()
+        if content_type:
+            headers["content-type"] = content_type
         url = self.endpoint.url_of(path)
         with http.explain_errors(self.endpoint), lend_client() as client:
-            async with open_answer(client, method, url, content=content, headers=sent) as answer:
+            async with open_answer(client, method, url, content=content, headers=headers) as answer:
                 if not answer.is_success:
                     body = await http.read_body(answer, self.endpoint, limit=http.MAX_HTTP_ERROR_BYTES, cut=True)
                     raise failures.of_response(
@@ -123,7 +125,3 @@ class Calls:
                 f"What {self.endpoint.provider!r} says of a batch can't be read ({type(error).__name__}).",
                 provider=self.endpoint.provider,
             ) from error
-
-
-MAX_RESULTS_BYTES: Final = 512 * 1024 * 1024
-"""Of a batch's results. A batch of everturn's has some hundred lines of some kilobytes each."""

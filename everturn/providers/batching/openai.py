@@ -14,9 +14,9 @@ import httpx
 from everturn.providers.batching.api import MAX_LISTED, Calls, Line, LineResult, LineResults
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
 
-NAME: Final = "everturn_batch"
+_NAME: Final = "everturn_batch"
 """The key of our name in a batch's metadata, which every list of batches shows."""
-OVER: Final = frozenset({"failed", "completed", "expired", "cancelled"})
+_OVER: Final = frozenset({"failed", "completed", "expired", "cancelled"})
 _PAGE: Final = 100
 
 
@@ -35,7 +35,7 @@ class OpenAIBatches:
             "input_file_id": file_id,
             "endpoint": self._url,
             "completion_window": "24h",
-            "metadata": {NAME: name},
+            "metadata": {_NAME: name},
         }
         answer = await self._calls.json("POST", "/batches", content=write_json(body))
         with self._calls.reading():
@@ -67,7 +67,7 @@ class OpenAIBatches:
             page = await self._calls.json("GET", f"/batches?limit={_PAGE}{after}")
             batches = [a_dict(batch) for batch in a_list(page.get("data"))]
             for batch in batches:
-                if a_dict(batch.get("metadata")).get(NAME) == name:
+                if a_dict(batch.get("metadata")).get(_NAME) == name:
                     return a_str(batch.get("id"))
             oldest = batches[-1] if batches else {}
             if not page.get("has_more") or (oldest.get("created_at") or 0) < since:
@@ -76,7 +76,7 @@ class OpenAIBatches:
         return ""
 
     async def is_over(self, batch_id: str) -> bool:
-        return a_str((await self._batch(batch_id)).get("status")) in OVER
+        return a_str((await self._batch(batch_id)).get("status")) in _OVER
 
     async def cancel(self, batch_id: str) -> None:
         await self._calls.json("POST", f"/batches/{quote(batch_id, safe='')}/cancel")

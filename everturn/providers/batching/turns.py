@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from everturn.errors import FAULTS, InvalidSetting, ProviderError
 from everturn.models import Model
-from everturn.providers import failures
+from everturn.providers import bound_thoughts, failures
 from everturn.providers.base import Request
 from everturn.providers.batching.anthropic import AnthropicBatches
 from everturn.providers.batching.api import BatchApi, Calls, LineResult
 from everturn.providers.batching.google import GoogleBatches
 from everturn.providers.batching.openai import OpenAIBatches
-from everturn.providers.bound_thoughts import BoundRequest, marked_reply, without_stale_thoughts, without_thoughts
+from everturn.providers.bound_thoughts import BoundRequest, marked_reply, without_stale_thoughts
 from everturn.providers.catalog import resolve_endpoint
 from everturn.providers.http import Prepared, prepare_request, request_headers
 from everturn.providers.tool_schemas import fit_schemas, with_own_names
@@ -23,9 +23,39 @@ TIER = "batch"
 """A batched reply's `service_tier`: it has a price of its own."""
 
 
-def line_of(question: Request, *, without: bool = False) -> Prepared:
-    """The request of a line. `without`: without the thoughts in the transcript. Raises as `http.prepare_request`."""
-    return prepare_request(_bound(question, without=without).request)
+@dataclass(frozen=True, slots=True)
+class TurnLine:
+    """A turn's request as the line of a batch."""
+
+    question: Request
+    sent: BoundRequest
+    prepared: Prepared
+
+    def read_reply(self, body: Any) -> Reply:
+        """The reply that its result holds. Raises ProviderError."""
+        endpoint = self.prepared.endpoint
+        try:
+            reply = self.prepared.protocol.decode(body, self.sent.request)
+        except failures.ErrorInReply as error:
+            raise failures.of_response(endpoint, status=200, headers={}, body=error.body) from None
+        except FAULTS as error:
+            problem = f"reading it failed ({type(error).__name__}: {error!s:.200})"
+            raise failures.not_the_protocol(endpoint, problem, status=200) from error
+        reply = with_own_names(marked_reply(reply, self.sent), self.question)
+        return reply.model_copy(update={"details": {**reply.details, "service_tier": TIER}})
+
+    def error_of(self, result: LineResult) -> ProviderError:
+        """The error, if it was refused."""
+        return failures.of_response(self.prepared.endpoint, status=result.status, headers={}, body=result.body)
+
+
+def line_of(question: Request, *, without_thoughts: bool = False) -> TurnLine:
+    """`without_thoughts`: without those in the transcript. Raises as `http.prepare_request`."""
+    settings = question.settings.model_copy(update={"stream": False, "background": False})
+    sent = without_stale_thoughts(fit_schemas(replace(question, settings=settings)))
+    if without_thoughts:
+        sent = bound_thoughts.without_thoughts(sent.request) or sent
+    return TurnLine(question, sent, prepare_request(sent.request))
 
 
 def api_of(prepared: Prepared) -> BatchApi:
@@ -49,30 +79,3 @@ def _api(calls: Calls, path: str) -> BatchApi:
             return GoogleBatches(calls, path)
         case provider:
             raise InvalidSetting(f"{provider!r} has no batches here.", cure="Leave out batch=True.")
-
-
-def reply_of(question: Request, body: Any, *, without: bool = False) -> Reply:
-    """The reply that a line's result holds. Raises ProviderError."""
-    sent = _bound(question, without=without)
-    prepared = prepare_request(sent.request)
-    try:
-        reply = prepared.protocol.decode(body, sent.request)
-    except failures.ErrorInReply as error:
-        raise failures.of_response(prepared.endpoint, status=200, headers={}, body=error.body) from None
-    except FAULTS as error:
-        problem = f"reading it failed ({type(error).__name__}: {error!s:.200})"
-        raise failures.not_the_protocol(prepared.endpoint, problem, status=200) from error
-    reply = with_own_names(marked_reply(reply, sent), question)
-    return reply.model_copy(update={"details": {**reply.details, "service_tier": TIER}})
-
-
-def error_of(question: Request, result: LineResult) -> ProviderError:
-    """The error for a line that was refused."""
-    endpoint = prepare_request(_bound(question).request).endpoint
-    return failures.of_response(endpoint, status=result.status, headers={}, body=result.body)
-
-
-def _bound(question: Request, *, without: bool = False) -> BoundRequest:
-    settings = question.settings.model_copy(update={"stream": False, "background": False})
-    bound = without_stale_thoughts(fit_schemas(replace(question, settings=settings)))
-    return (without_thoughts(bound.request) or bound) if without else bound
