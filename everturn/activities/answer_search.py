@@ -19,7 +19,7 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.activities.steady_beats import keep_beating
@@ -40,6 +40,7 @@ from everturn.temporal.ids import keyword
 from everturn.temporal.list_filters import quoted, quoted_time
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.temporal.temporal_errors import not_found
 
 WINDOW_SECONDS: Final = HOUR_SECONDS
 """The most time that a look goes through. After a longer absence, looks follow each other at once."""
@@ -149,7 +150,7 @@ class AnswerSearch:
             _log.warning("evaluations.unreadable", conversation=row.id, error=str(error))
             return 0
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not not_found(error):
                 raise
             return 0  # it was erased since
         started = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.activities import activity_errors
@@ -31,6 +31,7 @@ from everturn.errors import FAULTS, EverturnError, ProviderError
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
 from everturn.system.bounded_concurrency import in_order
+from everturn.temporal.temporal_errors import not_found
 
 if TYPE_CHECKING:
     from everturn.providers.batching.api import BatchApi
@@ -149,7 +150,7 @@ class BatchSending:
         try:
             request = await waiting_request(self._client, place.conversation_id, place.run_id, place.activity_id)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if not_found(error):
                 return None
             raise
         if request is None:
@@ -205,7 +206,7 @@ class BatchSending:
         try:
             await handle.signal(names.BATCH, notice, rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:  # it has ended
+            if not not_found(error):  # it has ended
                 raise
 
     # ------------------------------------------------------------ it is cancelled

@@ -14,13 +14,14 @@ from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.history.reader import HistoryReader
 from everturn.history.resets import RESET
 from everturn.history.steps import ActivityEnded, RunClosed, ToolCompleted, ToolRunFailed, ToolScheduled, TurnScheduled
 from everturn.payloads import ToolRequest
+from everturn.temporal.temporal_errors import not_found
 
 MAX_RUNS = 1000
 """For so many runs, this process remembers whether a reset made them. That never changes."""
@@ -136,7 +137,7 @@ async def _read_run(
                 case _:
                     pass
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         undone.gone = True
         return

@@ -14,7 +14,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.activities import budget_moves
@@ -63,7 +63,7 @@ class BudgetCalls:
             try:
                 return await self._send_batch(batch)
             except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
+                if not temporal_errors.not_found(error):
                     raise
                 closed_first = temporal_errors.run_closed_first(error)
                 over = temporal_errors.over(error) or closed_first
@@ -110,7 +110,7 @@ class BudgetCalls:
         try:
             described = await describe(self._client, self._id)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not temporal_errors.not_found(error):
                 raise
             return True
         if described.workflow_type == names.TENANT_BUDGET or is_over(described):

@@ -12,13 +12,14 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.history.budget_by_history import kept_budget
 from everturn.logs import get_logger
 from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.temporal.temporal_errors import not_found
 
 Pollers = Callable[[Client, str], Awaitable[Collection[Any]]]
 """Who polls a task queue for workflow tasks."""
@@ -41,7 +42,7 @@ async def move_here(client: Client, budget_id: str, task_queue: str, *, pollers:
         reason = f"It moves to {task_queue}: no worker runs on {described.task_queue}."
         await running.terminate(names.BUDGET_MOVES, reason=reason)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
     _log.info("budget.moved", budget=budget_id, old_task_queue=described.task_queue, task_queue=task_queue)
     return await go_on_here(client, budget_id, task_queue)

@@ -21,7 +21,7 @@ import temporalio.worker
 from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn.activities.attempts import Lags
 from everturn.activities.core_heartbeats import BeatThroughCore, through_core
@@ -32,6 +32,7 @@ from everturn.heartbeat_details import Streamed
 from everturn.logs import get_logger
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
 from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
+from everturn.temporal.temporal_errors import not_found
 from everturn.text.utf8 import mend
 from everturn.tools.results import iterator_in
 from everturn.tools.user_code import running_on
@@ -304,7 +305,7 @@ class Heartbeats:
         except AsyncActivityCancelledError:
             return  # the cancellation comes in by itself
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if not_found(error):
                 raise too_late() from None
 
     def _watch_loop(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import ValidationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.activities.steady_beats import keep_beating
@@ -25,6 +25,7 @@ from everturn.history.answers import read_answer
 from everturn.logs import get_logger
 from everturn.records import Usage
 from everturn.sizes import clipped
+from everturn.temporal.temporal_errors import not_found
 from everturn.tools import user_code
 from everturn.tools.results import error_text
 from everturn.tools.user_code import TookTooLong, class_name
@@ -73,7 +74,7 @@ class Judging:
             except ConversationError as error:
                 return Judgement(error=GONE, error_text=str(error))
             except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
+                if not not_found(error):
                     raise
                 return Judgement(error=GONE, error_text="The conversation's history is deleted.")
             with self._observe(request, answer) as record:

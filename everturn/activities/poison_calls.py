@@ -22,7 +22,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
@@ -30,6 +30,7 @@ from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.user_activities import is_users_own
 from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message
+from everturn.temporal.temporal_errors import not_found
 
 MOST_OF_A_TOOL = 5
 """After so many lost tries of a tool call, the model is told: two beside other calls, and three alone."""
@@ -187,7 +188,7 @@ async def _say_that_it_begins(before: int, alone: int) -> None:
         async with asyncio.timeout(RPC_TIMEOUT.total_seconds()):
             await handle.heartbeat(*first_details())
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if not_found(error):
             raise too_late() from None
     except (AsyncActivityCancelledError, TimeoutError):
         pass  # a cancellation comes in by itself; without a server, this try may not count

@@ -19,7 +19,7 @@ from temporalio import activity
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.history.reader import HistoryReader
@@ -27,6 +27,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import MessageSent, RunStarted
 from everturn.logs import get_logger
 from everturn.payloads import ToolRequest
+from everturn.temporal.temporal_errors import not_found
 
 MOST_BEGUN: Final = 10_000
 """Tries of `once` calls that a worker remembers."""
@@ -109,7 +110,7 @@ async def message_time(client: Client, conversation: str, run: str) -> datetime:
                 case _:
                     pass
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         return LONG_AGO
     return answered_at

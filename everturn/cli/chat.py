@@ -46,11 +46,12 @@ def chat(
 
 async def _find_hosted_agent(name: str) -> AgentChoice:
     """The agent of a conversation that runs on another process's worker. Raises NotFound and Unreachable."""
-    from temporalio.service import RPCError, RPCStatusCode
+    from temporalio.service import RPCError
 
     from everturn.cli.connect import AgentChoice, remote_client
     from everturn.errors import NotFound
     from everturn.history.reader import first_step
+    from everturn.temporal.temporal_errors import not_found
 
     cure = "Start one with -m provider:name, or with --agent NAME."
     async with remote_client() as client:
@@ -58,7 +59,7 @@ async def _find_hosted_agent(name: str) -> AgentChoice:
             if started := await first_step(client.temporal, name):
                 return AgentChoice(None, (), "", started.start.agent)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not not_found(error):
                 raise client.unreachable_error(error) from error
     raise NotFound(f"There is no conversation {name!r} to come back to.", cure=cure)
 

@@ -119,7 +119,7 @@ async def require_namespace(client: Client) -> None:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError, RPCStatusCode
 
-    from everturn.temporal.namespace import unknown_namespace
+    from everturn.temporal.temporal_errors import unknown_namespace
 
     name = client.temporal.namespace
     try:
@@ -135,14 +135,15 @@ async def require_namespace(client: Client) -> None:
 
 async def _is_over(client: Client, conversation_id: str) -> bool:
     """Whether there is a conversation of that id, and it has its outcome: no worker is needed for that."""
-    from temporalio.service import RPCError, RPCStatusCode
+    from temporalio.service import RPCError
 
     from everturn.temporal import any_status
+    from everturn.temporal.temporal_errors import not_found
 
     try:
         return any_status.is_over(await any_status.describe(client.temporal, conversation_id))
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if not_found(error):
             return False
         raise
 

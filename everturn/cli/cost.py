@@ -66,7 +66,7 @@ async def _read_costs(conversation_id: str) -> list[ConversationCost]:
 def _add_up(costs: list[ConversationCost]) -> ConversationCost:
     from everturn.client.costs import ConversationCost
 
-    total = ConversationCost(costs[0].id)
+    total = ConversationCost(costs[0].id, beginnings=costs[0].beginnings)
     for entry in costs:
         total.add(entry)
     return total

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.client_base import ClientBase
@@ -60,7 +60,7 @@ class BudgetingClient(ClientBase):
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             )
         except RPCError as error:
-            if budget is not None or error.status is not RPCStatusCode.NOT_FOUND:
+            if budget is not None or not temporal_errors.not_found(error):
                 raise self.unreachable_error(error) from error
 
     async def budget(self, tenant: str) -> BudgetStatus | None:
@@ -79,7 +79,7 @@ class BudgetingClient(ClientBase):
                 return None if kept is None or is_over else kept.ledger.status(time.time())
             answer = await handle.query(names.BUDGET, rpc_timeout=timedelta(seconds=seconds))
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if temporal_errors.not_found(error):
                 return None
             if temporal_errors.unanswered(error):
                 raise Unreachable(
@@ -96,7 +96,7 @@ class BudgetingClient(ClientBase):
         try:
             described = await self.temporal.get_workflow_handle(name).describe()
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not temporal_errors.not_found(error):
                 raise
             return
         if described.workflow_type != names.TENANT_BUDGET and not is_over(described):

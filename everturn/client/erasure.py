@@ -33,6 +33,7 @@ from everturn.storage.artifacts import Artifacts
 from everturn.storage.external import delete_stored
 from everturn.temporal import temporal_errors
 from everturn.temporal.list_filters import quoted
+from everturn.temporal.temporal_errors import not_found
 from everturn.text.utf8 import check_utf8
 from everturn.validation.spelling import known_options
 
@@ -255,7 +256,7 @@ async def _terminate_conversation(client: Client, conversation_id: str) -> None:
     try:
         await client.get_workflow_handle(conversation_id).terminate(reason="it is erased")
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:  # it ended meanwhile
+        if not not_found(error):  # it ended meanwhile
             raise
 
 
@@ -266,7 +267,7 @@ async def _delete_run(client: Client, conversation_id: str, run: str) -> bool:
     try:
         await client.workflow_service.delete_workflow_execution(request)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         return False
     return True

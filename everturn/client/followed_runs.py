@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn.history.reader import Reading, first_step, read_steps
 from everturn.history.resets import reset_of
@@ -40,7 +40,7 @@ class Runs:
                 try:
                     started = await first_step(self._temporal, self._id, run_id)
                 except RPCError as error:
-                    if run_ids and error.status is RPCStatusCode.NOT_FOUND:
+                    if run_ids and temporal_errors.not_found(error):
                         break  # its retention is over: what is left begins with the run after it
                     raise
                 run_ids.insert(0, run_id)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import temporalio.client
 from temporalio.client import WorkflowExecution
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.client_base import ClientBase
@@ -17,6 +17,7 @@ from everturn.models import Model
 from everturn.sizes import check_input
 from everturn.system.bounded_concurrency import at_once
 from everturn.temporal.any_status import OPEN_QUERY
+from everturn.temporal.temporal_errors import not_found
 from everturn.validation.spelling import known_options
 from everturn.vendor_models.plugins import check_provider
 
@@ -72,7 +73,7 @@ async def _steer_all(
         try:
             await temporal.get_workflow_handle(execution.id).signal(name, payload)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not not_found(error):
                 raise
             return Steered(execution.id, "it is over")
         return Steered(execution.id)

@@ -9,11 +9,12 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import Refused
 from everturn.temporal.list_filters import quoted
+from everturn.temporal.temporal_errors import not_found
 
 
 async def runs_of(client: Client, conversation_id: str) -> list[str]:
@@ -54,7 +55,7 @@ async def describe_run(client: Client, conversation_id: str, run: str) -> Any:
     try:
         return await client.workflow_service.describe_workflow_execution(request)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         return None
 
@@ -68,5 +69,5 @@ async def events_of(
         async for event in handle.fetch_history_events(page_size=page_size):
             yield event
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise

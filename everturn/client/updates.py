@@ -24,7 +24,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import InvalidSetting, OtherWorkflow, Refused, Unreachable
@@ -178,7 +178,7 @@ class _Update:
         try:
             await self._handle.signal(names.WITHDRAW, {"update_id": self.id}, rpc_timeout=REQUEST_TIMEOUT)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not temporal_errors.not_found(error):
                 self._raise_uncertain(cause)
             over = True
         until = time.monotonic() + SETTLE_SECONDS
@@ -233,7 +233,7 @@ class _Update:
                     raise error.__cause__ from None
                 return None  # it waits for a worker
             except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
+                if not temporal_errors.not_found(error):
                     raise
                 started = await first_step(self._client, self._conversation_id, run)
                 run = (started and started.previous_run_id) or None

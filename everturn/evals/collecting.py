@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import JsonValue
 from temporalio.client import WorkflowExecution
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.client.client import Client
@@ -25,6 +25,7 @@ from everturn.evals.redaction import DIGEST, PATTERNS, Redactor, id_digest, make
 from everturn.guardrails import Pattern
 from everturn.logs import get_logger
 from everturn.system.bounded_concurrency import in_order
+from everturn.temporal.temporal_errors import not_found
 
 AT_ONCE: Final = 8
 """Histories that are read at the same time."""
@@ -221,7 +222,7 @@ class _Fates:
         try:
             await self._client.temporal.get_workflow_handle(written).describe()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if not_found(error):
                 return None
             raise self._client.unreachable_error(error) from error
         return written

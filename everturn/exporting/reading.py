@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn.carryover import CarryOver
 from everturn.client import listing
@@ -22,6 +22,7 @@ from everturn.payloads import ModelRequest
 from everturn.plans import RunPlan
 from everturn.records import Message, Outcome, Stop, Usage
 from everturn.temporal import temporal_errors
+from everturn.temporal.temporal_errors import not_found
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ async def _read_run(client: Client, conversation_id: str, run_id: str, reader: _
         async for step in read_steps(client.temporal, conversation_id, run_id=run_id):
             reader.read_step(step)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
 
 
@@ -147,7 +148,7 @@ async def _first_event(client: Client, conversation_id: str, run_id: str) -> His
     try:
         return await anext(handle.fetch_history_events(page_size=1), None)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.converter import DataConverter
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn.carryover import Beginning, Packed, StoredInRun, WorkerFacts
 from everturn.compressed_messages import pack
@@ -22,6 +22,7 @@ from everturn.payloads import ModelReply, Start
 from everturn.records import Message, Outcome, Part, ResultPart, ToolResult, results_in
 from everturn.sizes import MAX_FORK_LINE_BYTES, MAX_PACKED_AT_START_BYTES, size_of
 from everturn.state import State
+from everturn.temporal.temporal_errors import not_found
 
 IDLE_SECONDS = 7 * 24 * 3600.0
 """How long a fork waits for its first message, if the conversation itself would not have waited for one."""
@@ -201,7 +202,7 @@ async def _first_step(client: Client, run: StoredInRun) -> RunStarted | None:
     try:
         return await first_step(client, run.conversation_id, run.run_id)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         raise NotFound(
             f"The history of conversation {run.conversation_id!r} is deleted up to run "

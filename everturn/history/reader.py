@@ -67,7 +67,7 @@ from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest
 from everturn.records import Decision, Outcome, ToolResult
 from everturn.storage.composed_converter import own_converter
 from everturn.storage.unreadable import strict
-from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, passes
+from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, will_pass
 
 PATCH: Final = "core_patch"
 """The name that the SDK gives the marker of `workflow.patched`."""
@@ -534,7 +534,7 @@ async def read_steps(
                 return
             waits = False  # it has no long poll, or its answer broke off: it is asked now and then
         except RPCError as error:
-            if not (resumes or history_moved(error) or (follow and passes(error))):
+            if not (resumes or history_moved(error) or (follow and await will_pass(client, error))):
                 raise
         resumes = False
         reading.mark.token = None

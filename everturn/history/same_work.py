@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.errors import AlreadyStarted
 from everturn.history.reader import first_step
 from everturn.payloads import Start
 from everturn.temporal.any_status import describe, is_over
+from everturn.temporal.temporal_errors import not_found
 
 CURE: Final = "Use another id. client.send() says something more to that conversation; "
 ANEW: Final = "again=True starts anew once it is over."
@@ -30,7 +31,7 @@ async def is_begun(temporal: Client, conversation_id: str, wanted: Start) -> boo
             )
         started = await first_step(temporal, conversation_id, described.run_id)
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not not_found(error):
             raise
         return False
     if problem := difference(started.start if started else None, wanted):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from everturn import names
 from everturn.calls.result_checks import check_of_event
@@ -32,6 +32,7 @@ from everturn.history.steps import (
 from everturn.payloads import Control, ModelRequest
 from everturn.plans import PlannedCall
 from everturn.records import Message, ToolCall, ToolResult, results_in
+from everturn.temporal.temporal_errors import not_found
 from everturn.validation.explaining import explain
 
 
@@ -195,7 +196,7 @@ async def read_earlier(client: Client, conversation_id: str, transcript: Transcr
             async for step in read_steps(client, conversation_id, run_id=earlier.run_id):
                 transcript.take_step(step)
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not not_found(error):
                 raise
             raise NotFound(
                 f"The history of conversation {conversation_id!r} is deleted up to run "

@@ -169,6 +169,8 @@ class AgentServer:
         conversation_id, each call starts another conversation. An id that has begun with another agent or message is
         refused."""
         self._reach.check_agent(agent)
+        if conversation_id:
+            await self._client.check_strangers_id(conversation_id)
         return {"conversation_id": await self._begin_conversation(agent, message, conversation_id, key_of(ctx))}
 
     async def send(self, conversation_id: Id, message: str, ctx: Ctx) -> dict[str, Any]:

@@ -36,6 +36,12 @@ def child_id(parent: str, call_id: str) -> str:
     return f"{written[: MAX_ID_BYTES - len(digest) - 1].decode('utf-8', 'ignore')}.{digest}"
 
 
+def possible_parents(conversation_id: str) -> list[str]:
+    """The ids of conversations that might give this id to a conversation that answers one of their calls."""
+    pieces = conversation_id.split(".")
+    return [parent for count in range(1, len(pieces)) if (parent := ".".join(pieces[:count]))]
+
+
 def id_problem(conversation_id: str) -> str:
     """Why this can't be the id of a conversation that is started; empty if it can."""
     if reserved := next((prefix for prefix in names.RESERVED_IDS if conversation_id.startswith(prefix)), ""):

@@ -14,7 +14,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.errors import Unreachable
 from everturn.logs import get_logger
 from everturn.temporal import temporal_errors
 from everturn.temporal.search_attribute_setup import lacking_search_attributes
@@ -143,13 +142,4 @@ async def require_namespace(temporal: Client) -> None:
         await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=temporal.namespace))
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            raise unknown_namespace(temporal) from None
-
-
-def unknown_namespace(temporal: Client) -> Unreachable:
-    name = temporal.namespace
-    address = temporal.service_client.config.target_host
-    return Unreachable(
-        f"The Temporal server at {address} has no namespace {name!r}.",
-        cure=f"Check TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}.",
-    )
+            raise temporal_errors.unknown_namespace(temporal) from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from temporalio.api.errordetails.v1 import WorkflowNotReadyFailure
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, WorkflowNotReadyFailure
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -18,6 +20,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RECONNECT_SECONDS = 0.5
+
+NAMESPACE_SECONDS = 30.0
+"""How long a namespace that the server lacks is waited for."""
 
 ANSWER_TRIES = 3
 
@@ -50,15 +55,44 @@ def passes(error: RPCError) -> bool:
     return error.status in _PASSING
 
 
-async def outlasting(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P.kwargs) -> R:
+def namespace_missing(error: RPCError) -> bool:
+    """Whether the server says that it lacks the namespace. One that is short of CPU says so of those that it has, too,
+    so nothing follows from it for a conversation."""
+    return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
+
+
+def not_found(error: RPCError) -> bool:
+    """Whether what was asked for is not there, or is over: an execution, a run of it, or one of its tasks."""
+    return error.status is RPCStatusCode.NOT_FOUND and not namespace_missing(error)
+
+
+async def outlasting(
+    ask: Callable[Concatenate[Client, P], Awaitable[R]], client: Client, *args: P.args, **options: P.kwargs
+) -> R:
     """What the server answers, for callers that wait anyway: while it is away, it is asked again."""
     while True:
         try:
-            return await ask(*args, **options)
+            return await ask(client, *args, **options)
         except RPCError as error:
-            if not passes(error):
+            if not await will_pass(client, error):
                 raise
         await asyncio.sleep(RECONNECT_SECONDS)
+
+
+async def will_pass(client: Client, error: RPCError) -> bool:
+    """As `passes`, for callers that wait anyway: a namespace that the server lacks is waited for, for a while."""
+    if not namespace_missing(error):
+        return passes(error)
+    until = time.monotonic() + NAMESPACE_SECONDS
+    while time.monotonic() < until:
+        try:
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+            return True
+        except RPCError as again:
+            if not (namespace_missing(again) or passes(again)):
+                return False
+        await asyncio.sleep(RECONNECT_SECONDS)
+    return False
 
 
 async def ask_until_answered(ask: Callable[P, Awaitable[R]], *args: P.args, **options: P.kwargs) -> R:
@@ -86,12 +120,12 @@ def history_moved(error: RPCError) -> bool:
 
 def run_closed_first(error: RPCError) -> bool:
     """Whether an update came too late for its run, and was not taken. There may be a next run that takes it."""
-    return error.status is RPCStatusCode.NOT_FOUND and _ABORTED in error.message
+    return not_found(error) and _ABORTED in error.message
 
 
 def over(error: RPCError) -> bool:
     """Whether the run is over. If it is not, a run that was not found does not exist."""
-    return error.status is RPCStatusCode.NOT_FOUND and _COMPLETED in error.message
+    return not_found(error) and _COMPLETED in error.message
 
 
 def task_turned_down(error: RPCError) -> bool:
@@ -156,6 +190,8 @@ def breaks_off(conversation_id: str) -> Ended:
 
 
 def unreachable(client: Client, error: RPCError) -> Unreachable:
+    if namespace_missing(error):
+        return unknown_namespace(client)
     address = client.service_client.config.target_host
     return Unreachable(
         f"The Temporal server at {address} returned an error: {error.message.rstrip('.')}.",
@@ -163,9 +199,19 @@ def unreachable(client: Client, error: RPCError) -> Unreachable:
     )
 
 
+def unknown_namespace(client: Client) -> Unreachable:
+    name = client.namespace
+    address = client.service_client.config.target_host
+    return Unreachable(
+        f"The Temporal server at {address} has no namespace {name!r}.",
+        cure=f"Check TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}. A server "
+        "that is short of CPU says so of namespaces that it has, too: then try again.",
+    )
+
+
 def in_our_words(error: RPCError, client: Client, conversation_id: str, what: str) -> EverturnError:
     """The error of ours that says what to do; `what` was asked for."""
-    if error.status is RPCStatusCode.NOT_FOUND:
+    if not_found(error):
         if over(error):
             return Ended(
                 f"Conversation {conversation_id!r} is over.",

@@ -160,9 +160,10 @@ async def replay_all(
 ) -> AsyncGenerator[Replayed]:
     """Fetches and replays the runs, several at the same time. Each result comes as soon as it is there."""
     from temporalio.client import WorkflowHistory
-    from temporalio.service import RPCError, RPCStatusCode
+    from temporalio.service import RPCError
 
     from everturn.system.bounded_concurrency import at_once as bounded
+    from everturn.temporal.temporal_errors import not_found
 
     idle = [Replays(data_converter=client.temporal.data_converter) for _ in range(at_once)]
 
@@ -171,7 +172,7 @@ async def replay_all(
         try:
             history = await handle.fetch_history()
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not not_found(error):
                 raise
             return Replayed(WorkflowHistory(run.id, []))  # it was deleted since it was listed
         free = idle.pop()
@@ -193,7 +194,9 @@ async def replay_all(
 
 async def read_histories(client: Client, conversation_id: str) -> list[WorkflowHistory]:
     """The histories of a conversation's runs, the first run first. Raises NotFound."""
-    from temporalio.service import RPCError, RPCStatusCode
+    from temporalio.service import RPCError
+
+    from everturn.temporal.temporal_errors import not_found
 
     histories: list[WorkflowHistory] = []
     run_id: str | None = None
@@ -202,7 +205,7 @@ async def read_histories(client: Client, conversation_id: str) -> list[WorkflowH
         try:
             history = await handle.fetch_history()
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if not not_found(error):
                 raise client.unreachable_error(error) from error
             if histories:
                 break  # earlier runs have outlived the namespace's retention

@@ -45,6 +45,8 @@ class StartRequest(RequestBody):
     message_id: Name | None = None
 
     async def carry_out(self, client: Client) -> dict[str, Any]:
+        if self.id:
+            await client.check_strangers_id(self.id)
         started = await client.start(self.agent, self.message, id=self.id, message_id=self.message_id, stream=True)
         return {"id": started.id}
 

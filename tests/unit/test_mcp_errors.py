@@ -62,6 +62,10 @@ def no_result(message: Message) -> Answer:
     return Answer(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": 5}}))
 
 
+def another_result(message: Message) -> Answer:
+    return ran({**message, "id": "another"})
+
+
 TOO_MANY = {"error": "too many requests"}
 BROKEN = status(200, {"jsonrpc": "2.0"})
 
@@ -93,7 +97,12 @@ BROKEN = status(200, {"jsonrpc": "2.0"})
             for effect in ("once", "read")
             for made in (rpc(code, "Monthly quota exceeded"), stream(rpc(code, "Monthly quota exceeded")))
         ),
+        # By JSON-RPC, who gives no id could not read the request.
+        (rpc(-32000, "No valid session", has_id=False), "once", "ToolFailed: 127.0.0.1 refused the call: No valid", 1),
+        (rpc(-32700, "Parse error", has_id=False), "once", "ToolFailed: 127.0.0.1 refused the call: Parse error", 1),
         # It may have run.
+        (another_result, "once", "OutcomeUnknown: 127.0.0.1 gave an answer that is not MCP: it answers another", 1),
+        (status(200, {"jsonrpc": "2.0", "method": "ping", "id": 3}), "once", "OutcomeUnknown: 127.0.0.1 gave an", 1),
         (status(500, {"error": "boom"}), "once", "OutcomeUnknown: ", 1),
         (rpc(-32603, "Boom", number=500, has_id=False), "once", "OutcomeUnknown: ", 1),
         (status(502), "once", "OutcomeUnknown: ", 1),
@@ -135,6 +144,7 @@ async def test_a_refusal_counts_by_who_says_what(
         rpc(-32600, "Server not initialized"),
         rpc(-32602, "Invalid request parameters"),
         rpc(-32000, "Session not found"),
+        rpc(-32000, "No valid session", has_id=False),
         stream(rpc(-32001, "Session not found")),
     ],
 )

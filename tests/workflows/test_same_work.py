@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import mcp
 import pytest
 from temporalio.worker import Replayer, Worker
 
 from everturn import Agent, Client, Conversation, EverturnPlugin, Image, Text, tool
 from everturn.errors import AlreadyStarted, Ended, OtherWorkflow, Refused
 from everturn.history.same_work import is_begun
+from everturn.mcp_server.server import AgentServer
 from everturn.payloads import Notify, Start
 from everturn.testing import ScriptedModel, call
+from everturn.web.requests import StartRequest
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.shell import Shell
@@ -190,6 +193,25 @@ async def test_what_is_erased_may_begin_anew(client: Client, agent: Agent, charg
 async def test_an_id_of_our_own_workflows_is_reserved(client: Client, doing: str) -> None:
     with pytest.raises(Refused, match=r"'everturn-budget:acme' begins with 'everturn-budget:'.* Use another one"):
         await getattr(client, doing)("clerk", "Hello", id="everturn-budget:acme")
+
+
+async def test_an_id_that_a_sub_agent_may_get_can_not_be_chosen_by_strangers(client: Client, agent: Agent) -> None:
+    """The call of that sub-agent would find its id taken, and the stranger's answer would be taken for its own."""
+    async with hosting(client, agent):
+        parent = await client.start(agent, ASKED, id=f"{client.task_queue}.order")
+        name = f"{parent.id}.call_0.1"
+        async with mcp.Client(AgentServer(client, {agent.name: ""}).mcp) as stranger:
+            arguments = {"agent": agent.name, "message": "Hi", "conversation_id": name}
+            refused = await stranger.call_tool("start", arguments)
+            assert refused.is_error
+            assert f"sub-agent of the conversation '{parent.id}'" in str(refused.content)
+        post = StartRequest(agent=agent.name, message="Hi", id=name)
+        with pytest.raises(Refused, match=f"sub-agent of the conversation '{parent.id}'"):
+            await post.carry_out(client)
+        with pytest.raises(Refused, match="more than 16 dots"):
+            await post.model_copy(update={"id": "." * 99}).carry_out(client)
+        dotted = f"{client.task_queue}.another"
+        assert await post.model_copy(update={"id": dotted}).carry_out(client) == {"id": dotted}
 
 
 async def test_an_id_of_a_workflow_that_is_no_conversation_is_taken(client: Client) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 REPEATED_CHARS: Final = 200
 """A field of the structured content that has more is not written again if a text has said it."""
 
+WRAPPERS: Final = ("result", "content")
+"""Names of an only field that say nothing: FastMCP puts what is no object into `result`."""
+
 SHOWN: Final = "(already shown)"
 """In the place of what the model has got already."""
 
@@ -53,7 +56,7 @@ def _as_dict(block: types.ContentBlock) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- structured content
 #
-# Servers write it as a text, too, as the protocol asks for; or its one field (FastMCP wraps what is no object as the
+# Servers write it as a text, too, as the protocol asks for; or its only field (FastMCP wraps what is no object as the
 # `result` of one; server-memory 2026.8 has {"entities": [...]} beside the list); or each item of a list as a text of
 # its own; or the content blocks themselves.
 
@@ -63,12 +66,24 @@ def _unsaid_content(structured: Any, texts: Sequence[str], blocks: list[dict[str
     if structured is None or (structured == {"result": None} and not blocks):  # a tool that only acts
         return []
     said_values = _Said(texts, blocks)
-    fields = list(structured.values()) if isinstance(structured, dict) else []
-    if said_values.says_whole(structured) or (len(fields) == 1 and said_values.says_whole(fields[0])):
+    if said_values.says_whole(structured):
         return []
-    if isinstance(structured, dict):
-        structured = {name: SHOWN if said_values.says_at_length(value) else value for name, value in structured.items()}
-    return [Text(text=to_json(structured))]
+    if not isinstance(structured, dict):
+        return [Text(text=to_json(structured))]
+    if len(structured) == 1:
+        return _unsaid_field(*next(iter(structured.items())), said_values)
+    fields = {name: SHOWN if said_values.says_at_length(value) else value for name, value in structured.items()}
+    return [Text(text=to_json(fields))]
+
+
+def _unsaid_field(name: str, value: Any, said_values: _Said) -> list[Text]:
+    """The only field: without its name, a text `false` says nothing."""
+    if not said_values.says_whole(value):
+        return [Text(text=to_json({name: value}))]
+    if name in WRAPPERS:
+        return []
+    is_long = isinstance(value, list | dict) or said_values.says_at_length(value)
+    return [Text(text=to_json({name: SHOWN if is_long else value}))]
 
 
 class _Said:

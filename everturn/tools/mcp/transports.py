@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx2
+from pydantic_core import from_json
 
 from everturn.http.content_encoding import ACCEPTED
 from everturn.logs import get_logger
@@ -157,10 +158,30 @@ def _answer_response(request: httpx2.Request, response: httpx2.Response, body: b
         return _error_response(request, LOST, f"HTTP {response.status_code} without an answer", status=502)
     if not kind.startswith("application/json"):
         return _error_response(request, UNREADABLE, f"the answer is {kind or 'of no kind'}, and not JSON", status=502)
-    text = text_told_apart(body)
-    if text is body:
+    answer = _read_message(body)
+    if answer is None:
+        return response  # the SDK says what it can't read
+    request_id = _request_id(request)
+    if problem := _misplaced(answer, request_id):
+        return _error_response(request, UNREADABLE, problem, status=502)
+    text = body
+    if answer.get("id") is None:
+        text = json.dumps({**answer, "id": request_id}).encode()
+    if (text := text_told_apart(text)) is body:
         return response
     return _json_response(request, response.status_code, text)
+
+
+def _misplaced(answer: dict[str, Any], request_id: Any) -> str:
+    """Why this is no answer to the request, which the SDK would go on waiting for; empty if it is one. An error without
+    an id is one: by JSON-RPC, the server could not read the request, and so has run nothing."""
+    if "error" in answer and answer.get("id") is None:
+        return ""
+    if "result" not in answer and "error" not in answer:
+        return "it holds neither a result nor an error"
+    if str(answer.get("id")) != str(request_id):
+        return "it answers another request"
+    return ""
 
 
 def _refusal_response(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
@@ -185,13 +206,21 @@ def _refusal_response(request: httpx2.Request, response: httpx2.Response, body: 
 
 def _rpc_error(body: bytes) -> dict[str, Any] | None:
     """A message of JSON-RPC's that is an error; None for any other body."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("error"), dict):
+    message = _read_message(body)
+    if message is None or not isinstance(message.get("error"), dict):
         return None
     return {"id": message.get("id"), "error": message["error"]}
+
+
+def _read_message(body: bytes) -> dict[str, Any] | None:
+    """None for what is no message of JSON-RPC's."""
+    try:
+        message = from_json(body)
+    except ValueError:
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return None
+    return message
 
 
 def _body_in_words(response: httpx2.Response, body: bytes) -> str:
