@@ -319,6 +319,9 @@ class Control(ClosedRecord):
     """For `resume`: a paused conversation stays paused."""
     seen: SeenReply | None = None
     """For `cancel_turn`: what people saw of the reply."""
+    without_deciding: bool = False
+    """For `cancel_turn` and `close`, which deny the calls that wait: refused while one waits for an approval, since who
+    sends it may not decide."""
 
 
 class Withdrawal(Record):

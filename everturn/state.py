@@ -409,10 +409,16 @@ class State:
         if control.model:  # it stays the first model, however often the turn is resumed
             self.model.name = self.model.first = control.model
 
-    def cancel_problem(self) -> str | None:
-        if self.answering:
-            return None
-        return "No turn is running."
+    def cancel_problem(self, control: Control) -> str | None:
+        if not self.answering:
+            return "No turn is running."
+        return self.denial_problem(control)
+
+    def denial_problem(self, control: Control) -> str | None:
+        """Why who may not decide can't end what runs now: that would deny a call that waits for an approval."""
+        if control.without_deciding and any(call.needs == "approval" for call in self.pending.values()):
+            return "A call waits for somebody's decision."
+        return None
 
     def cancel(self, control: Control) -> None:
         """The code that runs the turn ends the answer."""

@@ -44,6 +44,8 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.system.json_numbers import place_of_odd_number
+from everturn.text.json_text import json_text
+from everturn.text.utf8 import mend
 from everturn.tools.agent_option_checks import ASK
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import question_of
@@ -273,9 +275,10 @@ async def _gate_of(
     review: Review | None = None
     if needs_person and not (verdict.asks or doubts or careful):  # what others want a person to see, no model decides
         review = await reviews.review_of(tool, call)
+    cause = verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None)
     return guards | {
         "review": review,
-        "approval": verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None),
+        "approval": cause and cause + _defaults_in_words(tool, call),
         "expiry": _expiry_of(agent),
         "only_person": guards["only_person"] or careful,
     }
@@ -431,6 +434,14 @@ async def _plan_elsewhere(
         heartbeat_timeout=runs.heartbeat_timeout and runs.heartbeat_timeout.total_seconds(),
         retry=runs.retry,
     )
+
+
+def _defaults_in_words(tool: Tool, call: ToolCall) -> str:
+    """What will run beside what the call says, for the person who approves it."""
+    if not (defaults := tool.defaults_for(call.arguments)):
+        return ""
+    written = ", ".join(f"{name}={json_text(value)}" for name, value in defaults.items())
+    return mend(f" (by default: {written})")
 
 
 async def _needs_decision(tool: Tool, call: ToolCall, context: ToolContext) -> bool:

@@ -111,4 +111,6 @@ def _instructions_of(reviewer: Reviewer) -> str:
 def _question_about(tool: Tool, call: ToolCall) -> str:
     """The call as one JSON object: nothing in the arguments can end the quote."""
     facts: dict[str, Any] = {"tool": tool.name, "description": tool.description, "arguments": call.arguments}
+    if defaults := tool.defaults_for(call.arguments):
+        facts["defaults_of_other_arguments"] = defaults
     return f"The call, as JSON:\n{json.dumps(facts, sort_keys=True)}"

@@ -385,9 +385,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         """Stops the model call and the running tools. The part of the reply that was already written is kept, and the
         conversation waits for its next message. Returns once the model call has ended: within seconds, even if
         its worker is gone."""
-        seen = await seen_reply(self._temporal, self.id, self._client.live)
-        await self._send_update(names.CANCEL_TURN, {"reason": reason, "seen": seen})
-        await cut_short(self._temporal, self.id)
+        await self._cancel_turn({"reason": reason})
 
     async def close(self, reason: str | None = None) -> None:
         """Ends the conversation: the current reply is finished, and waiting calls are denied. A message that arrives
@@ -395,6 +393,19 @@ class Conversation(Forks, Generic[OutputT_co]):
         await self._send_update(names.CLOSE, {"reason": reason})
 
     # ------------------------------------------------------------ underneath
+
+    async def _cancel_turn_without_deciding(self) -> None:
+        """As `cancel_turn`, of who may not decide: raises Refused while a call waits for an approval here."""
+        await self._cancel_turn({"without_deciding": True})
+
+    async def _close_without_deciding(self, reason: str | None) -> None:
+        """As `close`, of who may not decide: raises Refused while a call waits for an approval here."""
+        await self._send_update(names.CLOSE, {"reason": reason, "without_deciding": True})
+
+    async def _cancel_turn(self, control: dict[str, Any]) -> None:
+        seen = await seen_reply(self._temporal, self.id, self._client.live)
+        await self._send_update(names.CANCEL_TURN, {**control, "seen": seen})
+        await cut_short(self._temporal, self.id)
 
     async def _decide_calls(self, name: str, call_id: str, *, children: bool, **payload: Any) -> tuple[str, ...]:
         if not children:

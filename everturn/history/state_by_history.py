@@ -398,8 +398,10 @@ class StateByHistory:
         match step.name:
             case names.PAUSE if state.pause_problem() and not step.accepted:
                 return False
-            case names.CANCEL_TURN if state.cancel_problem() and not step.accepted:
+            case names.CANCEL_TURN if state.cancel_problem(control) and not step.accepted:
                 return False  # what was accepted came before the final reply
+            case names.CLOSE if state.denial_problem(control) and not step.accepted:
+                return False
             case names.RESUME if state.resume_problem(control):
                 return False
             case names.PAUSE:

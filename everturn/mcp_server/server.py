@@ -260,13 +260,16 @@ class AgentServer:
     async def close(self, conversation_id: Id, reason: str | None = None) -> dict[str, Any]:
         """End a conversation: the reply at hand is finished, and what waits is denied."""
         conversation = await self._reach.open_conversation(conversation_id)
-        if not self._decisions and (await conversation.status()).waiting:
+        if self._decisions:
+            await conversation.close(reason)
+            return {"conversation_id": conversation_id}
+        if (await conversation.status()).waiting:
             raise Refused(
                 f"Calls of {conversation_id!r} wait for a person, and the end would deny them; this server takes no "
                 "decisions.",
                 cure="Close it once they are decided, or elsewhere.",
             )
-        await conversation.close(reason)
+        await conversation._close_without_deciding(reason)
         return {"conversation_id": conversation_id}
 
     async def _begin_conversation(self, agent: str, message: str, conversation_id: str | None, key: str | None) -> str:

@@ -149,6 +149,15 @@ class Tool(Generic[P, R]):
         """The JSON schema of the arguments, of type object."""
         return self.arguments.schema
 
+    def defaults_for(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """What the schema says that the tool gets for the arguments that a call leaves out; without nulls."""
+        defaults = {
+            name: schema.get("default")
+            for name, schema in self.parameters.get("properties", {}).items()
+            if name not in arguments and isinstance(schema, dict)
+        }
+        return {name: value for name, value in defaults.items() if value is not None}
+
     @property
     def is_function(self) -> bool:
         """Whether a worker of everturn's runs it as a function. False for tools that run on the client, agents,

@@ -263,11 +263,23 @@ class Chat:
         """Cancels the answer in progress, if there is one. That denies the calls that wait in it, so who may not decide
         on them may not stop it either, while they wait."""
         try:
-            if not self.visitor.decides and (await self._read_waiting()).questions:
-                raise HTTPException(403, "A call waits for somebody's decision, and you may not decide on it.")
-            await self.conversation.cancel_turn()
+            if self.visitor.decides:
+                await self.conversation.cancel_turn()
+            else:
+                await self._stop_without_deciding()
         except (Refused, Ended, NotFound):
             return
+
+    async def _stop_without_deciding(self) -> None:
+        await self._check_nothing_waits()
+        try:
+            await self.conversation._cancel_turn_without_deciding()
+        except Refused:  # a call may wait since
+            await self._check_nothing_waits()
+
+    async def _check_nothing_waits(self) -> None:
+        if (await self._read_waiting()).questions:
+            raise HTTPException(403, "A call waits for somebody's decision, and you may not decide on it.")
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,11 @@ class Commands:
     def _resume_objection(self, control: Control) -> str | None:
         return self.state.resume_problem(control)
 
-    def _cancel_objection(self, _: Control) -> str | None:
-        return self.state.cancel_problem()
+    def _cancel_objection(self, control: Control) -> str | None:
+        return self.state.cancel_problem(control)
+
+    def _close_objection(self, control: Control) -> str | None:
+        return self.state.denial_problem(control)
 
     def _pause(self, _: Control) -> dict[str, Any]:
         self.state.pause()
@@ -256,7 +259,7 @@ COMMANDS: Final[dict[str, CommandType]] = {
     names.INHERIT_POLICY: CommandType(
         InheritPolicy, objection=Commands._inheritance_objection, take=Commands._inherit_policy
     ),
-    names.CLOSE: CommandType(Control, objection=lambda _, __: None, take=Commands._close),
+    names.CLOSE: CommandType(Control, objection=Commands._close_objection, take=Commands._close),
 }
 """By its name, each a signal and an update."""
 

@@ -21,13 +21,13 @@ Scripted = Callable[..., ScriptedModel]
 
 
 @tool(needs_approval=True)
-def refund(cents: int) -> str:
+def refund(cents: int, currency: str = "EUR") -> str:
     """Gives money back."""
     return "refunded"
 
 
 @tool(needs_approval=True, effect="once")
-def pay(cents: int) -> str:
+def pay(cents: int, *, currency: str = "EUR", note: str | None = None) -> str:
     """Pays."""
     return "paid"
 
@@ -43,7 +43,7 @@ async def reviewed(judge: ScriptedModel, name: str = "refund", cents: int = 5, *
     agent = Agent("clerk", model=model, tools=[refund, pay], reviewer=Reviewer(**rules))
     [plan] = await plan_calls(agent, [ToolCall(call_id="c", name=name, arguments={"cents": cents})], conclude=None)
     assert isinstance(plan, GatedPlan)
-    assert plan.approval == f"{name} needs approval"
+    assert plan.approval == f'{name} needs approval (by default: currency="EUR")'
     return plan.review
 
 
@@ -93,7 +93,7 @@ async def test_it_is_asked_only_about_what_the_rules_allow(
 ) -> None:
     judge = scripted([verdict("approve")])
     assert (await reviewed(judge, name, **rules) is not None) is is_asked
-    assert len(judge.requests) == is_asked
+    assert ["currency" in str(request) for request in judge.requests] == [True] * is_asked, "the default that will run"
 
 
 def test_a_rule_about_a_tool_that_is_not_there_is_refused() -> None:

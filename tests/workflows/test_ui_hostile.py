@@ -14,8 +14,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everturn import Client, Conversation, Image, tool, ui
-from everturn.errors import InvalidSetting, NotFound
+from everturn.errors import InvalidSetting, NotFound, Refused
 from everturn.testing import ScriptedModel, call, say
+from everturn.ui.chats import Chat
 from tests.support.agents import agent_on, hosting
 from tests.support.leaving import leave_in_the_middle
 from tests.support.pages import serving
@@ -354,15 +355,39 @@ def test_it_is_not_made_without_somebody_who_says_who_may(make: Any) -> None:
 
 @pytest.mark.parametrize("door", ["chat", "ag-ui"])
 async def test_who_may_not_decide_may_not_end_a_call_that_waits_by_stopping(
-    client: Client, scripted: Scripted, http: httpx.AsyncClient, chat: str, door: str
+    client: Client,
+    scripted: Scripted,
+    http: httpx.AsyncClient,
+    chat: str,
+    door: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agent = agent_on(scripted([REFUND, "Done."]), tools=[refund])
+    check = Chat._check_nothing_waits
+    unseen = [True]
+
+    async def look(self: Chat) -> None:
+        """It does not see the call that is about to wait the first time."""
+        if unseen:
+            unseen.clear()
+        else:
+            await check(self)
+
+    monkeypatch.setattr(Chat, "_check_nothing_waits", look)
+
     async with hosting(client, agent):
         conversation = await client.send("clerk", "Refund 81", id=f"clerk:acme:ann:{chat}")
         (call_id,) = await waiting(conversation)
         stopped = await http.post(f"/{door}/{chat}/stop", headers={"x-user": "guest"}, json={})
         assert (stopped.status_code, "you may not decide" in stopped.text) == (403, True)
+        assert not unseen
+        with pytest.raises(Refused, match="A call waits for somebody's decision"):
+            await conversation._close_without_deciding(None)
+        for signal in ("cancel_turn", "close"):
+            handle = client.temporal.get_workflow_handle(conversation.id)
+            await handle.signal(signal, {"without_deciding": True})
         assert [one.call_id for one in (await conversation.status()).waiting] == [call_id]
+        assert [*(await conversation.by_history()).state.pending] == [call_id]
         assert (await http.post(f"/{door}/{chat}/stop", json={})).status_code == 204
         assert (await conversation.outcome()).status == "cancelled"
 
