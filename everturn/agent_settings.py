@@ -38,9 +38,9 @@ class _Written(ModelMetaclass):
 
 
 class Setting(BaseModel, metaclass=_Written):
-    """Configuration: frozen, and a misspelt name is an error."""
+    """Configuration: frozen, and a misspelt name is an error, as is a number that JSON does not have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     _error: ClassVar[type[ConfigError]] = InvalidSetting
     _by_position: ClassVar[tuple[str, ...]] = ()

@@ -16,11 +16,11 @@ from pydantic_ai import RunContext
 from pydantic_ai import Tool as PydanticTool
 from typing_extensions import TypedDict
 
-from everturn import Agent, ToolCall, tool
+from everturn import Agent, Budget, Limits, ModelSettings, ToolCall, tool
 from everturn.activities.planning import plan_calls
 from everturn.calls.decisions import Answer, Approve
 from everturn.cli.approval_prompt import NotEdited, parse_arguments
-from everturn.errors import Refused
+from everturn.errors import InvalidSetting, Refused
 from everturn.payloads import Start
 from everturn.plans import RefuseCall
 from everturn.policy import Condition, Rule
@@ -320,3 +320,13 @@ def test_a_python_program_is_told_before_it_is_sent() -> None:
 def test_nor_is_one_edited_in() -> None:
     with pytest.raises(NotEdited, match="1e999"):
         parse_arguments('{"cents": 1e999}')
+
+
+@pytest.mark.parametrize("number", [NAN, INF])
+@pytest.mark.parametrize(
+    ("setting", "option"), [(Budget, "usd_per_month"), (Limits, "max_cost_usd"), (ModelSettings, "temperature")]
+)
+def test_a_setting_is_a_number_that_json_has(setting: Any, option: str, number: float) -> None:
+    """As JSON, an infinite budget would become none at all, and a request could not be written."""
+    with pytest.raises(InvalidSetting, match=f"{option}: Input should be a finite number"):
+        setting(**{option: number})
