@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from everturn.tools.reviewer import Reviewer
     from everturn.tools.server_tools import CodeExecution, UnsupportedParameter, WebSearch, XSearch
     from everturn.tools.tool import Tool, tool
+    from everturn.webhooks.webhook import Webhook
     from everturn.worker.deployment import Deployment
     from everturn.worker.options import WorkerOptions
     from everturn.worker.plugin import EverturnPlugin
@@ -84,6 +85,7 @@ _HOMES = {
     "TurnContext": "tools.context",
     "UnsupportedParameter": "tools.server_tools",
     "Usage": "records",
+    "Webhook": "webhooks.webhook",
     "WebSearch": "tools.server_tools",
     "Worker": "worker.worker",
     "WorkerOptions": "worker.options",
@@ -141,6 +143,7 @@ __all__ = [
     "UnsupportedParameter",
     "Usage",
     "WebSearch",
+    "Webhook",
     "Worker",
     "WorkerOptions",
     "XSearch",

@@ -48,6 +48,7 @@ from everturn.tools.tool import Tool, tool
 from everturn.tools.with_context import check_turn_function
 from everturn.validation.habits import no_attribute
 from everturn.validation.spelling import known_options
+from everturn.webhooks.webhook import Webhook
 
 Loop = Literal["auto", "manual"]
 """Who settles the model's calls. `auto`: the conversation runs them. `manual`: your code answers each of them."""
@@ -119,6 +120,8 @@ class Agent(Generic[OutputT_co]):
     """Says who may decide: a function, sync or async, of the call and the decision."""
     reviewer: Reviewer | None
     """A model that decides, within rules, on calls that need an approval."""
+    webhook: Webhook | None
+    """Is sent what its conversations wait for, and how they end."""
     hooks: tuple[Hooks, ...]
     """Your code at each turn and each call, which may change or stop it: see everturn.hooks."""
     input: InputType | None
@@ -163,6 +166,7 @@ class Agent(Generic[OutputT_co]):
         approvals: Approvals = Approvals(),  # noqa: B008 - frozen
         approvers: Approvers | None = None,
         reviewer: Reviewer | None = None,
+        webhook: Webhook | None = None,
         hooks: Sequence[Hooks] = (),
         input: InputType | None = None,  # noqa: A002 - beside `output`
         output: TypeForm[OutputT_co] = None,  # type: ignore[assignment]  # noqa: RUF013 - any type, None among them
@@ -184,6 +188,8 @@ class Agent(Generic[OutputT_co]):
         check_type(name, "approvals", approvals, Approvals)
         if reviewer is not None:
             check_type(name, "reviewer", reviewer, Reviewer)
+        if webhook is not None:
+            check_type(name, "webhook", webhook, Webhook)
         if compaction is not None:
             check_type(name, "compaction", compaction, Compaction)
         if loop not in get_args(Loop):
@@ -222,6 +228,7 @@ class Agent(Generic[OutputT_co]):
             approvals=approvals,
             approvers=approvers,
             reviewer=reviewer,
+            webhook=webhook,
             hooks=hook_points.check_hooks(f"Agent {name!r}", hooks),
             limits=limits,
             patience=patience,

@@ -19,6 +19,7 @@ from everturn.sizes import MAX_BEGINNING_CHARS, clipped
 from everturn.temporal.ids import known_id
 from everturn.tenants.budgets import BudgetNote
 from everturn.tracing import CarriedTrace
+from everturn.webhooks.records import WebhookFacts
 
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
@@ -37,6 +38,8 @@ class WorkerFacts(Record):
     """The namespace has everturn's search attributes."""
     tenants_indexed: bool = False
     """The namespace has the search attribute for tenants, and the tenant's name may be there."""
+    webhook: WebhookFacts | None = None
+    """The agent's, if it has one."""
     retention: float | None = None
     """Seconds for which the namespace keeps the history of a run that is over; None if that is not known."""
 

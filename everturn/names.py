@@ -46,7 +46,21 @@ JUDGE_ANSWER: Final = "judge_answer"
 EVALUATED: Final = "evaluation"
 """In an evaluation's memo: what came of it."""
 
-RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, "everturn-batches:")
+WEBHOOK: Final = "Webhook"
+"""The workflow type of a message's delivery to a webhook. Its id is WEBHOOK_OF, the conversation's id, and its own."""
+
+WEBHOOK_OF: Final = "everturn-webhook:"
+
+BEGIN_WEBHOOK: Final = "begin_webhook"
+"""The local activity by which a conversation begins such a delivery."""
+
+SEND_WEBHOOK: Final = "send_webhook"
+"""A delivery's activity: each try sends the message once."""
+
+WEBHOOK_FAILED: Final = "WebhookFailed"
+"""The error type of a try that the receiver did not take."""
+
+RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, "everturn-batches:", WEBHOOK_OF)
 """How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
 
 SET_BUDGET: Final = "set_budget"
@@ -327,6 +341,7 @@ RESERVED_TOOL_NAMES: Final = frozenset(
         *(CALL_MODEL, CHECK_CALL, CHECK_DECISION, CHECK_RESULT, KEEP_TRANSCRIPT),
         *(EXTEND_PREFIX, EXPORT_SPANS, JOIN_CONVERSATION),
         *(SEND_BATCH, FOLLOW_BATCH, CANCEL_BATCH),
+        *(BEGIN_WEBHOOK, SEND_WEBHOOK),
     )
 )
 

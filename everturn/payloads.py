@@ -47,6 +47,7 @@ from everturn.tenants.budgets import BudgetNote
 from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
 from everturn.tracing import Trace, TraceContext, or_none
 from everturn.user_parts import kinds_problem
+from everturn.webhooks.records import WebhookFacts
 
 ToolNames = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)], ...], Field(max_length=100)]
 """Tools that a message names: the model is offered no others until the answer is complete."""
@@ -69,6 +70,23 @@ class Notify(Record):
 
     workflow_id: str = Field(min_length=1, max_length=MAX_ID_BYTES)
     signal: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
+
+
+class AskedAgent(Record):
+    """A tool call that another agent answers, in a conversation of its own."""
+
+    call_id: str
+    agent: str
+    conversation_id: str
+
+
+class WebhookTarget(WebhookFacts):
+    """A webhook that hears of a conversation: its own agent's, or that of the conversation that asked for it."""
+
+    conversation_id: str = Field(max_length=MAX_ID_BYTES)
+    """The one that its messages are about."""
+    path: tuple[AskedAgent, ...] = ()
+    """The agents that lead from there to here."""
 
 
 class Start(Labelled):
@@ -95,6 +113,8 @@ class Start(Labelled):
     trace: TraceContext | None = None
     """The span that starts the conversation. A context that can't be read counts as none."""
     notify: Notify | None = None
+    webhooks: tuple[WebhookTarget, ...] = ()
+    """Of the conversation that asks, if its agent is another agent's tool: they hear of what waits here."""
     policy: tuple[Rule, ...] = Field(default=(), max_length=MAX_RULES)
     """Rules that decide on calls in advance."""
     inherited: tuple[Rule, ...] = ()
@@ -154,14 +174,6 @@ class Joined(Record):
 
 StateName = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
 """What the conversation is doing: `stalled` waits for `resume`, `idle` for the next message."""
-
-
-class AskedAgent(Record):
-    """A tool call that another agent answers, in a conversation of its own."""
-
-    call_id: str
-    agent: str
-    conversation_id: str
 
 
 class WaitingCall(Record):

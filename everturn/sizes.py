@@ -208,6 +208,12 @@ MAX_NOTICE_BYTES = 32 * THOUSANDTH_BYTES
 """What another workflow is told of calls that wait. One with more has no arguments, and short reasons."""
 MAX_NOTICE_WHY_BYTES = THOUSANDTH_BYTES // 10
 
+MAX_WEBHOOK_BYTES = 10 * THOUSANDTH_BYTES
+"""What a webhook is sent, before its link: Standard Webhooks advises to stay below 20 kB. What is more comes without
+arguments and text, and with short reasons."""
+MAX_WEBHOOK_TEXT_BYTES = THOUSANDTH_BYTES // 2
+"""Each text in such a message."""
+
 RUN_BYTES = 20 * MAX_PAYLOAD_BYTES
 """Of a run's 50 MB. The rest is for what people send and the turn that follows."""
 

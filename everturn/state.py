@@ -350,8 +350,8 @@ class State:
         self.unseen.messages = []
 
     def take_facts(self, facts: WorkerFacts) -> None:
-        if self.in_charge.handed_on and self.facts:  # the limits belong to the conversation, not to the agent in charge
-            facts = facts.model_copy(update={"limits": self.facts.limits})
+        if self.in_charge.handed_on and self.facts:  # these belong to the conversation, not to the agent in charge
+            facts = facts.model_copy(update={"limits": self.facts.limits, "webhook": self.facts.webhook})
         self.facts = facts
         self.in_charge.pin(facts.agent)
         self.limits = Limits.merged(facts.limits, self.start.limits)

@@ -20,6 +20,7 @@ from everturn.records import Reply
 from everturn.sizes import MAX_CAUSE_BYTES, shortened
 from everturn.tools.results import safe_text
 from everturn.tools.user_code import class_name
+from everturn.webhooks.records import WebhookFacts
 
 INVALID_REPLIES = timedelta(minutes=1)
 """How long a turn is retried if its reply can't be read. A server that does not speak the protocol is more often set up
@@ -136,6 +137,13 @@ class _Activity(ActivityInboundInterceptor):
             if info.is_local or is_users_own(info):
                 raise
             raise await of_unexpected(error) from None
+
+
+def say_webhook(error: ApplicationError, webhook: WebhookFacts | None) -> None:
+    """Has a turn that is not tried again say what the agent's webhook is to be sent: before the first reply, the
+    conversation does not know."""
+    if webhook and error.non_retryable and error.details and isinstance(error.details[0], dict):
+        error.details[0]["webhook"] = webhook.model_dump(mode="json")
 
 
 def worker_shutdown() -> ApplicationError:

@@ -53,7 +53,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
 from everturn.activities.turn_place import turn_place
 from everturn.activities.turn_request import turn_request_of
-from everturn.activities.worker_facts import Facts
+from everturn.activities.worker_facts import Facts, webhook_of
 from everturn.agent import Agent
 from everturn.carryover import View
 from everturn.errors import (
@@ -161,6 +161,9 @@ class ModelTurns:
                     return await self._run_turn(agent, request, beat, spent)
             except asyncio.CancelledError:
                 return _cut_reply(request, beat, spent, self._prefixes)
+            except ApplicationError as error:
+                activity_errors.say_webhook(error, webhook_of(agent))
+                raise
 
     async def _run_turn(self, agent: Agent, request: ModelRequest, beat: Heartbeat, spent: Spent) -> ModelReply:
         started = time.monotonic()

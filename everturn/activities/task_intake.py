@@ -150,7 +150,7 @@ def _has_heartbeats(start: Any) -> bool:
 
 
 def _is_ours(start: Any) -> bool:
-    of_our_workflow = start.workflow_type in (names.CONVERSATION, names.BATCHES)
+    of_our_workflow = start.workflow_type in (names.CONVERSATION, names.BATCHES, names.WEBHOOK)
     return bool(of_our_workflow and not start.activity_id.startswith(names.ACTIVITY_OF_CALL))
 
 

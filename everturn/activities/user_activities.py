@@ -47,7 +47,7 @@ class ActivityThreads(Threads, ThreadPoolExecutor):
 
 def is_users_own(info: activity.Info) -> bool:
     """Whether the activity is a user's: then everturn has no part in its heartbeats and its input."""
-    if info.workflow_type == names.BATCHES:
+    if info.workflow_type in (names.BATCHES, names.WEBHOOK):
         return False
     ours = info.workflow_type == names.CONVERSATION and not info.activity_id.startswith(names.ACTIVITY_OF_CALL)
     return not ours

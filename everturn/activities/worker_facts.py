@@ -10,8 +10,13 @@ from everturn.agent import Agent
 from everturn.carryover import WorkerFacts, mark_of
 from everturn.payloads import ModelRequest
 from everturn.temporal.namespace import Namespace
+from everturn.webhooks.records import WebhookFacts
 
 MAX_HALF_TOLD: Final = 10_000
+
+
+def webhook_of(agent: Agent) -> WebhookFacts | None:
+    return agent.webhook and agent.webhook.facts_of(agent.name)
 
 
 class Facts:
@@ -44,6 +49,7 @@ class Facts:
             model=agent.model.name,
             limits=limits,
             indexed=indexed,
+            webhook=webhook_of(agent),
             tenants_indexed=bool(request.tenant) and self._index_tenants and await self._namespace.searchable(),
             retention=retention,
         )

@@ -49,6 +49,8 @@ class FailureCause:
     """The batch that a model turn is to wait for: a BatchTurn."""
     keeps_batch: bool = False
     """The reply is in a batch that is over, and could not be read."""
+    webhook: dict[str, Any] | None = None
+    """Said by a model turn that stalls: what its agent's webhook is to be sent, as WebhookFacts."""
     lost: bool = False
     """Before it was handed back, a try of it was lost with its worker: it may have taken effect."""
     said: SeenReply | None = None
@@ -96,6 +98,7 @@ def cause_of(error: BaseException) -> FailureCause:
         decision=_object_in(details, "decision"),
         proposed=_object_in(details, "proposed"),
         batch=_object_in(details, "batch"),
+        webhook=_object_in(details, "webhook"),
         keeps_batch=bool(details.get("keeps_batch")),
         lost=bool(details.get("lost")),
         said=beaten_out((None, details.get("said"))),

@@ -91,6 +91,7 @@ def _conversation_line(conversation: ErasedConversation) -> str:
         "asked": f" (answered a call of {conversation.of})",
         "fork": f" (forked from {conversation.of})",
         "evaluation": f" (judged an answer of {conversation.of})",
+        "webhook": f" (what a webhook was sent about {conversation.of})",
     }[conversation.was]
     parts = [format_count(conversation.runs, "run")]
     if conversation.artifacts:

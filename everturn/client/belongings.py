@@ -30,15 +30,16 @@ from everturn.history import event_types
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript
 from everturn.temporal.any_status import OVER, is_over
+from everturn.temporal.ids import webhooks_prefix
 from everturn.temporal.list_filters import quoted
 from everturn.tenants.metadata import FORK_OF, MORE_FORKS_OF, search_keyword
 
 Claims = dict[str, set[tuple[tuple[str, str], ...]]]
 """Payloads in external storage, by the name of their driver."""
 
-Was = Literal["named", "asked", "fork", "evaluation"]
-"""What it is to the conversation that was asked for: that one itself, an agent's that it asked, a fork, or what an
-evaluator said about an answer."""
+Was = Literal["named", "asked", "fork", "evaluation", "webhook"]
+"""What it is to the conversation that was asked for: that one itself, an agent's that it asked, a fork, what an
+evaluator said about an answer, or what a webhook was sent."""
 
 
 _CONVERSATIONS: Final = f"WorkflowType = {quoted(names.CONVERSATION)}"
@@ -48,7 +49,7 @@ _NOT_INDEXED: Final = f"{names.EVERTURN_METADATA} IS NULL AND ParentWorkflowId I
 
 _SCHEDULED_BY: Final = "TemporalScheduledById"
 
-_OURS: Final = (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES)
+_OURS: Final = (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES, names.WEBHOOK)
 """Conversations are found by themselves. A budget has no word of what is said."""
 
 
@@ -135,7 +136,9 @@ async def find_belongings(client: Client, conversation_id: str, *, keep_forks: b
         belongings.bound = [
             fork_id for fork_id in belongings.kept if await _needs_history_of(client, fork_id, conversations)
         ]
-    belongings.conversations |= await _find_evaluations(client, [*belongings.conversations])
+    conversation_ids = [*belongings.conversations]
+    belongings.conversations |= await _find_evaluations(client, conversation_ids)
+    belongings.conversations |= await _find_deliveries(client, conversation_ids)
     return belongings
 
 
@@ -146,10 +149,30 @@ async def _find_evaluations(client: Client, conversation_ids: Sequence[str]) -> 
         for row in await evaluation_rows(client, conversation_id):
             running = not is_over(row)
             evaluation = Belonging(row.id, "evaluation", conversation_id, runs=[row.run_id], running=running)
-            async for event in events_of(client, row.id, row.run_id):
-                _note_claims(event, evaluation.claims)
+            await _note_all_claims(client, evaluation)
             evaluations[row.id] = evaluation
     return evaluations
+
+
+async def _find_deliveries(client: Client, conversation_ids: Sequence[str]) -> dict[str, Belonging]:
+    """What webhooks were sent about them, which names their calls."""
+    deliveries: dict[str, Belonging] = {}
+    for conversation_id in conversation_ids:
+        prefix = webhooks_prefix(conversation_id)
+        query = f"WorkflowType = {quoted(names.WEBHOOK)} AND WorkflowId STARTS_WITH {quoted(prefix)}"
+        async for row in client.list_workflows(query):
+            if ":" not in row.id.removeprefix(prefix):  # else it is of a conversation whose id begins like this one's
+                running = not is_over(row)
+                delivery = Belonging(row.id, "webhook", conversation_id, runs=[row.run_id], running=running)
+                await _note_all_claims(client, delivery)
+                deliveries[row.id] = delivery
+    return deliveries
+
+
+async def _note_all_claims(client: Client, belonging: Belonging) -> None:
+    for run_id in belonging.runs:
+        async for event in events_of(client, belonging.id, run_id):
+            _note_claims(event, belonging.claims)
 
 
 async def _read_histories(client: Client, belonging: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:

@@ -51,9 +51,9 @@ class ErasedConversation:
     id: str
     was: Was = "named"
     """`named`: the one that `erase` was called for; `asked`: it answers a call of another one; `fork`: it is a fork;
-    `evaluation`: it is no conversation, but what an evaluator said about an answer."""
+    `evaluation`: it is no conversation, but what an evaluator said about an answer; `webhook`: what one was sent."""
     of: str = ""
-    """The conversation whose call it answers, that it was forked from, or that it judges."""
+    """The conversation whose call it answers, that it was forked from, that it judges, or that it is about."""
     running: bool = False
     """It still ran, and was terminated."""
     runs: int = 0
@@ -143,7 +143,7 @@ def _find_refusal(belongings: Belongings, *, force: bool) -> Refused | None:
     running = sorted(
         belonging.id
         for belonging in belongings.conversations.values()
-        if belonging.running and belonging.was != "evaluation"  # which harms nobody if it is ended
+        if belonging.running and belonging.was not in ("evaluation", "webhook")  # it harms nobody if these are ended
     )
     if running and not force:
         return Refused(
@@ -289,7 +289,7 @@ async def _still_there(client: Client, conversations: Sequence[Belonging]) -> in
 
 async def _is_listed(client: Client, conversation_id: str) -> bool:
     """Whether lists still show it: the server empties its index after the history."""
-    kinds = f"{quoted(names.CONVERSATION)}, {quoted(names.EVALUATION)}"
+    kinds = f"{quoted(names.CONVERSATION)}, {quoted(names.EVALUATION)}, {quoted(names.WEBHOOK)}"
     query = f"WorkflowId = {quoted(conversation_id)} AND WorkflowType IN ({kinds})"
     return (await client.count_workflows(query)).count > 0
 

@@ -64,6 +64,7 @@ def for_rerun(agent: Agent, hook: Hooks) -> Agent:
         raw_tools=tuple(item for item in agent.raw_tools if _is_served_here(item)),
         prepare_tools=agent.prepare_tools and _harmless_prepare(agent.prepare_tools),
         settings=harmless_settings(agent.settings),
+        webhook=None,
     )
     return copied
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from everturn import names
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.agent import Agent, Instructions, ToolItem, with_sub_agents
+from everturn.carryover import CarryOver
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.earlier_transcript import begun_with
@@ -296,6 +297,8 @@ async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metada
             "keep_open": None,
             "caller": None,
             "notify": None,
+            "webhooks": (),
+            "carry": _without_webhook(begun.carry),
             "policy": () if begun.carry else (NOTHING_RUNS,),
             "inherited": (),
             "searchable": (),
@@ -309,6 +312,13 @@ async def _ask_once(hosted: HostedCandidate, plan: Plan, at_turn: int, *, metada
             return problem
         await conversation.close()
     return ""
+
+
+def _without_webhook(carry: CarryOver | None) -> CarryOver | None:
+    """A rerun is nobody's news: its first reply, by a candidate without a webhook, comes too late for a stall."""
+    if carry is None or carry.facts is None:
+        return carry
+    return carry.model_copy(update={"facts": carry.facts.model_copy(update={"webhook": None})})
 
 
 async def _start_at(hosted: HostedCandidate, recorded: Recorded, at_turn: int) -> Start:

@@ -232,7 +232,7 @@ async def _start_anew(client: Client, first: StoredInRun, changes: Changes) -> S
             f"The beginning of conversation {first.conversation_id!r} is deleted.", cure="Fork at a later turn."
         )
     # Whoever asked the first one, or is told when it waits, is not asked by this one.
-    alone = {"message_id": None, "caller": None, "notify": None}
+    alone = {"message_id": None, "caller": None, "notify": None, "webhooks": ()}
     return started.start.model_copy(
         update={**alone, **_message_changes(changes), "model": changes.model or started.start.model}
     )
@@ -295,12 +295,12 @@ async def _build_start(
         # The other namespace may have other search attributes, and another retention.
         facts: WorkerFacts | None = None
         if handed.facts and handed.facts.limits is not None and handed.agent:  # the first agent's, for good
-            facts = WorkerFacts(limits=handed.facts.limits)
+            facts = WorkerFacts(limits=handed.facts.limits, webhook=handed.facts.webhook)
         handed = handed.model_copy(update={"earlier": packed, "origin": None, "keep_by": None, "facts": facts})
     idle = start.keep_open
     if final and idle is None and changes.message is None:
         idle = IDLE_SECONDS
-    silent = {"message": (), "message_id": None, "provider": "", "tools": None}
+    silent = {"message": (), "message_id": None, "provider": "", "tools": None, "webhooks": ()}
     # An id says nothing in another namespace, where it may be another conversation's.
     line = () if there else _fork_line(origin.conversation_id, *start.forked_from)
     return start.model_copy(

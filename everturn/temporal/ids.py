@@ -42,6 +42,19 @@ def possible_parents(conversation_id: str) -> list[str]:
     return [parent for count in range(1, len(pieces)) if (parent := ".".join(pieces[:count]))]
 
 
+def webhook_workflow_id(conversation_id: str, message_id: str) -> str:
+    """The id of a message's delivery."""
+    return f"{webhooks_prefix(conversation_id)}{message_id}"
+
+
+def webhooks_prefix(conversation_id: str) -> str:
+    """How the ids of the deliveries begin that a conversation began. What follows has no colon."""
+    written = conversation_id.encode("utf-8", "replace")
+    if len(written) > MAX_ID_BYTES - 200:
+        conversation_id = f"blake2b:{blake2b(written, digest_size=16).hexdigest()}"
+    return f"{names.WEBHOOK_OF}{conversation_id}:"
+
+
 def id_problem(conversation_id: str) -> str:
     """Why this can't be the id of a conversation that is started; empty if it can."""
     if reserved := next((prefix for prefix in names.RESERVED_IDS if conversation_id.startswith(prefix)), ""):

@@ -40,6 +40,7 @@ from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
+from everturn.activities.webhook_sending import WebhookSending
 from everturn.agent import Agent
 from everturn.client import interpreter_exit
 from everturn.client.pollers import find_pollers
@@ -178,6 +179,7 @@ class Hosting(Interceptor):
             KeepTranscript(heartbeats).keep_transcript,
             JoinConversation(heartbeats).join_conversation,
             export_spans,
+            *WebhookSending(agents, self._client, task_queue=self._conversations, heartbeats=heartbeats).activities(),
             *BatchSending(agents, turns, self._client, heartbeats=heartbeats).activities(),
             *calls.activities(),
         ]
@@ -207,7 +209,7 @@ class Hosting(Interceptor):
             self.heartbeats.begin_activity(info)
             if self._throttle_is_open:
                 next = ThrottledHeartbeats(next)  # noqa: A001
-        if info.workflow_type == names.BATCHES:
+        if info.workflow_type in (names.BATCHES, names.WEBHOOK):
             for interceptor in reversed(self._of_collectors):
                 next = interceptor.intercept_activity(next)  # noqa: A001
             return next

@@ -50,6 +50,7 @@ from everturn.workflows import (
     EvaluationCollectorWorkflow,
     EvaluationWorkflow,
     TenantBudgetWorkflow,
+    WebhookWorkflow,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ BRING_A_CONVERTER: Final = frozenset({"OpenAIAgentsPlugin"})
 """Names of plugins that set a payload converter of their own, and refuse a client that has one other than temporalio's.
 On workers and in everturn's client, everturn's converter is put beside theirs all the same."""
 
-OUR_WORKFLOWS: Final = (ConversationWorkflow, TenantBudgetWorkflow, BatchCollectorWorkflow)
+OUR_WORKFLOWS: Final = (ConversationWorkflow, TenantBudgetWorkflow, BatchCollectorWorkflow, WebhookWorkflow)
 REPLAYED: Final = (*OUR_WORKFLOWS, EvaluationWorkflow, EvaluationCollectorWorkflow)
 """All of everturn's workflows. The last two have workers of their own: evaluation_worker.py."""
 

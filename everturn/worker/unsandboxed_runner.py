@@ -34,12 +34,13 @@ class ConversationRunner(WorkflowRunner):
         self, theirs: WorkflowRunner, converter: DataConverter, *, more: Sequence[type[WorkflowInboundInterceptor]] = ()
     ) -> None:
         """`more`: interceptors, besides those of all conversations. Those that set where and how activities run are for
-        collectors of batches, too."""
+        collectors of batches and for webhooks, too."""
         self._theirs = theirs
         self._converter = own_converter(converter)
         self._interceptors_of: dict[str, Sequence[type[WorkflowInboundInterceptor]]] = {
             names.CONVERSATION: [EagerDispatch, CallHeaders, CurrentDetails, *more],
             names.BATCHES: more,
+            names.WEBHOOK: more,
         }
         self.release: Callable[[str], None] | None = None
         """Has the worker forget what it holds of a run, by its id, once that has answered. None: it is a replay."""
@@ -48,7 +49,7 @@ class ConversationRunner(WorkflowRunner):
         self._theirs.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES):
+        if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES, names.WEBHOOK):
             return self._theirs.create_instance(det)
         instance = self._theirs.create_instance(self._our_details(det))
         if self.release is None:

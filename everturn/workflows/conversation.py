@@ -40,6 +40,7 @@ from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.visibility import Visibility
 from everturn.workflows.wait_notices import WaitNotices
+from everturn.workflows.webhooks import Webhooks
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 
@@ -85,12 +86,15 @@ class ConversationWorkflow:
         self.visibility = Visibility(self._state, self._recent, status=self._full_status)
         open_reply = carry_over.open or OpenReply()
         self._notices = WaitNotices(self._state, announced=(question.call_id for question in open_reply.waits))
+        self._webhooks = Webhooks(self._state, announced=(question.call_id for question in open_reply.waits))
         self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show_state)
         chain = Chain(carry_over.chain_id, reset_run=carry_over.reset_run)
         self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain.id)
         self._commands = Commands(self._state, self._approvals, self._tracing, on_change=self._show_state)
         self._results = ActivityResults()
-        self._agents = SubAgents(self._state, self._results, self._tracing, on_change=self._show_state)
+        self._agents = SubAgents(
+            self._state, self._results, self._tracing, webhooks=self._webhooks, on_change=self._show_state
+        )
         self._approvals.agents_at_work = self._agents.running.values
         self._awaited_worker = AwaitedWorker(on_change=self._show_state)
         self._batches = BatchWaits(on_change=self._show_state)
@@ -123,6 +127,7 @@ class ConversationWorkflow:
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
         outcome = await self._to_its_end()
         await self._tracing.say_the_rest(outcome.status)
+        await self._webhooks.send_end(outcome)
         return outcome
 
     async def _to_its_end(self) -> Outcome:
@@ -251,6 +256,7 @@ class ConversationWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
+                self._webhooks.take_failure(error)
                 if state.closing:
                     state.abandoned = True  # nobody will resume it
                     return None
@@ -323,6 +329,8 @@ class ConversationWorkflow:
         if not self._is_due:
             return
         self._show_state()  # shows that it is not idle any more
+        if self._webhooks.is_busy:
+            await self._webhooks.all_begun()
         await continue_as_new.fit_unseen(self._state, self._results)
         # If a message arrives now, Temporal repeats this task, so the message is in the inbox that is handed over.
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -335,7 +343,7 @@ class ConversationWorkflow:
 
         def may_move_now() -> bool:
             free = self._calls.only_wait and self._commands.may_move and workflow.all_handlers_finished()
-            return free and self._is_due
+            return free and self._is_due and not self._webhooks.is_busy
 
         for moment in (
             may_move_now,
@@ -430,6 +438,7 @@ class ConversationWorkflow:
     def _show_state(self) -> None:
         self.visibility.show()
         self._notices.send_if_new()
+        self._webhooks.send_if_new()
 
     @workflow.query(name=names.STATUS, description="The state, the waiting calls, tokens and cost.")
     def status(self, *_: Any) -> dict[str, Any]:

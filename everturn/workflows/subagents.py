@@ -26,19 +26,27 @@ from everturn.workflows.activity_results import ActivityResults
 from everturn.workflows.cancellation import what_came_together
 from everturn.workflows.timeouts import sub_agent_options
 from everturn.workflows.tracing import Tracing
+from everturn.workflows.webhooks import Webhooks
 
 Child = workflow.ChildWorkflowHandle[Any, RawValue]
 
 
 class SubAgents:
     def __init__(
-        self, state: State, activity_results: ActivityResults, tracing: Tracing, *, on_change: Callable[[], None]
+        self,
+        state: State,
+        activity_results: ActivityResults,
+        tracing: Tracing,
+        *,
+        webhooks: Webhooks,
+        on_change: Callable[[], None],
     ) -> None:
         self.running: dict[str, AskedAgent] = {}
         """The sub-agents' conversations, by call_id."""
         self._state = state
         self._activity_results = activity_results
         self._tracing = tracing
+        self._webhooks = webhooks
         self._on_change = on_change
 
     async def ask_agent(self, call: ToolCall, plan: RunAgent, message: str, *, room: int) -> Outcome:
@@ -63,6 +71,7 @@ class SubAgents:
                         inherited=rules,
                         **self._state.start.labels,
                         notify=self._state.start.notify,
+                        webhooks=self._webhooks.targets_for(child),
                         visibility=self._state.start.visibility,
                         stream=self._state.start.stream,
                         caller=Caller(

@@ -29,6 +29,9 @@ STARTED_WITHIN = timedelta(seconds=20)
 """How long a Nexus operation waits for a handler before its conversation says so: longer than the 10 s that Temporal
 gives a handler for one start. A timer's, and not Temporal's own timeout: see nexus_operations.MOST_LEFT."""
 
+BEGIN_WEBHOOK_WITHIN = timedelta(seconds=15)
+"""How long the server may take to begin a webhook's delivery, which holds up the workflow task."""
+
 HURRIED = timedelta(seconds=1)
 """How long a tool that was quick so far may hold up its conversation's workflow task, before it goes to the queue."""
 
@@ -47,6 +50,15 @@ def model_options() -> dict[str, Any]:
         "retry_policy": _RETRY,
         # What it has said by then, it hands over. A worker that is gone is silent for a heartbeat timeout, at the most.
         "cancellation_type": workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    }
+
+
+def webhook_options() -> dict[str, Any]:
+    """A try lasts half a minute at most; how long there are tries is the activity's business."""
+    return {
+        "start_to_close_timeout": timedelta(minutes=1),
+        "heartbeat_timeout": HEARTBEAT_TIMEOUT,
+        "retry_policy": _RETRY,
     }
 
 

@@ -21,7 +21,7 @@ BOTTOM_UP = """
     errors system names sizes vendor_calls text http validation
     logs settings temporal
     records user_parts size_estimates compressed_messages heartbeat_details vendors
-    agent_settings models vendor_models limits plans prices tracing policy tenants batching
+    agent_settings models vendor_models limits plans prices tracing policy tenants batching webhooks
     carryover prompts payloads truncation agent_in_charge calls
     events evaluations storage state live history
     tools hooks agent declared_tools loading

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "web": "HTTP",
     "ui": "HTTP",
     "batching": "ids of providers",
+    "webhooks": "keys that sign",
     # What is held in memory or on disk.
     "activities/batched_turns.py": "memory",
     "compressed_messages.py": "memory",

@@ -31,6 +31,7 @@ from everturn import (
     ToolContext,
     ToolOptions,
     Traces,
+    Webhook,
     WebSearch,
     Worker,
     XSearch,
@@ -76,6 +77,7 @@ CASES: list[tuple[Callable[..., Any], str, str, type[ConfigError]]] = [
     (Approvals, "expires_after", "Did you mean 'expire_after'?", InvalidSetting),
     (Compaction, "window_token", "Did you mean 'window_tokens'?", InvalidSetting),
     (Reviewer, "effect", "Did you mean 'effects'?", InvalidAgent),
+    (Webhook, "secret_evn", "Did you mean 'secret_env'?", InvalidAgent),
     (ToolOptions, "defer_load", "Did you mean 'defer_loading'?", InvalidTool),
     (lambda **options: tool(add, options=options), "input_example", "Did you mean 'input_examples'?", InvalidTool),
     (WebSearch, "max_use", "Did you mean 'max_uses'?", InvalidTool),
@@ -133,6 +135,7 @@ CONFIGURED |= {
     "Traces",
     "TurnContext",
     "WebSearch",
+    "Webhook",
     "Worker",
     "XSearch",
 }

@@ -1,0 +1,166 @@
+"""Sends messages to webhooks: a delivery begins within its conversation's workflow task, and then tries on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shlex
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, WorkflowAlreadyStartedError
+
+from everturn import names
+from everturn.activities.agent_lookup import agent_of
+from everturn.activities.heartbeat import Heartbeats
+from everturn.activities.journal import RPC_TIMEOUT
+from everturn.activities.patience import spend
+from everturn.agent import Agent
+from everturn.errors import InvalidAgent
+from everturn.logs import get_logger
+from everturn.providers.rate_headers import retry_after
+from everturn.temporal.ids import webhook_workflow_id
+from everturn.temporal.task_timeout import TASK_TIMEOUT
+from everturn.webhooks.records import WebhookMessage
+from everturn.webhooks.signing import signed_headers
+from everturn.webhooks.webhook import Webhook
+
+FIRST_DELAY: Final = timedelta(seconds=5)
+LONGEST_DELAY: Final = timedelta(hours=2)
+"""Between two tries; a Retry-After may ask for more."""
+
+LEAST_WAIT_SECONDS: Final = 1.0
+"""Whatever less a Retry-After asks for."""
+
+TRIED_AGAIN: Final = frozenset({408, 425, 429})
+"""Beside 5xx: the receiver may take the same message later."""
+
+AGENT_PATIENCE: Final = timedelta(days=1)
+"""For a worker that hosts the agent."""
+
+_NEXT: Final = {"conversation.waiting": "approve", "conversation.stalled": "resume"}
+"""The command for what people can do about it. Otherwise, they can only look."""
+
+_log = get_logger("everturn.webhook")
+
+
+class WebhookSending:
+    """`task_queue`: that of the conversations."""
+
+    def __init__(self, agents: Mapping[str, Agent], client: Client, *, task_queue: str, heartbeats: Heartbeats) -> None:
+        self._agents = agents
+        self._client = client
+        self._task_queue = task_queue
+        self._heartbeats = heartbeats
+
+    def activities(self) -> list[Any]:
+        return [self.begin_webhook, self.send_webhook]
+
+    @activity.defn(name=names.BEGIN_WEBHOOK)
+    async def begin_webhook(self, message: WebhookMessage) -> None:
+        """Begins the delivery, once, however often it is asked to."""
+        try:
+            await self._client.start_workflow(
+                names.WEBHOOK,
+                message.model_dump(mode="json"),
+                id=webhook_workflow_id(activity.info().workflow_id or "", message.id),
+                task_queue=self._task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+        except WorkflowAlreadyStartedError:
+            _log.debug("webhook.begun_before", webhook_id=message.id)
+
+    @activity.defn(name=names.SEND_WEBHOOK)
+    async def send_webhook(self, message: WebhookMessage) -> None:
+        await self._heartbeats.check_ours()
+        patient = message.model_copy(update={"hand_back_for": AGENT_PATIENCE.total_seconds()})
+        agent = await agent_of(self._agents, patient, heartbeats=self._heartbeats)
+        with self._heartbeats.beating():
+            if agent.webhook is None:
+                raise _give_up(f"Agent {agent.name!r} has no webhook any more.", message)
+            await _send_once(agent.webhook, message)
+
+
+async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
+    """Raises ApplicationError unless the receiver takes it."""
+    try:
+        keys = webhook.signing_keys()
+    except InvalidAgent as error:
+        raise _try_again(f"{error.message} {error.cure}", webhook, message) from None
+    body = _body_of(webhook, message)
+    headers = signed_headers(keys, message.id, int(time.time()), body)
+    try:
+        status, wait = await _post(webhook, {**headers, "content-type": "application/json"}, body)
+    except (TimeoutError, OSError) as error:
+        raise _try_again(f"nothing answered ({error or type(error).__name__})", webhook, message) from None
+    if 200 <= status < 300:
+        _log.info("webhook.sent", type=message.type, host=webhook.host_name, webhook_id=message.id)
+    elif status in TRIED_AGAIN or status >= 500:
+        raise _try_again(f"it answered {status}", webhook, message, wait=wait)
+    else:
+        raise _give_up(f"The webhook at {webhook.host_name} answered {status}.", message)
+
+
+async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tuple[int, float | None]:
+    """The status, and the seconds that the receiver asks to wait. What else it answers is not read. Raises OSError."""
+    import httpx  # not before it is needed: see everturn.providers.model_call
+
+    from everturn.providers import connections
+
+    with connections.lend_client() as client:
+        opened = connections.open_answer(client, "POST", webhook.url, headers=httpx.Headers(headers), content=body)
+        try:
+            async with asyncio.timeout(webhook.timeout.total_seconds()), opened as answer:
+                return answer.status_code, retry_after(answer.headers)
+        except httpx.TransportError as error:
+            raise ConnectionError(type(error).__name__) from None
+
+
+def _body_of(webhook: Webhook, message: WebhookMessage) -> bytes:
+    conversation_id = str(message.data.get("conversation_id", ""))
+    command = f"everturn {_NEXT.get(message.type, 'show')} {shlex.quote(conversation_id)}"
+    next_step = {"command": command}
+    if link := webhook.link_to(conversation_id):
+        next_step["url"] = link
+    body = {"type": message.type, "timestamp": message.timestamp, "data": {**message.data, "next": next_step}}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _try_again(
+    problem: str, webhook: Webhook, message: WebhookMessage, *, wait: float | None = None
+) -> ApplicationError:
+    """Another try, until patience is over."""
+    attempt = activity.info().attempt
+    delay = _delay_after(attempt)
+    if wait is not None:
+        delay = min(timedelta(seconds=max(wait, LEAST_WAIT_SECONDS)), webhook.patience)
+    cause = f"The webhook at {webhook.host_name} could not be reached: {problem}"
+    if not spend(delay, webhook.patience):
+        return _give_up(f"{cause} (tried {attempt} times, for {webhook.patience}).", message)
+    seconds = round(delay.total_seconds())
+    _log.warning("webhook.retried", type=message.type, host=webhook.host_name, problem=problem, seconds=seconds)
+    return ApplicationError(
+        f"{cause}.", type=names.WEBHOOK_FAILED, next_retry_delay=delay, category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def _delay_after(attempt: int) -> timedelta:
+    doubled = min(FIRST_DELAY * 2 ** min(attempt - 1, 16), LONGEST_DELAY)
+    return doubled * (0.75 + 0.5 * random.random())
+
+
+def _give_up(cause: str, message: WebhookMessage) -> ApplicationError:
+    """The message is given up. Its conversation does not mind."""
+    conversation = message.data.get("conversation_id")
+    _log.error("webhook.given_up", type=message.type, conversation=conversation, cause=cause, webhook_id=message.id)
+    return ApplicationError(
+        cause, type=names.WEBHOOK_FAILED, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+    )

@@ -1,0 +1,221 @@
+"""Has webhooks told what becomes of a conversation. Each message begins a delivery of its own, by a local activity in
+the workflow task that it is about: one event of the history, and nothing can come in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, FailureError
+
+from everturn import names
+from everturn.calls.causes import Stall, cause_of
+from everturn.calls.pending_calls import iso_time
+from everturn.logs import workflow_log
+from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
+from everturn.records import Outcome
+from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
+from everturn.state import State
+from everturn.webhooks.records import WebhookEvent, WebhookFacts, WebhookMessage
+from everturn.workflows.eviction_guard import OwnLoop
+from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN
+
+MOST_AGENTS: Final = 16
+"""In a path; of a longer one, the last."""
+
+MOST_CALLS: Final = 50
+"""In a message that would be too large with all of them."""
+
+
+class Webhooks:
+    """`announced`: the calls that the run before has announced already."""
+
+    def __init__(self, state: State, *, announced: Iterable[str]) -> None:
+        self._state = state
+        self._announced = set(announced)
+        self._stall: Stall | None = None
+        """The last one that was announced."""
+        self._answered_turn = state.turn
+        """That of the last answer that was announced."""
+        self._failed_turn: WebhookFacts | None = None
+        """What a turn that failed said of the webhook, before any reply could."""
+        self._count = 0
+        self._due = False
+        self._own_loop = OwnLoop()
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a delivery is yet to begin: it would be lost if the run ended now."""
+        return self._due or bool(self._beginning)
+
+    @property
+    def _targets(self) -> tuple[WebhookTarget, ...]:
+        """A sub-agent's calls are the business of whoever began the conversation that asks."""
+        if self._state.start.webhooks:
+            return self._state.start.webhooks
+        facts = self._failed_turn
+        if self._state.facts:
+            facts = self._state.facts.webhook
+        if facts is None:
+            return ()
+        return (WebhookTarget(**dict(facts), conversation_id=workflow.info().workflow_id),)
+
+    def targets_for(self, child: AskedAgent) -> tuple[WebhookTarget, ...]:
+        """Who is told of what waits in a sub-agent's conversation."""
+        return tuple(
+            target.model_copy(update={"path": (*target.path, child)[-MOST_AGENTS:]}) for target in self._targets
+        )
+
+    def take_failure(self, error: ActivityError) -> None:
+        """A turn failed. Before the first reply, only that says whether its agent has a webhook."""
+        if webhook := cause_of(error).webhook:
+            with suppress(ValueError):
+                self._failed_turn = WebhookFacts.model_validate(webhook)
+
+    def send_if_new(self) -> None:
+        """To be called whenever something has changed."""
+        if self._due or not self._own_loop.is_running or not self._targets:
+            return
+        # After everything that is ready to run now: the calls of one reply come in one message.
+        self._due = True
+        asyncio.get_running_loop().call_soon(self._send_new)
+
+    def _send_new(self) -> None:
+        self._due = False
+        state = self._state
+        self._announced &= state.pending.keys()  # one that waits again is new again
+        new = [pending.as_waiting() for call_id, pending in state.pending.items() if call_id not in self._announced]
+        self._announced.update(call.call_id for call in new)
+        if new:
+            self._send_event("waiting", waiting=new)
+        if state.stall is not self._stall:
+            self._stall = state.stall
+            if state.stall:
+                self._send_event("stalled", cause=state.stall.cause, cure=state.stall.cure)
+        if state.is_idle and state.turn != self._answered_turn:
+            self._answered_turn = state.turn
+            self._send_event("done", outcome=self._answer_of(state))
+
+    def _answer_of(self, state: State) -> dict[str, Any]:
+        status = "answered"
+        if state.cancelled:
+            status = "cancelled"
+        return {
+            "status": status,
+            "reason": state.cancelled or None,
+            "turns": state.turn,
+            "tool_calls": state.totals.tool_calls,
+            "cost_usd": state.totals.cost_usd,
+            "text": state.last_reply.text,
+        }
+
+    async def send_end(self, outcome: Outcome) -> None:
+        """Has the end told, in this workflow task, so that nothing can come in meanwhile."""
+        if not self._targets:
+            return
+        names_of_facts = ("status", "reason", "turns", "tool_calls", "cost_usd", "text")
+        self._send_event("done", outcome={name: getattr(outcome, name) for name in names_of_facts})
+        with suppress(asyncio.CancelledError):  # it is over already, and says so
+            await self.all_begun()
+
+    async def all_begun(self) -> None:
+        await workflow.wait_condition(lambda: not self.is_busy)
+
+    def _send_event(self, event: WebhookEvent, **facts: Any) -> None:
+        for target in self._targets:
+            # How an agent ended that another one asked is a result among that one's others.
+            if event in target.events and not (event == "done" and target.path):
+                beginning = asyncio.create_task(self._begin_delivery(self._message_for(target, event, facts)))
+                self._beginning.add(beginning)
+                beginning.add_done_callback(self._beginning.discard)
+
+    def _message_for(self, target: WebhookTarget, event: WebhookEvent, facts: dict[str, Any]) -> WebhookMessage:
+        data = _fitting_data(self._heading_for(target), facts, target)
+        info = workflow.info()
+        self._count += 1
+        # With what it says: a workflow task that is taken anew, with news that came meanwhile, may say something else.
+        content = json.dumps([info.workflow_id, info.run_id, self._count, event, target.agent, data], sort_keys=True)
+        return WebhookMessage(
+            id=f"msg_{blake2b(content.encode('utf-8', 'replace'), digest_size=16).hexdigest()}",
+            agent=target.agent,
+            type=f"conversation.{event}",
+            timestamp=iso_time(workflow.now()),
+            data=data,
+        )
+
+    def _heading_for(self, target: WebhookTarget) -> dict[str, Any]:
+        state = self._state
+        heading: dict[str, Any] = {
+            "conversation_id": target.conversation_id,
+            "agent": state.agent,
+            "tenant": state.start.tenant,
+            "state": state.name,
+            "turn": state.turn,
+        }
+        if target.path:
+            heading["path"] = [agent.model_dump() for agent in target.path]
+        return heading
+
+    async def _begin_delivery(self, message: WebhookMessage) -> None:
+        try:
+            await workflow.execute_local_activity(
+                names.BEGIN_WEBHOOK,
+                message,
+                schedule_to_close_timeout=BEGIN_WEBHOOK_WITHIN,
+                retry_policy=RetryPolicy(maximum_attempts=3),
+                summary=message.type,
+            )
+        except FailureError as error:
+            workflow_log("webhook.not_begun", level="error", type=message.type, cause=cause_of(error).cause)
+
+
+def _fitting_data(heading: dict[str, Any], facts: dict[str, Any], target: WebhookTarget) -> dict[str, Any]:
+    """Without arguments and texts, and with short reasons, if the whole would be large; then with fewer calls."""
+    content = {**facts}
+    if waiting := facts.get("waiting"):
+        content["waiting"] = [_call_data(call, target) for call in waiting]
+    if outcome := facts.get("outcome"):
+        content["outcome"] = _without_fields(outcome, () if "text" in target.include else ("text",))
+    if size_of({**heading, **content}) <= MAX_WEBHOOK_BYTES:
+        return {**heading, **content}
+    content = {name: _short_value(value) for name, value in facts.items() if name not in ("waiting", "outcome")}
+    if waiting:
+        short = [_short_call(_call_data(call, target)) for call in waiting[:MOST_CALLS]]
+        content |= {"waiting": short, "calls": len(waiting)}
+    if outcome:
+        content["outcome"] = {name: _short_value(value) for name, value in outcome.items() if name != "text"}
+    return {**_short_heading(heading), **content, "cut": True}
+
+
+def _call_data(call: WaitingCall, target: WebhookTarget) -> dict[str, Any]:
+    """`call_id` and `address`: what a decision names."""
+    data = call.model_copy(update={"path": target.path})
+    written = {**data.as_json(), "address": data.address}
+    return _without_fields(written, ("path", *(() if "arguments" in target.include else ("arguments",))))
+
+
+def _without_fields(fields: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in left_out}
+
+
+def _short_value(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return shortened(value, max_bytes=MAX_WEBHOOK_TEXT_BYTES)
+
+
+def _short_call(call: dict[str, Any]) -> dict[str, Any]:
+    kept = ("call_id", "tool", "needs", "reason", "since", "expires_at")
+    return {name: call[name] for name in kept}
+
+
+def _short_heading(heading: dict[str, Any]) -> dict[str, Any]:
+    """A path of many agents is left out: `everturn show` has it."""
+    return {name: value for name, value in heading.items() if name != "path"}

@@ -1,0 +1,260 @@
+"""Webhooks, on the real server, to a receiver that checks their signatures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
+
+from everturn import Client, Limits, Webhook, names, tool
+from everturn.errors import InvalidAgent
+from everturn.evals import rerun
+from everturn.sizes import MAX_WEBHOOK_BYTES, size_of
+from everturn.temporal.ids import webhooks_prefix
+from everturn.testing import ScriptedModel, call, fail
+from everturn.webhooks.signing import signing_keys
+from tests.support.agents import agent_on, hosting
+from tests.support.bounds import Bounds
+from tests.support.waiting import eventually, reaches, waiting
+from tests.support.webhook_receiver import SECRET, Receiver
+
+Scripted = Callable[..., ScriptedModel]
+
+ROOT = Path(__file__).parents[2]
+
+WORKER = """
+import asyncio, sys
+from everturn import Agent, Client, Model, Webhook, Worker
+
+async def main():
+    address, task_queue, model, url = sys.argv[1:]
+    client = await Client.connect(address, task_queue=task_queue)
+    agent = Agent("clerk", model=Model("scripted:demo", base_url=model), webhook=Webhook(url=url, secret_env="SECRET"))
+    await Worker(client, agents=[agent]).run()
+
+asyncio.run(main())
+"""
+
+
+@tool(needs_approval=True)
+def refund(order_id: str) -> str:
+    return f"refunded {order_id}"
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", SECRET)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def hooked(receiver: Receiver, **options: Any) -> Webhook:
+    return Webhook(url=f"{receiver.base_url}/hook", secret_env="SECRET", **options)
+
+
+async def deliveries_of(client: Client, conversation_id: str) -> list[WorkflowHandle[Any, Any]]:
+    query = f"WorkflowType = '{names.WEBHOOK}' AND WorkflowId STARTS_WITH '{webhooks_prefix(conversation_id)}'"
+    return [client.temporal.get_workflow_handle(row.id) async for row in client.temporal.list_workflows(query)]
+
+
+async def test_it_hears_what_waits_and_how_it_ends_once_without_content_and_no_history_has_the_secret(
+    client: Client, scripted: Scripted, receiver: Receiver, cached_conversations: int
+) -> None:
+    webhook = hooked(receiver, link="https://inbox.example.com/#{conversation_id}")
+    model = scripted([[call("refund", {"order_id": "81"}), call("refund", {"order_id": "82"})], "Both are refunded."])
+    agent = agent_on(model, tools=[refund], webhook=webhook)
+    receiver.answers = [503, 429]
+    async with hosting(client, agent, cached_conversations=cached_conversations):
+        conversation = await client.start(agent, "Refund both.", tenant="acme")
+        calls = await waiting(conversation, calls=2)
+        await eventually(lambda: receiver.kinds == ["waiting"])
+        for call_id in calls:
+            await conversation.approve(call_id)
+        await conversation.outcome()
+        await eventually(lambda: receiver.kinds == ["waiting", "done"])
+    assert [status for status, _, _ in receiver.tries] == [503, 429, 204, 204]
+    assert len({webhook_id for _, webhook_id, _ in receiver.tries[:3]}) == 1, "a receiver can tell that it is the same"
+    waits, done = receiver.messages
+    assert waits["data"] | {"waiting": None} == {
+        "conversation_id": conversation.id,
+        "agent": "clerk",
+        "tenant": "acme",
+        "state": "awaiting_approval",
+        "turn": 1,
+        "waiting": None,
+        "next": {
+            "command": f"everturn approve {conversation.id}",
+            "url": f"https://inbox.example.com/#{conversation.id}",
+        },
+    }
+    assert [waiting_call["call_id"] for waiting_call in waits["data"]["waiting"]] == list(calls)
+    assert all("arguments" not in waiting_call for waiting_call in waits["data"]["waiting"])
+    assert done["data"]["outcome"] == {
+        "status": "completed",
+        "reason": None,
+        "turns": 2,
+        "tool_calls": 2,
+        "cost_usd": None,
+    }
+    for handle in (*await deliveries_of(client, conversation.id), client.temporal.get_workflow_handle(conversation.id)):
+        history = str(await handle.fetch_history())
+        assert SECRET not in history
+        assert receiver.base_url not in history
+
+
+async def test_it_hears_of_a_stall_before_the_first_reply_of_an_answer_and_of_each_end(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    model = scripted([fail(401, "no such key"), "Hello.", "Hello again.", call("refund", {"order_id": "81"})])
+    agent = agent_on(model, tools=[refund], webhook=hooked(receiver, include=["arguments", "text"]))
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Hi", keep_open=timedelta(hours=1))
+        await reaches(conversation, "stalled")
+        await eventually(lambda: receiver.kinds == ["stalled"])
+        await conversation.resume()
+        await eventually(lambda: len(receiver.kinds) == 2)
+        await conversation.send("Hi again")
+        await eventually(lambda: len(receiver.kinds) == 3)
+        await conversation.send("Refund it.")
+        await eventually(lambda: len(receiver.kinds) == 4)
+        await client.temporal.get_workflow_handle(conversation.id).cancel()
+        await eventually(lambda: len(receiver.kinds) == 5)
+    stalled, first, second, waits, end = (message["data"] for message in receiver.messages)
+    assert "401" in stalled["cause"]
+    assert stalled["next"]["command"] == f"everturn resume {conversation.id}"
+    assert [(data["outcome"]["status"], data["outcome"]["text"]) for data in (first, second)] == [
+        ("answered", "Hello."),
+        ("answered", "Hello again."),
+    ]
+    assert waits["waiting"][0]["arguments"] == {"order_id": "81"}
+    assert (end["state"], end["outcome"]["status"]) == ("done", "cancelled")
+
+
+async def test_a_limit_is_an_end_and_what_the_receiver_refuses_is_final_and_harms_nobody(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    @tool
+    def look() -> str:
+        return "nothing"
+
+    agent = agent_on(
+        scripted([call("look"), call("look")]),
+        tools=[look],
+        limits=Limits(max_turns=1, conclude=False),
+        webhook=hooked(receiver, events=["done"]),
+    )
+    receiver.answers = [301]
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Look.")
+        assert (await conversation.outcome()).status == "limit_reached"
+        deliveries = await eventually(lambda: deliveries_of(client, conversation.id))
+
+        async def given_up() -> bool:
+            described = await deliveries[0].describe()
+            return described.status is WorkflowExecutionStatus.FAILED
+
+        await eventually(given_up)
+    ((status, _, body),) = receiver.tries
+    assert (status, body["data"]["outcome"]["status"]) == (301, "limit_reached")
+
+
+async def test_a_worker_that_is_killed_while_it_tries_is_followed_by_another_with_the_same_message(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    address = client.temporal.service_client.config.target_host
+    command = [sys.executable, "-c", WORKER, address, client.task_queue, scripted(["Hello."]).base_url]
+    command.append(f"{receiver.base_url}/hook")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    receiver.answers = [500]
+    with subprocess.Popen(command, env=environment) as first:
+        conversation = await client.start("clerk", "Hi")
+        await eventually(lambda: receiver.tries)
+        first.kill()
+    assert (await conversation.outcome()).text == "Hello."
+    with subprocess.Popen(command, env=environment) as second:
+        await eventually(lambda: receiver.messages)
+        second.kill()
+    (_, refused_id, refused), (_, webhook_id, taken) = receiver.tries
+    assert (refused_id, refused) == (webhook_id, taken)
+
+
+async def test_a_sub_agents_call_is_told_under_its_parents_path_once_also_across_runs(
+    client: Client, scripted: Scripted, receiver: Receiver, bounds: Bounds
+) -> None:
+    bounds(events=5)
+    webhook = hooked(receiver)
+    cashier = agent_on(
+        scripted([call("refund", {"order_id": "81"}, id="c1"), "Done."]),
+        name="cashier",
+        tools=[refund],
+        webhook=webhook,
+    )
+    agent = agent_on(
+        scripted([call("cashier", {"message": "Refund 81."}, id="a1"), "It is refunded."]),
+        tools=[cashier],
+        webhook=webhook,
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund 81.")
+        await eventually(lambda: receiver.messages)
+        child = client.conversation(f"{conversation.id}.a1")
+        await waiting(child)
+        await child.approve("c1")
+        await conversation.outcome()
+        await eventually(lambda: len(receiver.kinds) > 1)
+    waits, done = (message["data"] for message in receiver.messages)
+    assert (waits["conversation_id"], waits["agent"]) == (conversation.id, "cashier")
+    assert waits["path"] == [{"call_id": "a1", "agent": "cashier", "conversation_id": child.id}]
+    assert [waiting_call["address"] for waiting_call in waits["waiting"]] == ["/a1/c1"]
+    assert (done["conversation_id"], done["outcome"]["status"]) == (conversation.id, "completed")
+
+
+async def test_large_waits_are_cut_reruns_are_nobodys_news_and_what_was_sent_is_erased(
+    client: Client, scripted: Scripted, receiver: Receiver
+) -> None:
+    calls = [call("refund", {"order_id": "8" * 1_000}, id=f"call-{number}") for number in range(80)]
+    agent = agent_on(
+        scripted(lambda body: "Refunded." if "refunded" in json.dumps(body) else calls),
+        tools=[refund],
+        webhook=hooked(receiver, include=["arguments"]),
+        limits=Limits(max_tool_calls=100),
+    )
+    async with hosting(client, agent):
+        conversation = await client.start(agent, "Refund them all.")
+        await waiting(conversation, calls=80)
+        await eventually(lambda: receiver.messages)
+        await conversation.approve("*")
+        await conversation.outcome()
+        await eventually(lambda: len(receiver.messages) == 2)
+    (waits, _) = receiver.messages
+    assert waits["data"]["cut"]
+    assert waits["data"]["calls"] == 80
+    assert size_of(waits) <= MAX_WEBHOOK_BYTES + 1_000
+    reruns = await rerun(client, conversation.id, agent=agent)
+    assert not await deliveries_of(client, reruns.comparisons[0].rerun.id)
+    assert len(receiver.messages) == 2
+    erased = await client.erase(conversation.id)
+    assert [belonging.was for belonging in erased.conversations].count("webhook") == 2
+    assert not await deliveries_of(client, conversation.id)
+
+
+def test_what_can_never_be_sent_or_signed_is_refused_at_once() -> None:
+    for url in ("ftp://example.com", "https://", "https://user:pass@example.com", "https://example.com:x"):
+        with pytest.raises(InvalidAgent):
+            Webhook(url=url, secret_env="SECRET")
+    for secrets in ("", "whsec_", "whsec_c2hvcnQ=", SECRET.removeprefix("whsec_"), f"{SECRET} whsec_*"):
+        with pytest.raises(ValueError):
+            signing_keys(secrets)
+    assert len(signing_keys(f"{SECRET} {SECRET}")) == 2
