@@ -29,7 +29,7 @@ from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN
 MOST_AGENTS: Final = 16
 """In a path; of a longer one, the last."""
 
-MOST_CALLS: Final = 50
+MOST_CALLS: Final = 25
 """In a message that would be too large with all of them."""
 
 
@@ -137,7 +137,7 @@ class Webhooks:
                 beginning.add_done_callback(self._beginning.discard)
 
     def _message_for(self, target: WebhookTarget, event: WebhookEvent, facts: dict[str, Any]) -> WebhookMessage:
-        data = _fitting_data(self._heading_for(target), facts, target)
+        data = fitting_data(self._heading_for(target), facts, target)
         info = workflow.info()
         self._count += 1
         # With what it says: a workflow task that is taken anew, with news that came meanwhile, may say something else.
@@ -176,7 +176,7 @@ class Webhooks:
             workflow_log("webhook.not_begun", level="error", type=message.type, cause=cause_of(error).cause)
 
 
-def _fitting_data(heading: dict[str, Any], facts: dict[str, Any], target: WebhookTarget) -> dict[str, Any]:
+def fitting_data(heading: dict[str, Any], facts: dict[str, Any], target: WebhookTarget) -> dict[str, Any]:
     """Without arguments and texts, and with short reasons, if the whole would be large; then with fewer calls."""
     content = {**facts}
     if waiting := facts.get("waiting"):

@@ -52,6 +52,7 @@ from everturn.payloads import (
     TranscriptPage,
     WaitingCall,
     WaitNotice,
+    WebhookTarget,
 )
 from everturn.plans import ActivityCall, AwaitAnswer, CheckedCall, Expiry, PlannedCall, RefuseCall, RunTool
 from everturn.policy import Rule
@@ -92,6 +93,7 @@ from everturn.sizes import (
     MAX_SEEN_BYTES,
     MAX_STREAMED_BYTES,
     MAX_TOKEN_CHARS,
+    MAX_WEBHOOK_BYTES,
     RUN_BYTES,
     TASK_BYTES,
     TEMPORAL_BUFFERED_BYTES,
@@ -112,6 +114,7 @@ from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.wait_notices import notice_of
+from everturn.workflows.webhooks import MOST_AGENTS, fitting_data
 
 ZERO = "\x00"
 NAME = ZERO * MAX_NAME_CHARS
@@ -543,6 +546,22 @@ def test_what_another_workflow_is_told_of_calls_that_wait_fits() -> None:
     assert size_of(Start(agent=NAME, notify=notify)) < MARGIN_BYTES
 
 
+def test_a_message_to_a_webhook_is_short_whatever_waits_and_so_is_the_way_to_a_sub_agent() -> None:
+    every = [
+        WaitingCall(call_id=one.call_id, tool="t" * 64, arguments=one.arguments, why=full(60_000), since=NAME[:30])
+        for one in calls(MAX_CALLS, MAX_REPLY_BYTES)
+    ]
+    asked = AskedAgent(call_id=call_id(1), agent="a" * 64, conversation_id="c" * MAX_ID_BYTES)
+    target = WebhookTarget(
+        agent="clerk", include=("arguments", "text"), conversation_id="c", path=(asked,) * MOST_AGENTS
+    )
+    heading = {"conversation_id": "c", "path": [asked.model_dump()] * MOST_AGENTS}
+    outcome = {"status": "failed", "reason": full(MAX_REASON_BYTES), "text": full(MAX_OUTCOME_BYTES)}
+    facts = {"waiting": every, "cause": full(MAX_CAUSE_BYTES), "outcome": outcome}
+    assert size_of(fitting_data(heading, facts, target)) <= MAX_WEBHOOK_BYTES
+    assert size_of(Start(agent="clerk", webhooks=(target,))) < MARGIN_BYTES
+
+
 @pytest.mark.parametrize("unseen", DELTAS.values(), ids=DELTAS)
 def test_a_page_fits(unseen: list[Message]) -> None:
     page = RecentMessages("").read_page(unseen, 0, TranscriptPage().limit)
@@ -582,4 +601,4 @@ def test_the_records_that_cross_are_those_above() -> None:
     seen = {name for name in mine if name in globals()}
     # Sent by people, and measured as they come.
     assert Labelled in ModelRequest.mro()
-    assert mine - seen == {"ClosedRecord", "Withdrawal"}
+    assert mine - seen == {"ClosedRecord", "WebhookFacts", "Withdrawal"}

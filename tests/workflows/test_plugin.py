@@ -249,7 +249,7 @@ async def test_a_worker_with_versioning_needs_no_behavior_for_all(client: Client
     )
     definitions = [workflow._Definition.must_from_class(one) for one in config["workflows"]]
     behaviors = {one.name: one.versioning_behavior and one.versioning_behavior.name for one in definitions}
-    assert behaviors == dict.fromkeys(("BatchCollector", "Conversation", "TenantBudget"), "AUTO_UPGRADE")
+    assert behaviors == dict.fromkeys(("BatchCollector", "Conversation", "TenantBudget", "Webhook"), "AUTO_UPGRADE")
 
 
 # ---------------------------------------------------------------- names that clash
