@@ -139,7 +139,7 @@ def _try_again(
 ) -> ApplicationError:
     """Another try, until patience is over."""
     attempt = activity.info().attempt
-    delay = _delay_after(attempt)
+    delay = min(_delay_after(attempt), LONGEST_DELAY)
     if wait is not None:
         delay = min(timedelta(seconds=max(wait, LEAST_WAIT_SECONDS)), webhook.patience)
     cause = f"The webhook at {webhook.host_name} could not be reached: {problem}"
@@ -153,8 +153,9 @@ def _try_again(
 
 
 def _delay_after(attempt: int) -> timedelta:
-    doubled = min(FIRST_DELAY * 2 ** min(attempt - 1, 16), LONGEST_DELAY)
-    return doubled * (0.75 + 0.5 * random.random())
+    """Twice as long each time, and not for all at the same moment."""
+    seconds = FIRST_DELAY.total_seconds() * 2.0 ** min(attempt - 1, 16)
+    return timedelta(seconds=seconds * (0.75 + 0.5 * random.random()))
 
 
 def _give_up(cause: str, message: WebhookMessage) -> ApplicationError:

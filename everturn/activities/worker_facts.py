@@ -16,7 +16,9 @@ MAX_HALF_TOLD: Final = 10_000
 
 
 def webhook_of(agent: Agent) -> WebhookFacts | None:
-    return agent.webhook and agent.webhook.facts_of(agent.name)
+    if agent.webhook is None:
+        return None
+    return agent.webhook.facts_of(agent.name)
 
 
 class Facts:
