@@ -8,7 +8,7 @@ on calls (approve, deny, answer, a policy) is in calls/decisions.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue, field_serializer, field_validator
 
@@ -174,6 +174,9 @@ class Joined(Record):
 
 StateName = Literal["running", "awaiting_approval", "awaiting_answer", "stalled", "paused", "idle", "done"]
 """What the conversation is doing: `stalled` waits for `resume`, `idle` for the next message."""
+
+BATCHED_STATUS: Final = "batched"
+"""In place of `running`, what lists say of a conversation whose turn waits for a provider's batch."""
 
 
 class WaitingCall(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +18,6 @@ from everturn import names
 from everturn.activities import activity_errors
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.heartbeat import Heartbeats
-from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.model_turns import ModelTurns, model_named
 from everturn.activities.patience import retry_delay, spend
@@ -70,7 +69,9 @@ class _RequestLine:
 
 
 class BatchSending:
-    def __init__(self, agents: HostedAgents, turns: ModelTurns, client: Client, *, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self, agents: Mapping[str, Agent], turns: ModelTurns, client: Client, *, heartbeats: Heartbeats
+    ) -> None:
         self._agents = agents
         self._turns = turns
         self._client = client
@@ -146,16 +147,16 @@ class BatchSending:
         """None if nobody waits for it any more; its id if its request can't be made."""
         from everturn.providers.batching.turns import line_of
 
-        place = TurnPlace(line.conversation, line.run_id, line.activity_id)
         try:
-            request = await waiting_request(self._client, place.conversation_id, place.run_id, place.activity_id)
+            waiting = await waiting_request(self._client, line)
         except RPCError as error:
             if not_found(error):
                 return None
             raise
-        if request is None:
+        if waiting is None:
             return None
-        with standing_in_for(place):
+        run_id, request = waiting
+        with standing_in_for(TurnPlace(line.conversation, run_id, line.activity_id)):
             try:
                 question = await self._turns.question_of(agent, request)
                 if question is None or question.model.name != line.turn.model:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
@@ -80,9 +81,15 @@ class _Budgeted(ActivityInboundInterceptor):
         conversation = activity.info().workflow_id or ""
         is_question = request.asked
         budget = self._budgets.spending_of(request.tenant)
-        note = await budget.ask_for_turn(conversation, request.budget or BudgetNote(), is_question=is_question)
+        note = request.budget or BudgetNote()
+        if not _is_paid(request):
+            note = await budget.ask_for_turn(conversation, note, is_question=is_question)
         try:
             reply = await self.next.execute_activity(input)
+        except ApplicationError as error:
+            if error.type == names.BATCHED:
+                budget.leave_turn(conversation, note)
+            raise
         except asyncio.CancelledError:
             if is_unwanted():
                 budget.leave_turn(conversation, note)
@@ -95,3 +102,8 @@ class _Budgeted(ActivityInboundInterceptor):
             conversation, note, request.turn, reply, is_question=is_question, done=done
         )
         return reply.model_copy(update={"budget": note_after})
+
+
+def _is_paid(request: ModelRequest) -> bool:
+    """Its reply is in a batch that is over: it is read, however little is left of the budget."""
+    return request.batch is not None and request.batch.state == "ended"

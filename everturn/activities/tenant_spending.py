@@ -137,8 +137,8 @@ class TenantSpending:
         return note.given_back()
 
     def leave_turn(self, conversation: str, note: BudgetNote) -> None:
-        """The conversation's turn was cancelled, and with it the answer: it gives its place back. Nobody waits for
-        that."""
+        """The conversation's turn was cancelled, and with it the answer, or it waits for a batch: it gives its place
+        back. Nobody waits for that."""
         if self._none_until <= time.monotonic():
             self._queue_spending(Spending(conversation=conversation, untold=note.untold or _nothing_spent(), done=True))
 

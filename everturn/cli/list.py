@@ -22,7 +22,7 @@ def list_(
         str | None,
         typer.Option(
             "--status",
-            help="running, awaiting_approval, stalled, stuck, idle, done ...",
+            help="running, batched, awaiting_approval, stalled, stuck, idle, done ...",
             autocompletion=completion.offer_statuses,
         ),
     ] = None,

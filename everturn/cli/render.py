@@ -53,6 +53,7 @@ STATE_STYLES = {
     "failed": "red",
     "terminated": "red",
     "running": "cyan",
+    "batched": "cyan",
     "done": "green",
 }
 

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.client.pollers import find_pollers
-from everturn.payloads import StateName
+from everturn.payloads import BATCHED_STATUS, StateName
 from everturn.temporal.any_status import OPEN_QUERY, OVER_QUERY, held_up, is_over, status_name
 from everturn.temporal.list_filters import quoted, quoted_time
 from everturn.tenants.metadata import search_keyword
@@ -26,7 +26,9 @@ STATES: Final[tuple[str, ...]] = get_args(StateName)
 STUCK: Final = "stuck"
 """The status of a conversation that can't go on, whatever state the index has for it."""
 
-STATUSES: Final = (*STATES, STUCK)
+_INDEXED: Final = (*STATES, BATCHED_STATUS)
+
+STATUSES: Final = (*_INDEXED, STUCK)
 """The statuses that a list can be filtered by."""
 
 _PROBLEMS: Final = SearchAttributeKey.for_keyword_list("TemporalReportedProblems")
@@ -54,8 +56,9 @@ class ListedConversation:
 
     id: str
     status: str
-    """A state, such as 'awaiting_approval'. If Temporal ended it: Temporal's status, such as 'terminated'. 'stuck' if
-    its workflow task fails again and again, or no worker runs its version."""
+    """A state, such as 'awaiting_approval'; 'batched' in place of 'running' while it waits for a provider's batch. If
+    Temporal ended it: Temporal's status, such as 'terminated'. 'stuck' if its workflow task fails again and again, or
+    no worker runs its version."""
     agent: str
     model: str
     """`provider:name`."""
@@ -271,12 +274,12 @@ async def count_by_status(
     """
     everything = build_query(agent=agent, **more)
     try:
-        queries = {state: build_query(status=state, agent=agent, **more) for state in STATES}
+        queries = {state: build_query(status=state, agent=agent, **more) for state in _INDEXED}
         if problems:
             dead = await Versions(temporal).find_dead(everything)
             well = " AND ".join([f"{_PROBLEMS.name} IS NULL", *(version.others_query for version in dead)])
             stuck = " OR ".join([f"{_PROBLEMS.name} IS NOT NULL", *(version.pinned_query for version in dead)])
-            for state in STATES:
+            for state in _INDEXED:
                 if state != "done":
                     queries[state] += f" AND {well}"
             queries[STUCK] = f"{everything} AND ExecutionStatus = 'Running' AND ({stuck})"

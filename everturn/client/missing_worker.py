@@ -121,7 +121,7 @@ async def with_warnings(
         async for run_id, step in steps:
             silence.note_step()
             match step:
-                case TurnFailed(awaited=True) | ToolRunFailed(awaited=True):
+                case TurnFailed(awaited=True, batch=None) | ToolRunFailed(awaited=True):
                     _log.warning("worker.awaited", conversation=conversation_id, cause=step.cause, cure=step.cure)
                 case _:
                     pass

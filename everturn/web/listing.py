@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 from everturn.client.client import Client
 from everturn.client.listing import ListedConversation
 from everturn.errors import EverturnError
+from everturn.payloads import BATCHED_STATUS
 from everturn.tenants.metadata import in_words
 from everturn.text.json_text import json_text
 from everturn.web.list_previews import Glances
@@ -38,7 +39,7 @@ State = Literal["waiting", "stalled", "running", "paused", "idle", "over"]
 _STATUSES: Final[dict[str, tuple[str | None, ...]]] = {
     "waiting": ("awaiting_approval", "awaiting_answer"),
     "stalled": ("stalled", "stuck"),
-    "running": ("running",),
+    "running": ("running", BATCHED_STATUS),
     "paused": ("paused",),
     "idle": ("idle",),
     "over": (None,),  # everything that has ended; some ended without saying how

@@ -9,7 +9,7 @@ then `call_model` is asked again, with that, and reads the reply.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Final
 
@@ -37,8 +37,6 @@ MOST_MISSED: Final = 5
 class BatchWaits:
     def __init__(self, *, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
-        self._joined = 0
-        """How many lines the run has had. A line's id holds it."""
         self._missed = 0
         self._line: BatchLine | None = None
         """That the current turn waits for."""
@@ -98,7 +96,8 @@ class BatchWaits:
         self._since = iso_time(workflow.now())
         self._on_change()
         try:
-            await collector.signal(names.JOIN_BATCH, line)
+            # A signal that is under way swallows the cancellation of who waits for it.
+            await asyncio.shield(_in_background(collector.signal(names.JOIN_BATCH, line)))
             self._missed = 0
             await workflow.wait_condition(
                 self._is_over, timeout=LONGEST_WAIT, timeout_summary="until its batch is over"
@@ -121,9 +120,9 @@ class BatchWaits:
 
     def _next_line(self, turn: BatchTurn, activity_id: str) -> BatchLine:
         info = workflow.info()
-        self._joined += 1
         return BatchLine(
-            id=f"{info.run_id}-{self._joined}",
+            # After a reset, what had joined by then has the same id, and what joins anew has another.
+            id=workflow.uuid4().hex,
             conversation=info.workflow_id,
             run_id=info.run_id,
             activity_id=activity_id,
@@ -135,5 +134,11 @@ class BatchWaits:
 
     def _leave(self, collector: workflow.ExternalWorkflowHandle[Any], line: BatchLine) -> None:
         """Nobody waits for whether the collector hears it."""
-        leaving = asyncio.create_task(collector.signal(names.LEAVE_BATCH, LeaveBatch(id=line.id)))
-        leaving.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        _in_background(collector.signal(names.LEAVE_BATCH, LeaveBatch(id=line.id)))
+
+
+def _in_background(signal: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Its error is no error of asyncio's, if nobody waits for it any more."""
+    sending = asyncio.create_task(signal)
+    sending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return sending

@@ -83,7 +83,12 @@ class ConversationWorkflow:
         if carry_over.earlier:
             self._state.prefix.earlier = continue_as_new.hold_earlier(carry_over.earlier)
         self.held = HeldMessages(self._state, self._recent)
-        self.visibility = Visibility(self._state, self._recent, status=self._full_status)
+        self.visibility = Visibility(
+            self._state,
+            self._recent,
+            status=self._full_status,
+            is_batched=lambda: self._batches.cause is not None,
+        )
         open_reply = carry_over.open or OpenReply()
         self._notices = WaitNotices(self._state, announced=(question.call_id for question in open_reply.waits))
         self._webhooks = Webhooks(self._state, announced=(question.call_id for question in open_reply.waits))

@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 from temporalio.worker import HandleQueryInput, WorkflowInboundInterceptor
 
 from everturn import names
-from everturn.payloads import Status
+from everturn.payloads import BATCHED_STATUS, Status
 from everturn.sizes import MAX_KEYWORD_INT
 from everturn.state import State
 from everturn.temporal.ids import keyword
@@ -30,9 +30,13 @@ COST_USD = SearchAttributeKey.for_float(names.EVERTURN_COST_USD)
 
 
 class Visibility:
-    """`status` returns the full status. It is called only when somebody looks."""
+    """`status` returns the full status. It is called only when somebody looks. `is_batched`: whether a turn waits for a
+    provider's batch."""
 
-    def __init__(self, state: State, recent: RecentMessages, *, status: Callable[[], Status]) -> None:
+    def __init__(
+        self, state: State, recent: RecentMessages, *, status: Callable[[], Status], is_batched: Callable[[], bool]
+    ) -> None:
+        self._is_batched = is_batched
         self._state = state
         self._recent = recent
         self._status = status
@@ -72,7 +76,7 @@ class Visibility:
     def show(self) -> None:
         if not self._own_loop.is_running:
             return
-        name = self._state.name
+        name = self._listed_state
         agent = self._indexed_agent if self._is_minimal else keyword(self._state.agent)
         known = (self._indexed_state, names.unversioned(self._indexed_agent))
         if self._is_indexed and (name, names.unversioned(agent)) != known:
@@ -84,6 +88,12 @@ class Visibility:
             if not self._is_minimal:
                 attributes += [*_state_attributes(self._state, self.model), *self._tenant_attribute()]
             workflow.upsert_search_attributes(attributes)
+
+    @property
+    def _listed_state(self) -> str:
+        if self._state.name == "running" and self._is_batched():
+            return BATCHED_STATUS
+        return self._state.name
 
     def _tenant_attribute(self) -> list[SearchAttributeUpdate[Any]]:
         """For conversations that others than Python's client have started: agents that are asked, too."""

@@ -73,7 +73,7 @@ def _said(event: HistoryEvent) -> str:
 
 
 def _json(data: bytes) -> str:
-    text = json.dumps(_short(json.loads(data)), ensure_ascii=False)
+    text = json.dumps(_short(json.loads(data or b"null")), ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 

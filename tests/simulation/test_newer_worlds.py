@@ -13,7 +13,7 @@ import pytest
 from temporalio import workflow
 
 from everturn import Agent
-from everturn.activities import planning, turn_agent, turn_request
+from everturn.activities import batch_sending, planning, turn_agent, turn_request
 from everturn.activities.hook_runs import CallVerdict, HookRuns
 from everturn.activities.journal import Journal
 from everturn.activities.kept_responses import KeptResponse
@@ -27,6 +27,7 @@ from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
 from everturn.workflows import tool_calls, tool_results
+from everturn.workflows.batch_waits import BatchWaits
 from tests.simulation.situations import cut_replies, worded
 from tests.simulation.temporal.history import kind
 from tests.simulation.world import run, seeds_of
@@ -120,6 +121,16 @@ def _each_message_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EventReader, "_is_new", lambda *_: True)
 
 
+def _no_word_is_left_of_a_creation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leave_for_certain(**_: Any) -> None: ...
+
+    monkeypatch.setattr(batch_sending, "leave_for_certain", leave_for_certain)
+
+
+def _nobody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchWaits, "_leave", lambda *_: None)
+
+
 @pytest.mark.long  # what it tests is the simulation itself, and it takes the time of all of its other tests
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -143,6 +154,8 @@ def _each_message_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         ("one machine", _nobody_reads_journals),
         ("refused signals", _readers_follow_each_decision),
         ("refused signals", _each_message_is_told),
+        ("batches", _no_word_is_left_of_a_creation),
+        ("batches", _nobody_leaves),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
@@ -187,3 +200,15 @@ def test_worlds_are_about_what_people_say() -> None:
     kinds = {kind(event) for one in worlds for _, events in one.histories for event in events}
     assert "signal_external_workflow_execution_initiated" in kinds, "nobody was told of calls that wait"
     assert any("tardy" in what for one in worlds for _, what in one.notes), "no tool asked to be tried again"
+
+
+@pytest.mark.timeout(600)
+def test_worlds_ask_by_batches_through_kills_and_resets() -> None:
+    worlds = [run(seed) for name, count in (("batches", 3), ("batches and resets", 1)) for seed in _first(name, count)]
+    assert [one.broken for one in worlds if one.broken] == []
+    for what in ("batches cancelled", "kills", "resets"):
+        assert any(one.counts.get(what) for one in worlds), what
+
+
+def _first(name: str, count: int) -> list[int]:
+    return [*islice(seeds_of([name]), count)]

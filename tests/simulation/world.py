@@ -22,8 +22,10 @@ from everturn.activities import before_reset, model_turns
 from everturn.client.conversation import Conversation
 from everturn.errors import EverturnError
 from everturn.providers import background
+from everturn.settings import Settings
 from everturn.tools.mcp import transports
 from tests.simulation.agents import cast
+from tests.simulation.agents.batches import BATCHED, SimulatedBatches
 from tests.simulation.agents.ledger import Ledger
 from tests.simulation.agents.mcp_servers import McpServers
 from tests.simulation.agents.model import SimulatedModel
@@ -34,6 +36,7 @@ from tests.simulation.people.coincidences import Coincidences
 from tests.simulation.people.people import Character, Person
 from tests.simulation.rules.checks import Checks
 from tests.simulation.situations import (
+    batches,
     cut_replies,
     features,
     later_moments,
@@ -105,6 +108,7 @@ GROUPS = (
     worded.WORDED,
     ruled_outside.RULED_OUTSIDE,
     features.BELOW,
+    batches.BATCHES,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -214,6 +218,9 @@ class Draw:
     large: bool = False
     """What people say and tools return is about as much as may be, or more."""
 
+    talks: int = 1
+    """Conversations at the same time."""
+
     below: bool = False
     """Calls of agents that are asked are decided at the conversation that asks."""
 
@@ -297,6 +304,7 @@ def run(seed: int, *, draw: Draw | None = None, keep: bool = False) -> Result:
         broken += world.server.violations
         if not broken:
             broken += world.checks.at_the_end(world.people, world.model)
+            broken += world.batches.broken_rules()
         counts = dict(world.server.counts) | {"model turns": len(world.model.asked)}
         result = Result(seed, draw, broken, counts, loop.now, len(world.server.latest), dict(world.outcomes))
         world.forget()
@@ -372,6 +380,12 @@ class World:
         self.mcp = McpServers(self.server, self._chances("mcp"), draw.mcp_trouble, draw.mcp_changes, draw.mcp_ponders)
         self.server.drop_mcp = self.mcp.drop
         self.checks.mcp_calls = self.mcp.calls
+        by_name = self.chances.of("batches").random() < 0.5 if draw.agent == BATCHED else False
+        self.batches = SimulatedBatches(self.server, self.model, self._chances("batches"), by_name)
+        gathering = self.chances.of("gathering")
+        self.settings = Settings(
+            batch_seconds=gathering.choice((1.0, 20.0, 60.0)), batch_turns=gathering.choice((2, 500))
+        )
         self.outcomes: dict[str, str] = {}
         self._names = 0
 
@@ -385,6 +399,7 @@ class World:
             patch.object(model_turns, "ask", self.model),
             patch.object(background, "cancel_response", self.model.cancel),
             patch.object(transports, "open_streams", self.mcp.streams),
+            self.batches.stands_in(),
         ):
             yield
 
@@ -413,7 +428,13 @@ class World:
         self.mcp.forget()
 
     async def _conversations(self) -> None:
-        draw, name = self.draw, f"talk-{self.draw.seed}"
+        name = f"talk-{self.draw.seed}"
+        beside = [f"{name}-{number}" for number in range(1, self.draw.talks)]
+        await asyncio.gather(*map(self._converse, (name, *beside)))
+        await self.batches.until_all_is_over()
+
+    async def _converse(self, name: str) -> None:
+        draw = self.draw
         keep_open = None if draw.keep_open is None else timedelta(seconds=draw.keep_open)
         for life in range(1 + draw.revivals):
             await self.people.say(draw.agent, name, keep_open=keep_open)
@@ -437,7 +458,7 @@ class World:
                 if outages:
                     outages.cancel()
                     self.server.come_back()
-                await self._answers()
+                await self._answers(conversation)
                 await self.checks.read(conversation, self.chances.of("reader", conversation.id))
                 with suppress(EverturnError):
                     self.outcomes[conversation.id] = (await conversation.outcome()).status
@@ -446,9 +467,9 @@ class World:
                 if task:
                     task.cancel()
 
-    async def _answers(self) -> None:
+    async def _answers(self, conversation: Conversation) -> None:
         """Whoever waits for an answer has it soon after the end."""
-        left = [task for task in self.people.waiting if not task.done()]
+        left = [task for task in self.people.waiting if not task.done() and task.get_name() == conversation.id]
         if left:
             _, late = await asyncio.wait(left, timeout=120.0)
             if late:
@@ -477,6 +498,7 @@ class World:
             stored=self.draw.stored,
             clocks_locals=self.draw.clocks_locals,
             machine=self.machine,
+            settings=self.settings,
             wrong_by=self.chances.of("clocks").uniform(-clocks, clocks) if clocks else 0.0,
         ).start()
 

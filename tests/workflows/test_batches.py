@@ -11,15 +11,19 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from everturn import Agent, Client, Conversation, Model, ModelSettings, tool
+from everturn import Agent, Budget, Client, Conversation, Encryption, Model, ModelSettings, tool
 from everturn.activities.batched_turns import collector_id
+from everturn.devserver import DevServer
 from everturn.history import event_types
 from tests.support.agents import hosting
 from tests.support.batch_server import EXPIRED, MODELS, VENDORS, BatchServer, Refused, Vendor
 from tests.support.bounds import Bounds
+from tests.support.operators import reset_to_the_last_workflow_task
+from tests.support.tenant_budgets import spent
 from tests.support.waiting import eventually, reaches
 
 ROOT = Path(__file__).parents[2]
@@ -245,3 +249,112 @@ async def test_a_turn_that_is_cancelled_while_its_batch_is_gathered_is_never_sen
             await first.close()
             await first.outcome()
     assert provider.paid == 1
+
+
+# ------------------------------------------------------------ beside what else befalls a conversation
+
+
+async def test_a_budget_has_no_place_taken_by_who_waits_and_lets_what_is_paid_be_read_at_its_price(
+    client: Client, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_BATCH_SECONDS", "4")
+    await client.set_budget(tenant, Budget(conversations=1))
+    with BatchServer() as provider:
+        agent = batched(provider.base_url)
+        async with hosting(client, agent):
+            conversations = [await client.start(agent, name, tenant=tenant) for name in ("One", "Two")]
+            await eventually(lambda: provider.batches)
+            [batch] = provider.batches.values()
+            for conversation in conversations:
+                await eventually(waits_in(conversation, batch.id))
+            await client.set_budget(tenant, Budget(tokens_per_day=1))
+            provider.finish()
+            outcomes = [await conversation.outcome() for conversation in conversations]
+            used = await spent(client, tenant)
+    assert [outcome.text for outcome in outcomes] == ["Done."] * 2
+    assert provider.paid == 2
+    assert used.tokens == 30
+    assert used.cost_usd == pytest.approx(sum(outcome.cost_usd or 0 for outcome in outcomes))
+    assert used.cost_usd > 0
+
+
+@pytest.mark.parametrize("when", ["gathered", "sent"])
+async def test_a_conversation_that_is_reset_while_it_waits_has_the_reply_that_is_paid(
+    client: Client, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERTURN_BATCH_SECONDS", "5" if when == "gathered" else "0.3")
+    with BatchServer() as provider:
+        agent = batched(provider.base_url)
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            if when == "gathered":
+                await eventually(lambda: joined(client, agent))
+            else:
+                await eventually(lambda: provider.batches)
+                await eventually(waits_in(conversation, next(iter(provider.batches))))
+            await reset_to_the_last_workflow_task(client, conversation)
+            provider.ends_at_once = True
+            provider.finish()
+            assert (await conversation.outcome()).text == "Done."
+    assert provider.paid == 1
+
+
+@pytest.fixture
+async def sealed(server: DevServer) -> Client:
+    return await Client.connect(
+        server.address, task_queue=f"sealed-{uuid4().hex[:8]}", encryption=Encryption({"key-1": b"k" * 32})
+    )
+
+
+async def test_with_encrypted_payloads_a_collector_that_goes_on_as_a_new_run_hands_over_what_it_had_sent(
+    sealed: Client, bounds: Bounds
+) -> None:
+    bounds(events=12)
+    with BatchServer() as provider:
+        agent = batched(provider.base_url)
+        async with hosting(sealed, agent):
+            first = await sealed.start(agent, "One")
+            await eventually(lambda: provider.batches)
+            collector = sealed.temporal.get_workflow_handle(collector_id(agent.model, sealed.task_queue))
+            begun = (await collector.describe()).run_id
+            second = await sealed.start(agent, "Two")
+            await eventually(lambda: len(provider.batches) == 2)
+
+            async def goes_on() -> bool:
+                return (await collector.describe()).run_id != begun
+
+            await eventually(goes_on)
+            provider.finish()
+            assert [(await conversation.outcome()).text for conversation in (first, second)] == ["Done."] * 2
+    assert provider.paid == 2
+
+
+async def test_who_is_paused_falls_back_after_a_refused_line_and_who_is_closed_has_its_reply(client: Client) -> None:
+    def reply(body: dict[str, Any]) -> Any:
+        is_refused = body["model"] == MODELS["openai"] and "Hold" in str(body)
+        return Refused(400, "invalid_request_error", "No.") if is_refused else "Done."
+
+    with BatchServer(reply) as provider:
+        second = Model(f"openai:{MODELS['openai-chat']}", base_url=provider.base_url)
+        agent = batched(provider.base_url, fallback_models=[second])
+        async with hosting(client, agent):
+            held = await client.start(agent, "Hold", keep_open=timedelta(hours=1))
+            closed = await client.start(agent, "Close", keep_open=timedelta(hours=1))
+            await eventually(lambda: provider.batches)
+            await eventually(lambda: listed(client, "batched", held))
+            await held.pause()
+            await closed.close()
+            provider.ends_at_once = True
+            provider.finish()
+            assert (await closed.outcome()).text == "Done."
+            await reaches(held, "paused")
+            await held.resume()
+            assert await held.reply() == "Done."
+            assert not await listed(client, "batched", held)
+            await held.close()
+            await held.outcome()
+    assert provider.paid == 3
+
+
+async def listed(client: Client, status: str, conversation: Conversation) -> bool:
+    return conversation.id in [row.id async for row in client.conversations(status=status)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from everturn import Agent, HandOff, Limits, Patience, Shown, ToolContext, ToolFailed, tool
+from everturn import Agent, HandOff, Limits, ModelSettings, Patience, Shown, ToolContext, ToolFailed, tool
 from everturn.agent import with_sub_agents
 from everturn.agent_settings import Approvals, Compaction
 from everturn.errors import OutcomeUnknown, Retry
@@ -220,6 +220,7 @@ AGENTS: dict[str, Agent] = {
         _agent("waiting", tools=(*TOOLS, tardy)),
         _agent("near", tools=(*TOOLS, *local_tools.NEAR_TOOLS)),
         _agent(mcp_agents.PLUGGED, tools=(look, *mcp_agents.SERVERS)),
+        _agent("batched", model="openai:gpt-5.5", settings=ModelSettings(batch=True)),
         _agent("shell", tools=(*TOOLS, *run_time.PROVIDERS_TOOLS), **run_time.NEWER_AGENTS["shell"]),
     )
 }
@@ -235,6 +236,7 @@ WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
         "prepared",
         "near",
         "waiting",
+        "batched",
         mcp_agents.PLUGGED,
         *HANDING,
         *run_time.NEWER_AGENTS,

@@ -26,6 +26,8 @@ from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
+from everturn.activities.batch_sending import BatchSending
+from everturn.activities.batched_turns import BatchedTurns
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import Journal
@@ -38,6 +40,7 @@ from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
+from everturn.settings import Settings
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code
 from tests.simulation.agents.ledger import set_worker
@@ -75,6 +78,7 @@ class SimulatedWorker:
         wrong_by: float = 0.0,
         clocks_locals: bool = False,
         machine: Machine | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self._wrong_by = wrong_by
         self.clocks_locals = clocks_locals
@@ -116,6 +120,7 @@ class SimulatedWorker:
             toolsets=toolsets,
             contexts=contexts,
             times=times,
+            batches=BatchedTurns(temporal, task_queue=QUEUE, settings=settings or Settings()),
         )
         options: dict[str, Any] = {"prefixes": self.prefixes, "heartbeats": heartbeats, "contexts": contexts}
         options["toolsets"] = toolsets
@@ -129,6 +134,7 @@ class SimulatedWorker:
                 Approvers(hosted, heartbeats=heartbeats, contexts=contexts).check_decision,
                 KeepTranscript(heartbeats).keep_transcript,
                 *calls.activities(),
+                *BatchSending(hosted, turns, temporal, heartbeats=heartbeats).activities(),
             ],
             activity_executor=None,
             shared_state_manager=None,
@@ -335,7 +341,7 @@ class SimulatedWorker:
         asked = activity.asked
         start = Start(
             workflow_namespace="default",
-            workflow_type="Conversation",
+            workflow_type=activity.run.type,
             activity_id=asked.activity_id,
             activity_type=activity.name,
             input=asked.input.payloads,

@@ -20,7 +20,7 @@ from everturn.events import Event
 from everturn.history import steps
 from everturn.history.reader import HistoryReader
 from everturn.history.state_by_history import StateByHistory
-from everturn.payloads import Status
+from everturn.payloads import BATCHED_STATUS, Status
 from everturn.records import Message
 from everturn.sizes import MAX_PAGE_BYTES, size_of
 from everturn.state import State
@@ -146,6 +146,8 @@ class Checks:
     # ------------------------------------------------------------ after each workflow task
 
     def after_task(self, run: Run) -> None:
+        if run.type != names.CONVERSATION:
+            return
         try:
             self._look(run)
         except Exception as error:  # noqa: BLE001 - nobody awaits the worker's task: it would be lost
@@ -179,7 +181,7 @@ class Checks:
         status = run.attributes.indexed_fields.get(names.EVERTURN_STATUS)
         known = holder.state.facts is not None and holder.state.facts.indexed
         known = known and not any(one.name == names.EXTEND_PREFIX for one in run.activities.values())  # it moves on
-        if status is not None and known and not run.next_run_id and json.loads(status.data) != holder.state.name:
+        if status is not None and known and not run.next_run_id and json.loads(status.data) != _listed(holder):
             self.server.wrong(f"{place}: it is {holder.state.name}, and lists show it as {status.data!r}")
         if status is not None and known and not run.next_run_id:
             self._listed_as(place, run, holder.state)
@@ -453,6 +455,12 @@ def _is_a_part(page: list[Any], read: list[Any], state: State) -> bool:
             if read[max(0, end - len(known)) : end] == known[-end:] if end else not known:
                 return True
     return False
+
+
+def _listed(holder: CachedRun) -> str:
+    """What lists say of it."""
+    is_batched = holder.state.name == "running" and holder.instance._object._batches.cause
+    return BATCHED_STATUS if is_batched else str(holder.state.name)
 
 
 def _is_at(worker: Any, run: Run) -> bool:

@@ -25,6 +25,9 @@ from everturn.client.streaming import LiveActivities
 EPOCH = 1_767_225_600.0
 """The simulated world begins on 1 January 2026."""
 
+ENVIRONMENT = {"SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": "simulated"}
+"""A scripted model's limits are found by its URL, and the collector of a provider's batches by its key."""
+
 LOGICAL_STEPS = 60_000
 """Of the loop, for one world: one that goes round in circles takes more. The largest takes some thousands."""
 
@@ -190,8 +193,7 @@ def world(seed: int) -> Iterator[VirtualLoop]:
     )
     asyncio.set_event_loop(loop)
     try:
-        # A scripted model's limits are found by its URL.
-        with patch.dict(os.environ, {"SCRIPTED_BASE_URL": "http://127.0.0.1:1/v1"}), _stopped_if_endless(loop):
+        with patch.dict(os.environ, ENVIRONMENT), _stopped_if_endless(loop):
             yield loop
     finally:
         with suppress(Endless), _stopped_if_endless(loop):

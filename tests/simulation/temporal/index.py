@@ -89,7 +89,7 @@ class Index:
         attributes.CopyFrom(run.attributes)
         info = WorkflowExecutionInfo(
             execution={"workflow_id": run.workflow_id, "run_id": run.id},  # type: ignore[arg-type]
-            type={"name": "Conversation"},  # type: ignore[arg-type]
+            type={"name": run.type},  # type: ignore[arg-type]
             status=run.status,  # type: ignore[arg-type]
             start_time=run.history.events[0].event_time,
             close_time=run.history.events[-1].event_time if run.closed else None,

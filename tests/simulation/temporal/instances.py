@@ -18,20 +18,26 @@ from temporalio.bridge.worker import decode_activation, encode_completion
 from temporalio.common import Priority
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
 
+from everturn import names
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
+from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 from tests.simulation.temporal.history import attributes
 from tests.simulation.temporal.sealing import converter
 
 _RUNNER = UnsandboxedWorkflowRunner()
-_DEFINITION = workflow._Definition.must_from_class(ConversationWorkflow)
+_DEFINITIONS = {
+    name: workflow._Definition.must_from_class(cls)
+    for name, cls in ((names.CONVERSATION, ConversationWorkflow), (names.BATCHES, BatchCollectorWorkflow))
+}
 
 
 def create(event: HistoryEvent, run_id: str, task_started: Timestamp) -> Any:
     """A workflow of this run, which has not begun. `event`: its first one."""
     given = attributes(event)
-    seed = UUID(run_id).int & (2**63 - 1)
+    # A run that a reset made draws as the one before it did, up to where it was reset.
+    seed = UUID(given.original_execution_run_id or run_id).int & (2**63 - 1)
     parent = given.parent_workflow_execution
     info = workflow.Info(
         attempt=1,
@@ -64,7 +70,7 @@ def create(event: HistoryEvent, run_id: str, task_started: Timestamp) -> Any:
         payload_converter_factory=data_converter._new_payload_converter,
         failure_converter_class=data_converter.failure_converter_class,
         interceptor_classes=[EagerDispatch],
-        defn=_DEFINITION,
+        defn=_DEFINITIONS[given.workflow_type.name],
         info=info,
         randomness_seed=seed,
         extern_functions={"__temporal_assert_local_activity_valid": lambda _: None},

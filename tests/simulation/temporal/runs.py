@@ -13,6 +13,7 @@ from temporalio.api.enums.v1 import WorkflowExecutionStatus as Status
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.update.v1 import Outcome, Request
 
+from everturn import names
 from tests.simulation.temporal.history import CLOSED, History
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Run:
     """By which what the server does about it takes its time."""
     name: str
     """Of its conversation, and how many runs that had before."""
+    type: str = names.CONVERSATION
+    """Of workflow."""
     history: History = field(default_factory=History)
     status: int = Status.WORKFLOW_EXECUTION_STATUS_RUNNING
     next_run_id: str = ""

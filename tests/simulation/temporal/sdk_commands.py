@@ -149,6 +149,8 @@ class Commands:
                 self.outgoing.append(
                     Command("signal_external_workflow_execution_initiated", given.child_workflow_id, lang)
                 )
+            case "cancel_signal_workflow":
+                self._cancel_signal(given.seq)
             case "update_response":
                 if given.HasField("rejected"):
                     self.rejected.append((given.protocol_instance_id, given.rejected))
@@ -207,6 +209,18 @@ class Commands:
         else:
             raise TaskFailure(f"it cancels {asked.workflow_id}, which it has asked for and which has not begun")
         self._jobs.append(job)
+
+    def _cancel_signal(self, seq: int) -> None:
+        """One that was sent is not called back: whoever waits for it goes on as it ends."""
+        event = "signal_external_workflow_execution_initiated"
+        for command in self.outgoing:
+            if command.event == event and command.lang.signal_external_workflow_execution.seq == seq:
+                self.outgoing.remove(command)
+                job = WorkflowActivationJob()
+                job.resolve_signal_external_workflow.seq = seq
+                job.resolve_signal_external_workflow.failure.CopyFrom(CANCELLED)
+                self._jobs.append(job)
+                return
 
     def _run_local(self, seq: int, lang: WorkflowCommand) -> None:
         if self._replays:

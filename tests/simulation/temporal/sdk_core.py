@@ -169,7 +169,7 @@ class CachedRun(Commands):
                 self._admitted[given.request.meta.update_id] = given.request
                 return None  # it comes as a message of the task
             case "workflow_task_failed" if given.cause == RESET:
-                job.update_random_seed.randomness_seed = UUID(self.run_id).int & (2**63 - 1)
+                job.update_random_seed.randomness_seed = UUID(given.new_run_id).int & (2**63 - 1)
             case "timer_fired":
                 if int(given.timer_id) not in self._timers:
                     return None

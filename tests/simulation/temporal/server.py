@@ -64,8 +64,10 @@ class Server(Dispatch):
         attributes: SearchAttributes | None = None,
         memo: Memo | None = None,
         beside: dict[str, Any] | None = None,
+        workflow_type: str = names.CONVERSATION,
     ) -> Run:
-        run = self.new_run(workflow_id, first_run_id=continues.first_run_id if continues else "")
+        first_run_id = continues.first_run_id if continues else ""
+        run = self.new_run(workflow_id, first_run_id=first_run_id, type=workflow_type)
         run_id = run.id
         run.attributes.MergeFrom(attributes or SearchAttributes())
         run.memo.MergeFrom(memo or Memo())
@@ -85,7 +87,7 @@ class Server(Dispatch):
         run.write(
             "workflow_execution_started",
             beside=beside,
-            workflow_type=WorkflowType(name="Conversation"),
+            workflow_type=WorkflowType(name=run.type),
             task_queue=TaskQueue(name=QUEUE),
             input=payloads,
             workflow_task_timeout=Duration(seconds=int(TASK_SECONDS)),

@@ -16,6 +16,7 @@ from temporalio.api.enums.v1 import (
     PendingActivityState,
     PendingWorkflowTaskState,
     UpdateWorkflowExecutionLifecycleStage,
+    WorkflowIdConflictPolicy,
 )
 from temporalio.api.errordetails.v1 import WorkflowExecutionAlreadyStartedFailure
 from temporalio.api.operatorservice.v1 import ListSearchAttributesResponse
@@ -39,6 +40,7 @@ _TYPES = {
 }
 COMPLETED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED
 ACCEPTED = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ACCEPTED
+USE_EXISTING = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
 
 CORE_TRIES_SECONDS = 10.0
 
@@ -129,13 +131,20 @@ class SimulatedService(ServiceClient):
         latest = self._server.latest.get(req.workflow_id)
         run = self._server.runs[latest] if latest else None
         reject = req.workflow_id_reuse_policy == 3
+        if run and not run.closed and req.workflow_id_conflict_policy == USE_EXISTING:
+            return api.StartWorkflowExecutionResponse(run_id=run.id, started=False)
         if run and (not run.closed or (reject and not run.deleted)):
             status = GrpcStatus(code=6, message="Workflow execution is already running.")
             status.details.add().Pack(WorkflowExecutionAlreadyStartedFailure(run_id=run.id))
             raise RPCError(status.message, RPCStatusCode.ALREADY_EXISTS, status.SerializeToString())
         beside = {"user_metadata": req.user_metadata} if req.HasField("user_metadata") else {}
         begun = self._server.begin(
-            req.workflow_id, req.input, attributes=req.search_attributes, memo=req.memo, beside=beside
+            req.workflow_id,
+            req.input,
+            attributes=req.search_attributes,
+            memo=req.memo,
+            beside=beside,
+            workflow_type=req.workflow_type.name,
         )
         return api.StartWorkflowExecutionResponse(run_id=begun.id, started=True)
 
@@ -165,7 +174,7 @@ class SimulatedService(ServiceClient):
         answer = api.DescribeWorkflowExecutionResponse()
         info = answer.workflow_execution_info
         info.execution.workflow_id, info.execution.run_id = run.workflow_id, run.id
-        info.type.name, info.task_queue = "Conversation", "simulated"
+        info.type.name, info.task_queue = run.type, "simulated"
         info.status, info.history_length = run.status, len(run.history)  # type: ignore[assignment]
         info.first_run_id, info.history_size_bytes = run.first_run_id, run.history.bytes
         info.start_time.CopyFrom(run.history.events[0].event_time)

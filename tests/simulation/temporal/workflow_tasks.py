@@ -312,13 +312,14 @@ def _close(server: Server, run: Run, closing: str, lang: Any, by: dict[str, int]
             asked = lang.continue_as_new_workflow_execution
             given = Payloads(payloads=asked.arguments)
             task = run.task
-            next_run = server.begin(run.workflow_id, given, continues=run, attributes=run.attributes, memo=run.memo)
+            kept: dict[str, Any] = {"attributes": run.attributes, "memo": run.memo, "workflow_type": run.type}
+            next_run = server.begin(run.workflow_id, given, continues=run, **kept)
             run.next_run_id = next_run.id
             assert run.task is task
             run.write(
                 closing,
                 new_execution_run_id=next_run.id,
-                workflow_type={"name": "Conversation"},
+                workflow_type={"name": run.type},
                 task_queue=TaskQueue(name=QUEUE),
                 input=given,
                 workflow_task_timeout=Duration(seconds=5),
