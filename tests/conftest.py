@@ -163,8 +163,8 @@ def go_on() -> Iterator[threading.Event]:
     held.set()
 
 
-@pytest.fixture(params=[pytest.param(1000, id="cached", marks=pytest.mark.long), pytest.param(0, id="replaying")])
-def cached_conversations(request: pytest.FixtureRequest) -> int:
-    """With 0, a worker keeps no conversation in memory: every workflow task replays the history. A test that does not
-    ask for this keeps them."""
-    return int(request.param)
+@pytest.fixture
+def cached_conversations() -> int:
+    """A worker keeps no conversation in memory: every workflow task replays the history. A test that does not ask for
+    this keeps them, as workers do."""
+    return int(os.environ.get("CACHED", "0"))

@@ -145,7 +145,9 @@ class Replays:
         from everturn.workflows import ConversationWorkflow
 
         interpreter_exit.runtime_is_used()  # or its threads could abort a test run as it ends
-        replayer = Replayer(workflows=[ConversationWorkflow], data_converter=for_replayer(self._converter))
+        converter = for_replayer(self._converter)
+        # A build ID of ours: the SDK's own is a hash of all modules, read from the disk.
+        replayer = Replayer(workflows=[ConversationWorkflow], data_converter=converter, build_id="replay")
         histories = await self._stack.enter_async_context(aclosing(self._queued_histories()))
         results = await self._stack.enter_async_context(replayer.workflow_replay_iterator(histories))
         return await self._stack.enter_async_context(aclosing(cast("AsyncGenerator[WorkflowReplayResult]", results)))

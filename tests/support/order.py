@@ -26,8 +26,8 @@ FIRST = (
 )
 """The files that take longest, the longest first."""
 
-LONG = re.compile(r"mark\.long|cached_conversations")
-"""What makes a test `long`: a mark, or a fixture some of whose values have it."""
+LONG = re.compile(r"mark\.long")
+"""What makes a test `long`."""
 
 LAST = ("tests/providers/", "tests/unit/", "tests/replay/", "tests/test_docs_commands.py")
 """Where most tests are, and nearly each takes some milliseconds."""

@@ -144,10 +144,10 @@ async def test_any_turn_of_a_long_conversation_can_be_forked(
         await conversation.outcome()
         transcript = await conversation.transcript()
         worker.prefixes.clear()
-        forks = await asyncio.gather(*(forked_at(conversation, turn) for turn in range(1, 14)))
-        assert [told == transcript for _, told in forks] == [True] * 13
+        forks = await asyncio.gather(*(forked_at(conversation, turn) for turn in (1, 2, 5, 9, 13)))
+        assert [told == transcript for _, told in forks] == [True] * 5
         # A fork of a fork, at a turn that was long before.
-        again, told = await forked_at(forks[8][0], 2)
+        again, told = await forked_at(forks[3][0], 2)
         assert told == transcript
         assert (await again.outcome()).turns == 13
 

@@ -37,7 +37,7 @@ def test_every_command_comes_up_by_itself(
         (["models"], 0, "anthropic:"),
         (["replay", "--id", name], 0, "OK"),
         (["rerun", name], 2, "--agent"),
-        (["cases", "-o", "cases"], 0, "cases of"),
+        (["cases", "-o", "cases", "--query", f"WorkflowId = '{name}'"], 0, "cases of"),
         (["doctor"], 1, "workers"),
         (["queues"], 0, "ROLES"),
         (["fork", name, "--at-turn", "1", "--id", f"{name}-2"], 0, ""),
