@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 
-from benchmarks import evals, inbox, limits, peers, report, scale, tenants
+from benchmarks import evals, inbox, learning, limits, peers, report, scale, tenants
 from benchmarks.contestants import ALL, FLOOR
 from benchmarks.measures import (
     Measured,
@@ -62,6 +62,8 @@ TENANTS = "tenants"
 """Of everturn alone: 3 minutes."""
 EVALS = "evals"
 """Of everturn alone: 5 minutes."""
+LEARNING = "learning"
+"""Beside pydantic-ai and pydantic-evals, of the development environment: 8 minutes."""
 SCALE = "scale"
 """Of everturn alone, on a cluster of its own (`make stack`): 8 minutes; Linux and root."""
 LONGEST_MEASURE_SECONDS = 600.0
@@ -76,6 +78,9 @@ async def main(arguments: argparse.Namespace) -> None:
         return
     if arguments.measures == [TENANTS]:
         await tenants.main(record=arguments.record)
+        return
+    if arguments.measures == [LEARNING]:
+        await learning.main(record=arguments.record)
         return
     if arguments.measures == [EVALS]:
         await evals.main(conversations=arguments.conversations, record=arguments.record)
@@ -134,7 +139,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         "measures",
         nargs="*",
         metavar="MEASURE",
-        help=f"of {', '.join(MEASURES)} (all); or {LIMITS}, {TENANTS}, {INBOX}, {EVALS} or {SCALE} alone",
+        help=f"of {', '.join(MEASURES)} (all); or {LIMITS}, {TENANTS}, {INBOX}, {EVALS}, {LEARNING} or {SCALE} alone",
     )
     parser.add_argument("--only", nargs="+", choices=names, help="these contestants, and the floor")
     parser.add_argument("--rounds", type=int, default=10, help="of the latency (10)")
@@ -151,7 +156,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         help="write the numbers into benchmarks/RESULTS.md",
     )
     arguments = parser.parse_args(words)
-    if arguments.measures not in ([LIMITS], [TENANTS], [INBOX], [EVALS], [SCALE]) and (
+    if arguments.measures not in ([LIMITS], [TENANTS], [INBOX], [EVALS], [LEARNING], [SCALE]) and (
         unknown := {*arguments.measures} - {*MEASURES}
     ):
         parser.error(f"no measure {', '.join(unknown)}: choose from {', '.join(MEASURES)}")
