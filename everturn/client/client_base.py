@@ -32,8 +32,8 @@ from everturn.live.lanes import lane_of
 from everturn.payloads import Start
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped
-from everturn.temporal import any_status, temporal_errors
-from everturn.temporal.ids import id_problem, keyword, possible_parents
+from everturn.temporal import temporal_errors
+from everturn.temporal.ids import id_problem, keyword
 from everturn.temporal.list_filters import quoted
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
@@ -45,9 +45,6 @@ from everturn.validation.spelling import nearest_name
 
 LOOK_AGAIN_SECONDS = 30.0
 """The pause before asking again which agents workers host, if that was not known."""
-
-MAX_DOTS = 16
-"""In an id that whoever comes may choose: for each dot, the server is asked."""
 
 MAX_LISTED_TOOLS = 40
 
@@ -257,28 +254,6 @@ class ClientBase:
             ) from None
         except RPCError as error:
             raise self.unreachable_error(error) from error
-
-    async def check_strangers_id(self, conversation_id: str) -> None:
-        """For doors where whoever comes may choose an id. Raises Refused for one that a sub-agent of another
-        conversation has, or may get: it would be taken for that, and would take its place."""
-        parents = possible_parents(conversation_id)
-        if len(parents) > MAX_DOTS:
-            raise Refused(f"The id {conversation_id!r:.200} has more than {MAX_DOTS} dots.", cure="Use another id.")
-        for parent in parents:
-            if await self._is_conversation(parent):
-                raise Refused(
-                    f"The id {conversation_id!r:.200} is one for a sub-agent of the conversation {parent!r:.200}.",
-                    cure="Use another id.",
-                )
-
-    async def _is_conversation(self, conversation_id: str) -> bool:
-        try:
-            described = await any_status.describe(self.temporal, conversation_id)
-        except RPCError as error:
-            if temporal_errors.not_found(error):
-                return False
-            raise self.unreachable_error(error) from error
-        return described.workflow_type == names.CONVERSATION
 
     async def _is_started_with(self, start: Start, conversation_id: str) -> bool:
         first = await first_step(self.temporal, conversation_id)

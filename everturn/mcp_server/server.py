@@ -26,6 +26,7 @@ from pydantic import Field, JsonValue
 from everturn import names
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
+from everturn.client.strangers_ids import check_strangers_id
 from everturn.errors import AlreadyStarted, EverturnError, InvalidSetting, NotFound, Refused
 from everturn.events import Done, Event
 from everturn.mcp_server import turns
@@ -170,7 +171,7 @@ class AgentServer:
         refused."""
         self._reach.check_agent(agent)
         if conversation_id:
-            await self._client.check_strangers_id(conversation_id)
+            await check_strangers_id(self._client, conversation_id)
         return {"conversation_id": await self._begin_conversation(agent, message, conversation_id, key_of(ctx))}
 
     async def send(self, conversation_id: Id, message: str, ctx: Ctx) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.client.many_decisions import AT_ONCE, decide_one
+from everturn.client.strangers_ids import check_strangers_id
 from everturn.payloads import WaitingCall
 from everturn.records import ApproveOrDeny
 from everturn.system.bounded_concurrency import in_order
@@ -46,7 +47,7 @@ class StartRequest(RequestBody):
 
     async def carry_out(self, client: Client) -> dict[str, Any]:
         if self.id:
-            await client.check_strangers_id(self.id)
+            await check_strangers_id(client, self.id)
         started = await client.start(self.agent, self.message, id=self.id, message_id=self.message_id, stream=True)
         return {"id": started.id}
 
