@@ -166,9 +166,10 @@ async def run_program(task: str, library: str, *, kill: bool) -> Ran:
             printed = await asyncio.to_thread(last_line, process, up_to="answered")
             await wait_for_evaluations(client)
             process.terminate()
+            await asyncio.to_thread(process.wait)
         else:
             printed = await asyncio.to_thread(last_line, process)
-        await asyncio.to_thread(process.wait)
+            assert await asyncio.to_thread(process.wait) == 0, f"{task} with {library} failed: see {RESULTS}"
         seconds = time.monotonic() - began
         return Ran(seconds, bench.requests, printed, bench.count_refunds(), bench.model.asked["judge"])
 

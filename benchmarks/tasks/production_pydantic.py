@@ -21,7 +21,7 @@ class Polite(Evaluator):
         return result.output == "yes"
 
 
-online = OnlineEvaluation(evaluators=[OnlineEvaluator(Polite(), sample_rate=0.05)])
+online = OnlineEvaluation(evaluators=[OnlineEvaluator(evaluator=Polite(), sample_rate=0.05)])
 helper = Agent(OpenAIChatModel("helper", provider=provider), name="helper", capabilities=[online])
 
 
