@@ -9,7 +9,7 @@ then `call_model` is asked again, with that, and reads the reply.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from everturn.batching.records import BatchLine, BatchNotice, BatchTurn, LeaveBa
 from everturn.calls.causes import cause_of
 from everturn.calls.pending_calls import iso_time
 from everturn.payloads import ModelRequest
+from everturn.workflows.cancellation import begin_signal, send_signal
 from everturn.workflows.message_dispatch import read_signal
 
 LONGEST_WAIT: Final = timedelta(days=4)
@@ -96,8 +97,7 @@ class BatchWaits:
         self._since = iso_time(workflow.now())
         self._on_change()
         try:
-            # A signal that is under way swallows the cancellation of who waits for it.
-            await asyncio.shield(_in_background(collector.signal(names.JOIN_BATCH, line)))
+            await send_signal(collector.signal(names.JOIN_BATCH, line))
             self._missed = 0
             await workflow.wait_condition(
                 self._is_over, timeout=LONGEST_WAIT, timeout_summary="until its batch is over"
@@ -134,11 +134,4 @@ class BatchWaits:
 
     def _leave(self, collector: workflow.ExternalWorkflowHandle[Any], line: BatchLine) -> None:
         """Nobody waits for whether the collector hears it."""
-        _in_background(collector.signal(names.LEAVE_BATCH, LeaveBatch(id=line.id)))
-
-
-def _in_background(signal: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Its error is no error of asyncio's, if nobody waits for it any more."""
-    sending = asyncio.create_task(signal)
-    sending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    return sending
+        begin_signal(collector.signal(names.LEAVE_BATCH, LeaveBatch(id=line.id)))

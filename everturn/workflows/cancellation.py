@@ -38,6 +38,22 @@ async def or_cancelled(handle: asyncio.Task[R]) -> R:
         return handle.result()
 
 
+def begin_signal(signal: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A signal to another workflow that nobody has to wait for: its error is no error of asyncio's then."""
+    sending = asyncio.create_task(signal)
+    sending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return sending
+
+
+async def send_signal(signal: Coroutine[Any, Any, None]) -> None:
+    """Sends a signal to another workflow, from a task that may be cancelled meanwhile. Raises TemporalError if it did
+    not arrive.
+
+    The SDK's own await of a signal that is under way swallows the cancellation
+    (findings/temporalio-a-cancelled-signal-is-no-cancelled-task.sh)."""
+    await asyncio.shield(begin_signal(signal))
+
+
 async def turn_over(turn: asyncio.Task[Any], *, lost: Callable[[BaseException], None]) -> None:
     """Returns once a model turn has a result. Raises what it raises; and CancelledError if it was cancelled.
 

@@ -23,7 +23,7 @@ from everturn.temporal.ids import child_id
 from everturn.text.markdown import code, first_line, inline
 from everturn.truncation import shortened_reason
 from everturn.workflows.activity_results import ActivityResults
-from everturn.workflows.cancellation import what_came_together
+from everturn.workflows.cancellation import send_signal, what_came_together
 from everturn.workflows.timeouts import sub_agent_options
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.webhooks import Webhooks
@@ -112,7 +112,7 @@ class SubAgents:
     async def _pass_on_close(self, handle: Child) -> None:
         await workflow.wait_condition(lambda: self._state.closing)
         with suppress(TemporalError):  # the child may have ended by now
-            await handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed"))
+            await send_signal(handle.signal(names.CLOSE, Control(reason="the conversation that asked was closed")))
 
     async def _pass_on_rules(self, handle: Child, known: Policy) -> None:
         """What people say of the calls of this conversation holds for those that it has others make. `known`: what the
@@ -122,7 +122,7 @@ class SubAgents:
             known = self._state.rules
             changed = InheritPolicy(rules=known, by=shortened_reason(workflow.info().workflow_id))
             with suppress(TemporalError):  # the child may have ended by now
-                await handle.signal(names.INHERIT_POLICY, changed)
+                await send_signal(handle.signal(names.INHERIT_POLICY, changed))
 
 
 async def _wait_for_start(start: Coroutine[Any, Any, Child]) -> Child:
