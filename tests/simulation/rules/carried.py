@@ -295,8 +295,10 @@ def replies_are_mended(one: Evidence) -> Iterator[str]:
                     told, unfit, cut = 0, False, True
                 case steps.CommandSent(name=names.CLOSE):
                     told, unfit, closing = 0, False, True
-                case steps.RunStarted():
+                case steps.RunStarted(start=start, previous_run_id=previous):
                     closing = False
+                    if start.carry and not previous:
+                        told = start.carry.repairs  # a fork goes on with an answer that has had some
                 case steps.TurnCancelled() | steps.RunClosed(next_run_id=""):
                     told, unfit = 0, False
                 case _:
