@@ -62,12 +62,12 @@ class SlowBatches(BatchServer):
 
 @dataclass
 class Model:
-    """What is asked of it, by the model's name."""
+    """Counts its requests, by the model's name."""
 
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
 
     def script(self, messages: list[dict[str, Any]], body: dict[str, Any]) -> Any:
-        self.asked[body["model"]] += 1
+        self.requests[body["model"]] += 1
         return slow(_reply_to(messages, body["model"]), seconds=REPLY_SECONDS)
 
 
@@ -115,7 +115,7 @@ class Bench:
 
     @property
     def requests(self) -> int:
-        return self.model.asked.total() + self.batches.paid
+        return self.model.requests.total() + self.batches.paid
 
     @property
     def in_the_middle(self) -> bool:
@@ -134,7 +134,7 @@ class Bench:
         object.__setattr__(model, "base_url", self.scripted.base_url)
         async with Worker(client, agents=[clerk]):
             await asyncio.gather(*(client.run(clerk, f"Refund order {number}.") for number in range(REFUNDS)))
-        self.model.asked.clear()
+        self.model.requests.clear()
         self.refunds.unlink()
 
 
@@ -171,7 +171,7 @@ async def run_program(task: str, library: str, *, kill: bool) -> Ran:
             printed = await asyncio.to_thread(last_line, process)
             assert await asyncio.to_thread(process.wait) == 0, f"{task} with {library} failed: see {RESULTS}"
         seconds = time.monotonic() - began
-        return Ran(seconds, bench.requests, printed, bench.count_refunds(), bench.model.asked["judge"])
+        return Ran(seconds, bench.requests, printed, bench.count_refunds(), bench.model.requests["judge"])
 
 
 def last_line(process: subprocess.Popen[bytes], *, up_to: str = "") -> str:

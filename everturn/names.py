@@ -60,9 +60,6 @@ SEND_WEBHOOK: Final = "send_webhook"
 WEBHOOK_FAILED: Final = "WebhookFailed"
 """The error type of a try that the receiver did not take."""
 
-RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, "everturn-batches:", WEBHOOK_OF)
-"""How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
-
 SET_BUDGET: Final = "set_budget"
 """The signal that sets a tenant's budget, or takes it away."""
 
@@ -97,6 +94,15 @@ SEND_BATCH: Final = "send_turn_batch"
 FOLLOW_BATCH: Final = "follow_turn_batch"
 CANCEL_BATCH: Final = "cancel_turn_batch"
 """A collector's activities."""
+
+BESIDE_CONVERSATIONS: Final = frozenset({BATCHES, WEBHOOK})
+"""Workflows of ours on the workers of conversations, all of whose activities are ours, too."""
+
+ON_WORKERS: Final = frozenset({CONVERSATION, TENANT_BUDGET, *BESIDE_CONVERSATIONS})
+"""All of ours that those workers run."""
+
+RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, BATCHES_OF, WEBHOOK_OF)
+"""How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
 
 BATCHED: Final = "Batched"
 """The error type of a model turn that is to wait for a batch."""

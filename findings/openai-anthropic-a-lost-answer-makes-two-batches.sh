@@ -68,9 +68,9 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 url = f"http://127.0.0.1:{server.server_port}"
 batches = openai.OpenAI(api_key="none", base_url=f"{url}/v1").batches
 first = batches.create(input_file_id="file-1", endpoint="/v1/responses", completion_window="24h")
-asked = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+request = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 second = anthropic.Anthropic(api_key="none", base_url=url).messages.batches.create(
-    requests=[{"custom_id": "a", "params": asked}]
+    requests=[{"custom_id": "a", "params": request}]
 )
 seen = f"told of {first.id} and {second.id}; created {len(created)}; idempotency keys {len(keys)}"
 print(seen)

@@ -10,8 +10,8 @@ classifier = Agent("classifier", model=model, settings=ModelSettings(batch=True)
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[classifier]):
-        asked = [client.run(classifier, f"Classify text {number}", id=f"text-{number}") for number in range(500)]
-        outcomes = await asyncio.gather(*asked)
+        runs = [client.run(classifier, f"Classify text {number}", id=f"text-{number}") for number in range(500)]
+        outcomes = await asyncio.gather(*runs)
     print(sum(outcome.text == "fine" for outcome in outcomes))
 
 

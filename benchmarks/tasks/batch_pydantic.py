@@ -14,8 +14,8 @@ classifier = Agent(AnthropicModel("claude-sonnet-4-5", provider=provider), capab
 
 async def main() -> None:
     async with batching:
-        asked = [classifier.run(f"Classify text {number}") for number in range(500)]
-        results = await asyncio.gather(*asked)
+        runs = [classifier.run(f"Classify text {number}") for number in range(500)]
+        results = await asyncio.gather(*runs)
     print(sum(result.output == "fine" for result in results))
 
 

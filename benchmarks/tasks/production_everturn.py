@@ -17,8 +17,8 @@ async def is_polite(answer: JudgedAnswer) -> bool:
 async def main() -> None:
     client = await Client.connect()
     async with Worker(client, agents=[helper], evaluators=[is_polite], sample=0.05):
-        asked = [client.run(helper, f"Question {number}", id=f"question-{number}") for number in range(ANSWERS)]
-        await asyncio.gather(*asked)
+        runs = [client.run(helper, f"Question {number}", id=f"question-{number}") for number in range(ANSWERS)]
+        await asyncio.gather(*runs)
         print("answered", flush=True)
         await asyncio.Event().wait()
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import temporalio.worker
 
-from everturn import names
 from everturn.activities.journal import Journal, task_of
+from everturn.activities.user_activities import is_ours
 
 
 @dataclass
@@ -110,7 +110,7 @@ class TaskIntake:
 
     def _take_task(self, task: Any) -> None:
         self._not_begun[task.task_token] = TakenTask(task.start)
-        if _is_ours(task.start):
+        if is_ours(task.start.workflow_type, task.start.activity_id):
             execution = task.start.workflow_execution
             self._journal.take_task(
                 task_of(
@@ -147,11 +147,6 @@ class TaskIntake:
 
 def _has_heartbeats(start: Any) -> bool:
     return start.HasField("heartbeat_timeout") and not start.is_local
-
-
-def _is_ours(start: Any) -> bool:
-    of_our_workflow = start.workflow_type in (names.CONVERSATION, names.BATCHES, names.WEBHOOK)
-    return bool(of_our_workflow and not start.activity_id.startswith(names.ACTIVITY_OF_CALL))
 
 
 def taking_tasks(worker: temporalio.worker.Worker, journal: Journal, **options: Any) -> TaskIntake | None:

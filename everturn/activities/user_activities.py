@@ -47,7 +47,11 @@ class ActivityThreads(Threads, ThreadPoolExecutor):
 
 def is_users_own(info: activity.Info) -> bool:
     """Whether the activity is a user's: then everturn has no part in its heartbeats and its input."""
-    if info.workflow_type in (names.BATCHES, names.WEBHOOK):
-        return False
-    ours = info.workflow_type == names.CONVERSATION and not info.activity_id.startswith(names.ACTIVITY_OF_CALL)
-    return not ours
+    return not is_ours(info.workflow_type, info.activity_id)
+
+
+def is_ours(workflow_type: str | None, activity_id: str) -> bool:
+    """Whether an activity is everturn's own, by the workflow that asks for it."""
+    if workflow_type == names.CONVERSATION:
+        return not activity_id.startswith(names.ACTIVITY_OF_CALL)
+    return workflow_type in names.BESIDE_CONVERSATIONS

@@ -49,9 +49,6 @@ _NOT_INDEXED: Final = f"{names.EVERTURN_METADATA} IS NULL AND ParentWorkflowId I
 
 _SCHEDULED_BY: Final = "TemporalScheduledById"
 
-_OURS: Final = (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES, names.WEBHOOK)
-"""Conversations are found by themselves. A budget has no word of what is said."""
-
 
 @dataclass
 class Belonging:
@@ -147,10 +144,7 @@ async def _find_evaluations(client: Client, conversation_ids: Sequence[str]) -> 
     evaluations: dict[str, Belonging] = {}
     for conversation_id in conversation_ids:
         for row in await evaluation_rows(client, conversation_id):
-            running = not is_over(row)
-            evaluation = Belonging(row.id, "evaluation", conversation_id, runs=[row.run_id], running=running)
-            await _note_all_claims(client, evaluation)
-            evaluations[row.id] = evaluation
+            evaluations[row.id] = await _read_belonging(client, row, "evaluation", of=conversation_id)
     return evaluations
 
 
@@ -162,17 +156,16 @@ async def _find_deliveries(client: Client, conversation_ids: Sequence[str]) -> d
         query = f"WorkflowType = {quoted(names.WEBHOOK)} AND WorkflowId STARTS_WITH {quoted(prefix)}"
         async for row in client.list_workflows(query):
             if ":" not in row.id.removeprefix(prefix):  # else it is of a conversation whose id begins like this one's
-                running = not is_over(row)
-                delivery = Belonging(row.id, "webhook", conversation_id, runs=[row.run_id], running=running)
-                await _note_all_claims(client, delivery)
-                deliveries[row.id] = delivery
+                deliveries[row.id] = await _read_belonging(client, row, "webhook", of=conversation_id)
     return deliveries
 
 
-async def _note_all_claims(client: Client, belonging: Belonging) -> None:
-    for run_id in belonging.runs:
-        async for event in events_of(client, belonging.id, run_id):
-            _note_claims(event, belonging.claims)
+async def _read_belonging(client: Client, row: ListedWorkflow, was: Was, *, of: str) -> Belonging:
+    """What is no conversation, and has one run."""
+    belonging = Belonging(row.id, was, of, runs=[row.run_id], running=not is_over(row))
+    async for event in events_of(client, row.id, row.run_id):
+        _note_claims(event, belonging.claims)
+    return belonging
 
 
 async def _read_histories(client: Client, belonging: Belonging, outside: list[Outside]) -> tuple[dict[str, None], str]:
@@ -379,4 +372,4 @@ async def _is_there(client: Client, outside: Outside) -> bool:
     if not outside.workflow:
         return True
     described = await describe_run(client, outside.workflow, outside.run)
-    return described is not None and described.workflow_execution_info.type.name not in _OURS
+    return described is not None and described.workflow_execution_info.type.name not in names.ON_WORKERS

@@ -35,7 +35,7 @@ def refuse_clashes(config: Mapping[str, Any], added: Sequence[Callable[..., Any]
         )
     workflows = [WorkflowDefinition.from_class(definition) for definition in config.get("workflows", ())]
     workflow_names = {definition.name for definition in workflows if definition is not None}
-    for name in (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES, names.WEBHOOK):
+    for name in sorted(names.ON_WORKERS):
         if name in workflow_names:
             raise InvalidSetting(
                 f"The worker has a workflow called {name!r}, which is the name of one of everturn's workflows.",

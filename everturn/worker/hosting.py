@@ -209,7 +209,7 @@ class Hosting(Interceptor):
             self.heartbeats.begin_activity(info)
             if self._throttle_is_open:
                 next = ThrottledHeartbeats(next)  # noqa: A001
-        if info.workflow_type in (names.BATCHES, names.WEBHOOK):
+        if info.workflow_type in names.BESIDE_CONVERSATIONS:
             for interceptor in reversed(self._of_collectors):
                 next = interceptor.intercept_activity(next)  # noqa: A001
             return next

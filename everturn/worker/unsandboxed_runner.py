@@ -39,8 +39,7 @@ class ConversationRunner(WorkflowRunner):
         self._converter = own_converter(converter)
         self._interceptors_of: dict[str, Sequence[type[WorkflowInboundInterceptor]]] = {
             names.CONVERSATION: [EagerDispatch, CallHeaders, CurrentDetails, *more],
-            names.BATCHES: more,
-            names.WEBHOOK: more,
+            **dict.fromkeys(names.BESIDE_CONVERSATIONS, more),
         }
         self.release: Callable[[str], None] | None = None
         """Has the worker forget what it holds of a run, by its id, once that has answered. None: it is a replay."""
@@ -49,7 +48,7 @@ class ConversationRunner(WorkflowRunner):
         self._theirs.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        if det.defn.name not in (names.CONVERSATION, names.TENANT_BUDGET, names.BATCHES, names.WEBHOOK):
+        if det.defn.name not in names.ON_WORKERS:
             return self._theirs.create_instance(det)
         instance = self._theirs.create_instance(self._our_details(det))
         if self.release is None:

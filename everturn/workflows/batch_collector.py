@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, TemporalError
+from temporalio.exceptions import ActivityError, TemporalError
 
 from everturn import names
 from everturn.batching.gathering import Gathering
@@ -75,9 +75,7 @@ class BatchCollectorWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> None:
         if self._problem:
-            raise ApplicationError(
-                f"These batches can't be collected: {self._problem}", type=names.INVALID_START, non_retryable=True
-            )
+            raise message_dispatch.invalid_start(f"These batches can't be collected: {self._problem}")
         for batch in self._batches_before:
             self._begin(batch)
         while True:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from everturn import names
 from everturn.calls.causes import cause_of
@@ -128,7 +128,7 @@ class ConversationWorkflow:
                 return self._end_with("cancelled", reason="the conversation was closed before it was answered")
             continue_as_new.go_on(self._start_input.handed_on(self._state))
         if self._start_input.problem:
-            raise ApplicationError(self._start_input.problem, type=names.INVALID_START, non_retryable=True)
+            raise message_dispatch.invalid_start(self._start_input.problem)
         self._keeper = asyncio.create_task(continue_as_new.keep_in_time(self._state, self._results))
         outcome = await self._to_its_end()
         await self._tracing.say_the_rest(outcome.status)

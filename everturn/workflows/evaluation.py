@@ -12,7 +12,6 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from everturn import names
 from everturn.evaluations.records import EvaluationMemo, EvaluationRequest, Judgement
 from everturn.temporal.ids import keyword
-from everturn.validation.explaining import explain
 from everturn.workflows import message_dispatch
 
 STATUS: Final = SearchAttributeKey.for_keyword(names.EVERTURN_STATUS)
@@ -37,12 +36,7 @@ PATIENCE: Final = timedelta(hours=1)
 class EvaluationWorkflow:
     @workflow.run
     async def run(self, *inputs: Any) -> dict[str, Any]:
-        try:
-            request = message_dispatch.read_input(EvaluationRequest, inputs)
-        except ValueError as error:
-            raise ApplicationError(
-                f"This can't be judged: {explain(error)}", type=names.INVALID_START, non_retryable=True
-            ) from error
+        request = message_dispatch.require_input(EvaluationRequest, inputs, otherwise="This can't be judged")
         judgement = await _judge_patiently(request)
         if request.indexed:
             workflow.upsert_search_attributes(_attributes_of(judgement, minimal=request.minimal))

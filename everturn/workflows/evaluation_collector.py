@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
-from temporalio.exceptions import ApplicationError
 
 from everturn import names
 from everturn.evaluations.records import Look, Looked, LookingStart
-from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 
 LOOK_TIMEOUT: Final = timedelta(minutes=30)
@@ -28,12 +26,7 @@ LONGEST_PAUSE: Final = timedelta(minutes=1)
 class EvaluationCollectorWorkflow:
     @workflow.run
     async def run(self, *inputs: Any) -> None:
-        try:
-            start = message_dispatch.read_input(LookingStart, inputs)
-        except ValueError as error:
-            raise ApplicationError(
-                f"No answers can be looked for: {explain(error)}", type=names.INVALID_START, non_retryable=True
-            ) from error
+        start = message_dispatch.require_input(LookingStart, inputs, otherwise="No answers can be looked for")
         since = start.since or workflow.time()
         first = start.first or since
         while True:

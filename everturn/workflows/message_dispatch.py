@@ -240,6 +240,19 @@ def read_start(payload_type: type[P], inputs: tuple[Any, ...]) -> tuple[P | None
         return None, problem
 
 
+def require_input(payload_type: type[P], inputs: tuple[Any, ...], *, otherwise: str) -> P:
+    """As `read_start`; raises ApplicationError if it can't be read: `otherwise`, and why."""
+    payload, problem = read_start(payload_type, inputs)
+    if payload is None:
+        raise invalid_start(f"{otherwise}: {problem}")
+    return payload
+
+
+def invalid_start(problem: str) -> ApplicationError:
+    """Ends a run that was begun with what makes no sense."""
+    return ApplicationError(problem, type=names.INVALID_START, non_retryable=True)
+
+
 def read_signal(payload_type: type[P], name: str, inputs: tuple[Any, ...]) -> P | None:
     """The input of the signal `name`; None, and a log line, if it can't be read."""
     try:

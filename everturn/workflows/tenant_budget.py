@@ -37,9 +37,7 @@ class TenantBudgetWorkflow:
     @workflow.run
     async def run(self, *_: Any) -> None:
         if self._problem:
-            raise ApplicationError(
-                f"This budget can't be kept: {self._problem}", type=names.INVALID_START, non_retryable=True
-            )
+            raise message_dispatch.invalid_start(f"This budget can't be kept: {self._problem}")
         while not self._removed:
             await workflow.wait_condition(lambda: self._changed or self._removed or self._is_long)
             self._changed = False

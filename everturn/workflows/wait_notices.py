@@ -12,7 +12,7 @@ from temporalio.exceptions import TemporalError
 from everturn.payloads import Notify, WaitingCall, WaitNotice
 from everturn.sizes import MAX_NOTICE_BYTES, MAX_NOTICE_WHY_BYTES, shortened, size_of
 from everturn.state import State
-from everturn.workflows.eviction_guard import OwnLoop
+from everturn.workflows.new_waits import NewWaits
 
 
 class WaitNotices:
@@ -20,26 +20,18 @@ class WaitNotices:
 
     def __init__(self, state: State, *, announced: Iterable[str]) -> None:
         self._state = state
-        self._announced = set(announced)
-        self._due = False
-        self._own_loop = OwnLoop()
+        self._new_waits = NewWaits(state, announced=announced, look=self._send_new)
         self._sending: set[asyncio.Task[None]] = set()
 
     def send_if_new(self) -> None:
         """To be called whenever something has changed."""
-        if self._state.start.notify is None or self._due or not self._own_loop.is_running:
-            return
-        # After everything that is ready to run now: the calls of one reply come in one notice.
-        self._due = True
-        asyncio.get_running_loop().call_soon(self._send_new, self._state.start.notify)
+        if self._state.start.notify:
+            self._new_waits.look_soon()
 
-    def _send_new(self, notify: Notify) -> None:
-        self._due = False
-        pending = self._state.pending
-        self._announced &= pending.keys()  # one that waits again is new again
-        new = [waiting.as_waiting() for call_id, waiting in pending.items() if call_id not in self._announced]
-        self._announced.update(call.call_id for call in new)
-        if new:
+    def _send_new(self) -> None:
+        notify = self._state.start.notify
+        new = self._new_waits.take()
+        if notify and new:
             notice = notice_of(new, conversation_id=workflow.info().workflow_id, agent=self._state.agent)
             sending = asyncio.create_task(self._send(notify, notice))
             self._sending.add(sending)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.validation.explaining import explain
 from everturn.webhooks.records import WebhookMessage
 from everturn.workflows import message_dispatch
 from everturn.workflows.timeouts import webhook_options
@@ -20,10 +18,5 @@ class WebhookWorkflow:
     @workflow.run
     async def run(self, *inputs: Any) -> None:
         """Fails if the receiver refuses the message, or takes it in no time that the webhook allows."""
-        try:
-            message = message_dispatch.read_input(WebhookMessage, inputs)
-        except ValueError as error:
-            raise ApplicationError(
-                f"This can't be sent: {explain(error)}", type=names.INVALID_START, non_retryable=True
-            ) from error
+        message = message_dispatch.require_input(WebhookMessage, inputs, otherwise="This can't be sent")
         await workflow.execute_activity(names.SEND_WEBHOOK, message, summary=message.type, **webhook_options())

@@ -23,7 +23,7 @@ from everturn.records import Outcome
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
 from everturn.state import State
 from everturn.webhooks.records import WebhookEvent, WebhookFacts, WebhookMessage
-from everturn.workflows.eviction_guard import OwnLoop
+from everturn.workflows.new_waits import NewWaits
 from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN
 
 MOST_AGENTS: Final = 16
@@ -38,7 +38,7 @@ class Webhooks:
 
     def __init__(self, state: State, *, announced: Iterable[str]) -> None:
         self._state = state
-        self._announced = set(announced)
+        self._new_waits = NewWaits(state, announced=announced, look=self._send_new)
         self._stall: Stall | None = None
         """The last one that was announced."""
         self._answered_turn = state.turn
@@ -46,14 +46,12 @@ class Webhooks:
         self._failed_turn: WebhookFacts | None = None
         """What a turn that failed said of the webhook, before any reply could."""
         self._count = 0
-        self._due = False
-        self._own_loop = OwnLoop()
         self._beginning: set[asyncio.Task[None]] = set()
 
     @property
     def is_busy(self) -> bool:
         """Whether a delivery is yet to begin: it would be lost if the run ended now."""
-        return self._due or bool(self._beginning)
+        return self._new_waits.is_due or bool(self._beginning)
 
     @property
     def _targets(self) -> tuple[WebhookTarget, ...]:
@@ -81,19 +79,12 @@ class Webhooks:
 
     def send_if_new(self) -> None:
         """To be called whenever something has changed."""
-        if self._due or not self._own_loop.is_running or not self._targets:
-            return
-        # After everything that is ready to run now: the calls of one reply come in one message.
-        self._due = True
-        asyncio.get_running_loop().call_soon(self._send_new)
+        if self._targets:
+            self._new_waits.look_soon()
 
     def _send_new(self) -> None:
-        self._due = False
         state = self._state
-        self._announced &= state.pending.keys()  # one that waits again is new again
-        new = [pending.as_waiting() for call_id, pending in state.pending.items() if call_id not in self._announced]
-        self._announced.update(call.call_id for call in new)
-        if new:
+        if new := self._new_waits.take():
             self._send_event("waiting", waiting=new)
         if state.stall is not self._stall:
             self._stall = state.stall
@@ -191,7 +182,8 @@ def fitting_data(heading: dict[str, Any], facts: dict[str, Any], target: Webhook
         content |= {"waiting": short, "calls": len(waiting)}
     if outcome:
         content["outcome"] = {name: _short_value(value) for name, value in outcome.items() if name != "text"}
-    return {**_short_heading(heading), **content, "cut": True}
+    # A path of many agents is left out: `everturn show` has it.
+    return {**_without_fields(heading, ("path",)), **content, "cut": True}
 
 
 def _call_data(call: WaitingCall, target: WebhookTarget) -> dict[str, Any]:
@@ -214,8 +206,3 @@ def _short_value(value: Any) -> Any:
 def _short_call(call: dict[str, Any]) -> dict[str, Any]:
     kept = ("call_id", "tool", "needs", "reason", "since", "expires_at")
     return {name: call[name] for name in kept}
-
-
-def _short_heading(heading: dict[str, Any]) -> dict[str, Any]:
-    """A path of many agents is left out: `everturn show` has it."""
-    return {name: value for name, value in heading.items() if name != "path"}

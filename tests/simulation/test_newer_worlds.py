@@ -169,34 +169,34 @@ def test_a_mistake_is_found(situation: str, mistake: Mistake, monkeypatch: pytes
 @pytest.mark.timeout(600)
 def test_a_world_holds_through_a_server_that_nobody_reaches() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(["no server"]), 4)]
-    assert [one.broken for one in worlds if one.broken] == []
+    assert [world.broken for world in worlds if world.broken] == []
     assert any(one.counts.get("outages") for one in worlds)
 
 
 def test_worlds_have_local_tools_that_hold_their_workflow_tasks() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(["long local tools", "tools that were quick"]), 24)]
-    assert [one.broken for one in worlds if one.broken] == []
+    assert [world.broken for world in worlds if world.broken] == []
     for what in ("tasks held by local activities", "local backoffs", "local time-outs"):
-        assert any(one.counts.get(what) for one in worlds), what
+        assert any(world.counts.get(what) for world in worlds), what
 
 
 def test_a_kill_is_noticed_by_the_journal_of_its_worker() -> None:
     worlds = [run(seed) for seed in islice(seeds_of(["one machine"]), 8)]
-    assert [one.broken for one in worlds if one.broken] == []
+    assert [world.broken for world in worlds if world.broken] == []
     assert any(one.counts.get("journals of killed workers") for one in worlds)
     assert run(worlds[0].seed).counts == worlds[0].counts
 
 
 def test_worlds_cut_replies_short_while_people_see_them() -> None:
     worlds = [run(seed) for seed in islice(seeds_of([*cut_replies.CUT_SHORT]), 12)]
-    assert [one.broken for one in worlds if one.broken] == []
+    assert [world.broken for world in worlds if world.broken] == []
     assert sum(one.counts.get("turns cut short", 0) for one in worlds) >= 12
 
 
 @pytest.mark.timeout(600)
 def test_worlds_are_about_what_people_say() -> None:
     worlds = [run(seed, keep=True) for seed in islice(seeds_of([*worded.WORDED]), 15)]
-    assert [one.broken for one in worlds if one.broken] == []
+    assert [world.broken for world in worlds if world.broken] == []
     kinds = {kind(event) for one in worlds for _, events in one.histories for event in events}
     assert "signal_external_workflow_execution_initiated" in kinds, "nobody was told of calls that wait"
     assert any("tardy" in what for one in worlds for _, what in one.notes), "no tool asked to be tried again"
@@ -205,9 +205,9 @@ def test_worlds_are_about_what_people_say() -> None:
 @pytest.mark.timeout(600)
 def test_worlds_ask_by_batches_through_kills_and_resets() -> None:
     worlds = [run(seed) for name, count in (("batches", 3), ("batches and resets", 1)) for seed in _first(name, count)]
-    assert [one.broken for one in worlds if one.broken] == []
+    assert [world.broken for world in worlds if world.broken] == []
     for what in ("batches cancelled", "kills", "resets"):
-        assert any(one.counts.get(what) for one in worlds), what
+        assert any(world.counts.get(what) for world in worlds), what
 
 
 def _first(name: str, count: int) -> list[int]:

@@ -548,14 +548,14 @@ def test_what_another_workflow_is_told_of_calls_that_wait_fits() -> None:
 
 def test_a_message_to_a_webhook_is_short_whatever_waits_and_so_is_the_way_to_a_sub_agent() -> None:
     every = [
-        WaitingCall(call_id=one.call_id, tool="t" * 64, arguments=one.arguments, why=full(60_000), since=NAME[:30])
-        for one in calls(MAX_CALLS, MAX_REPLY_BYTES)
+        WaitingCall(call_id=call.call_id, tool="t" * 64, arguments=call.arguments, why=full(60_000), since=NAME[:30])
+        for call in calls(MAX_CALLS, MAX_REPLY_BYTES)
     ]
-    asked = AskedAgent(call_id=call_id(1), agent="a" * 64, conversation_id="c" * MAX_ID_BYTES)
+    child = AskedAgent(call_id=call_id(1), agent="a" * 64, conversation_id="c" * MAX_ID_BYTES)
     target = WebhookTarget(
-        agent="clerk", include=("arguments", "text"), conversation_id="c", path=(asked,) * MOST_AGENTS
+        agent="clerk", include=("arguments", "text"), conversation_id="c", path=(child,) * MOST_AGENTS
     )
-    heading = {"conversation_id": "c", "path": [asked.model_dump()] * MOST_AGENTS}
+    heading = {"conversation_id": "c", "path": [child.model_dump()] * MOST_AGENTS}
     outcome = {"status": "failed", "reason": full(MAX_REASON_BYTES), "text": full(MAX_OUTCOME_BYTES)}
     facts = {"waiting": every, "cause": full(MAX_CAUSE_BYTES), "outcome": outcome}
     assert size_of(fitting_data(heading, facts, target)) <= MAX_WEBHOOK_BYTES

@@ -248,7 +248,8 @@ async def test_workers_that_are_killed_at_any_step_leave_one_judgement_of_each_e
     conversation_id = ""
     for dies in ("looking", "judging", "reporting"):
         with worker_process(client, model, log, dies=dies) as process:
-            conversation_id = conversation_id or (await client.run("clerk", "Hi")).id
+            # Not client.run: the worker that is to answer it may have died of looking for what to judge by then.
+            conversation_id = conversation_id or (await client.start("clerk", "Hi")).id
             assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
     with worker_process(client, model, log):
         found = await judged(client, conversation_id, count=2)

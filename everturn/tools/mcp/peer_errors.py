@@ -57,11 +57,18 @@ def text_told_apart(text: bytes) -> bytes:
         message = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    error: Any = message.get("error") if isinstance(message, dict) else None
-    if not isinstance(error, dict) or error.get("code") not in RESERVED:
+    if not isinstance(message, dict) or (changed := message_told_apart(message)) is message:
         return text
-    error |= {"code": SERVERS_OWN, "data": {"code": error["code"], "data": error.get("data")}}
-    return json.dumps(message).encode()
+    return json.dumps(changed).encode()
+
+
+def message_told_apart(message: dict[str, Any]) -> dict[str, Any]:
+    """The same in a message that was read; that message itself if nothing is to be changed."""
+    error = message.get("error")
+    if not isinstance(error, dict) or error.get("code") not in RESERVED:
+        return message
+    own = {"code": SERVERS_OWN, "data": {"code": error["code"], "data": error.get("data")}}
+    return {**message, "error": {**error, **own}}
 
 
 def events_told_apart(events: bytes) -> bytes:

@@ -27,6 +27,7 @@ from everturn.tools.mcp.peer_errors import (
     SESSION_GONE,
     TOO_MUCH,
     UNREADABLE,
+    message_told_apart,
     text_told_apart,
 )
 from everturn.tools.mcp.programs import run_program
@@ -164,12 +165,12 @@ def _answer_response(request: httpx2.Request, response: httpx2.Response, body: b
     request_id = _request_id(request)
     if problem := _misplaced(answer, request_id):
         return _error_response(request, UNREADABLE, problem, status=502)
-    text = body
+    changed = message_told_apart(answer)
     if answer.get("id") is None:
-        text = json.dumps({**answer, "id": request_id}).encode()
-    if (text := text_told_apart(text)) is body:
+        changed = {**changed, "id": request_id}
+    if changed is answer:
         return response
-    return _json_response(request, response.status_code, text)
+    return _json_response(request, response.status_code, json.dumps(changed).encode())
 
 
 def _misplaced(answer: dict[str, Any], request_id: Any) -> str:

@@ -133,8 +133,16 @@ class SimulatedBatches:
             self.server.count(f"lines {state}")
             return LineResult(state, status=400 if fate < 0.75 else 503)
         question = self.questions[line.content]
-        told = question.conversation_id or "", tuple(question.messages), worker_at_hand().name, question.instructions
-        self.model.asked.append(Asked(*told, tuple(tool.name for tool in question.tools)))
+        tools = tuple(tool.name for tool in question.tools)
+        self.model.asked.append(
+            Asked(
+                question.conversation_id or "",
+                tuple(question.messages),
+                worker_at_hand().name,
+                question.instructions,
+                tools,
+            )
+        )
         self.replies[line.id] = self.model._reply(question)
         return LineResult("replied", body=line.id)
 
