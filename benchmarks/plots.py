@@ -60,14 +60,27 @@ def history(measured: dict[str, Any]) -> None:
     _save(figure, "history")
 
 
+LABELS = {
+    "floor_http": "a bare workflow, HTTP",
+    "everturn_before": "everturn, earlier build",
+    "pydantic_ai": "pydantic-ai",
+    "openai_agents": "openai-agents",
+}
+
+
 def lengths(measured: dict[str, Any]) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.5))
     for axis, key, label in zip(axes, ("cpu_", "latency_"), ("worker CPU, ms per turn", "ms per turn"), strict=True):
         for who, row in measured["rows"].items():
             marks = [(float(name.removeprefix(key)), value) for name, value in row.items() if name.startswith(key)]
-            axis.plot(*zip(*marks, strict=True), marker="o", label=who, linewidth=2.5 if who == "everturn" else 1.5)
+            name = LABELS.get(who, who)
+            axis.plot(*zip(*marks, strict=True), marker="o", label=name, linewidth=2.5 if who == "everturn" else 1.5)
         axis.set(xscale="log", yscale="log", xlabel="MB of transcript", ylabel=label)
-    axes[0].legend()
+        axis.set_xticks([0.1, 0.5, 2, 8], labels=["0.1", "0.5", "2", "8"])
+        ticks = [10, 20, 50, 100, 200]
+        axis.set_yticks(ticks, labels=[str(tick) for tick in ticks])
+        axis.minorticks_off()
+    axes[1].legend(fontsize=8)
     figure.suptitle(measured["title"], fontsize=10)
     _save(figure, "lengths")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -19,6 +19,7 @@ from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text, on_lines
 from everturn.state import State
 from everturn.truncation import shortened_reason
+from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.early_decisions import EarlyDecisions
 from everturn.workflows.message_dispatch import Later
 
@@ -60,8 +61,19 @@ MOST_NAMED_AGENTS = 10
 class PendingApprovals:
     """The state holds the waiting calls. This holds the decisions that they wait for, and the latest decisions."""
 
-    def __init__(self, state: State, carried: OpenReply, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        state: State,
+        carried: OpenReply,
+        *,
+        ledger: CallLedger,
+        agents_at_work: Mapping[str, AskedAgent],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`agents_at_work`: the sub-agents, whose calls wait in their own conversations."""
         self._state = state
+        self._ledger = ledger
+        self._agents_at_work = agents_at_work
         # From the first moment on, because decisions may arrive before `wait_for_decision` is called again.
         self._decided = {call_id: _new_future() for call_id in state.pending}
         """The decisions that are waited for, by call_id."""
@@ -75,10 +87,6 @@ class PendingApprovals:
         self._closing = Decision(verdict="deny")
         self._on_change = on_change
         self._early = EarlyDecisions()
-        self.expects: Callable[[str], bool] = lambda _: True
-        """Whether a call (by its id) may start to wait for its first decision later."""
-        self.agents_at_work: Callable[[], Iterable[AskedAgent]] = tuple
-        """The sub-agents, whose calls wait in their own conversations."""
 
     async def wait_for_decision(self, pending: PendingCall) -> AppliedDecision:
         """Waits until somebody decides on this call, or until it expires; which is counted from when it was asked for
@@ -157,7 +165,8 @@ class PendingApprovals:
         """Keeps an early decision until its call waits. False if the decision is not early, but wrong or late."""
         checked = call_id in self._checked
         first = call_id != names.EVERY_CALL and call_id not in self._state.pending and call_id not in self._decisions
-        return (checked or (first and self.expects(call_id))) and self._early.keep(call_id, later, waits=checked)
+        is_early = checked or (first and self._ledger.may_wait_later(call_id))
+        return is_early and self._early.keep(call_id, later, waits=checked)
 
     @property
     def decision_is_due(self) -> bool:
@@ -253,7 +262,7 @@ class PendingApprovals:
     def _where_else(self) -> str:
         """Where somebody may have meant to send a decision. It is not passed on: another call there may have the same
         id, and nobody could be told whether it was taken."""
-        ids = [agent.conversation_id for agent in self.agents_at_work()]
+        ids = [agent.conversation_id for agent in self._agents_at_work.values()]
         if not ids:
             return ""
         named = ", ".join(map(repr, ids[:MOST_NAMED_AGENTS]))

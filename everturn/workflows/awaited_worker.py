@@ -12,8 +12,10 @@ from temporalio.exceptions import ActivityError
 from everturn.calls.pending_calls import iso_time
 from everturn.limits import MODEL_PATIENCE
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
+from everturn.state import State
 from everturn.workflows import tool_results
 from everturn.workflows.eager_dispatch import by_the_queue
+from everturn.workflows.stalls_and_pauses import StallsAndPauses
 
 R = TypeVar("R")
 Q = TypeVar("Q", ModelRequest, ToolRequest, DecisionCheck)
@@ -53,7 +55,9 @@ def with_remaining_details(request: ToolRequest, begin: Callable[[ToolRequest], 
 
 
 class AwaitedWorker:
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, state: State, holds: StallsAndPauses, on_change: Callable[[], None]) -> None:
+        self._state = state
+        self._holds = holds
         self._awaited: dict[str, tuple[str, str | None]] = {}
         """Cause and cure, by the activity that waits."""
         self._on_change = on_change
@@ -97,6 +101,25 @@ class AwaitedWorker:
         finally:
             del self._awaited[what]
             self._on_change()
+
+    async def run_or_stall(
+        self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True
+    ) -> R:
+        """The result of `start`, however long it takes. Once patience is over, the conversation is stalled, until a
+        person resumes. Raises the last ActivityError if the conversation was closed."""
+        while True:
+            try:
+                return await self.run_when_hosted(
+                    what, start, patience=patience, retried=retried, given_up=lambda: self._state.closing
+                )
+            except ActivityError as error:
+                if not tool_results.not_hosted(error) or self._state.closing:
+                    raise
+                await self._holds.wait_while_stalled(
+                    tool_results.cause_of(error), tool_results.detail_of(error, "cure")
+                )
+                if self._state.closing:
+                    raise
 
     @contextmanager
     def show_waiting(self, what: str, cause: str, cure: str) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -36,8 +36,15 @@ class Commands:
     """Each command: why it is refused now, and what it does to the state."""
 
     def __init__(
-        self, state: State, approvals: PendingApprovals, tracing: Tracing, *, on_change: Callable[[], None]
+        self,
+        state: State,
+        approvals: PendingApprovals,
+        tracing: Tracing,
+        *,
+        listeners: Mapping[str, Callable[..., None]],
+        on_change: Callable[[], None],
     ) -> None:
+        """`listeners` take the signals, by name, that are no commands of a person's."""
         self.state = state
         self.approvals = approvals
         self.stream = state.start.stream
@@ -46,7 +53,7 @@ class Commands:
         """The current answer, from a message to its final reply."""
         self._tracing = tracing
         self._on_change = on_change
-        self.handlers = Handlers(self)
+        self.handlers = Handlers(self, listeners)
         self.holds = StallsAndPauses(state, self.handlers, tracing, on_change=on_change)
 
     def find_type(self, name: str) -> CommandType | None:

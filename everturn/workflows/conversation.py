@@ -30,6 +30,7 @@ from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
 from everturn.workflows.batch_waits import BatchWaits
+from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import stop_if_cancelled, turn_over
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
@@ -92,29 +93,34 @@ class ConversationWorkflow:
         open_reply = carry_over.open or OpenReply()
         self._notices = WaitNotices(self._state, announced=(question.call_id for question in open_reply.waits))
         self._webhooks = Webhooks(self._state, announced=(question.call_id for question in open_reply.waits))
-        self._approvals = PendingApprovals(self._state, open_reply, on_change=self._show_state)
-        chain = Chain(carry_over.chain_id, reset_run=carry_over.reset_run)
-        self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain.id)
-        self._commands = Commands(self._state, self._approvals, self._tracing, on_change=self._show_state)
+        self._ledger = CallLedger(open_reply, Chain(carry_over.chain_id, reset_run=carry_over.reset_run))
+        chain_id = self._ledger.chain.id
+        self._tracing = Tracing(self._state, self._start_input.start, carry_over, chain_id=chain_id)
         self._results = ActivityResults()
         self._agents = SubAgents(
             self._state, self._results, self._tracing, webhooks=self._webhooks, on_change=self._show_state
         )
-        self._approvals.agents_at_work = self._agents.running.values
-        self._awaited_worker = AwaitedWorker(on_change=self._show_state)
+        self._approvals = PendingApprovals(
+            self._state,
+            open_reply,
+            ledger=self._ledger,
+            agents_at_work=self._agents.running,
+            on_change=self._show_state,
+        )
         self._batches = BatchWaits(on_change=self._show_state)
-        self._commands.handlers.listen(names.BATCH, self._batches.take_notice)
+        listeners = {names.BATCH: self._batches.take_notice}
+        self._commands = Commands(
+            self._state, self._approvals, self._tracing, listeners=listeners, on_change=self._show_state
+        )
+        self._awaited_worker = AwaitedWorker(self._state, self._commands.holds, on_change=self._show_state)
         self._calls = OpenCalls(
             self._state,
+            self._ledger,
             self._approvals,
             self._agents,
             self._results,
             self._awaited_worker,
             self._tracing,
-            carried=open_reply,
-            chain=chain,
-            on_outcome=self._take_outcome,
-            on_stall=self._commands.holds.wait_while_stalled,
         )
         self._open_reply = carry_over.open
         """The open reply of the earlier run, until this run continues it."""
@@ -224,7 +230,7 @@ class ConversationWorkflow:
         if reply:
             self._state.take_reply(reply)
             self._tracing.take_reply(reply, ends=True)
-            self._calls.begin_reply(reply)
+            self._ledger.begin_reply(reply.message.tool_calls)
             stop_if_cancelled()
         return reply
 
@@ -315,12 +321,7 @@ class ConversationWorkflow:
         calls."""
         with turn_group(self._state.turn).scope():
             results = await self._calls.settle_all(plan, meanwhile=self._continue_as_new_where_calls_wait())
-        self._state.take_results(results, recorded=self._calls.recorded, from_outputs=self._calls.from_outputs)
-
-    def _take_outcome(self, outcome: Outcome) -> None:
-        """Adds the cost of a sub-agent's conversation to this one, which asked."""
-        self._state.totals.add_usage(outcome.usage, outcome.cost_usd)
-        self._show_state()
+        self._state.take_results(results, recorded=self._ledger.recorded, from_outputs=self._ledger.from_outputs)
 
     # ------------------------------------------------------------ from run to run
 
@@ -354,8 +355,8 @@ class ConversationWorkflow:
             may_move_now,
             lambda: may_move_now() and continue_as_new.fit_inbox(self._state, MAX_OPEN_INBOX_BYTES),
         ):
-            await workflow.wait_condition(lambda moment=moment: self._calls.all_settled or moment())  # type: ignore[misc]
-            if self._calls.all_settled:
+            await workflow.wait_condition(lambda moment=moment: self._ledger.all_settled or moment())  # type: ignore[misc]
+            if self._ledger.all_settled:
                 return
             handed = self._next_input(reply=self._calls.handed_on())
             if continue_as_new.may_be_open(handed):
@@ -363,7 +364,7 @@ class ConversationWorkflow:
 
     def _next_input(self, *, reply: OpenReply | None = None) -> Start:
         """The next run's input."""
-        handed = continue_as_new.carry_over(self._state, self._recent, self._calls.chain, reply=reply)
+        handed = continue_as_new.carry_over(self._state, self._recent, self._ledger.chain, reply=reply)
         handed = handed.model_copy(update={"trace": self._tracing.carried()})
         again = {"message": (), "message_id": None, "provider": "", "stream": self._commands.stream, "carry": handed}
         return self._state.start.model_copy(update=again)
@@ -382,7 +383,7 @@ class ConversationWorkflow:
     def _cut_short(self, reason: str) -> None:
         """Gives every open call a result that says that the conversation ended."""
         if cut := self._calls.close_reply(reason):
-            self._state.take_results(cut, recorded=self._calls.recorded, from_outputs=self._calls.from_outputs)
+            self._state.take_results(cut, recorded=self._ledger.recorded, from_outputs=self._ledger.from_outputs)
 
     def _end_with(self, status: OutcomeStatus, *, reason: str | None) -> Outcome:
         state = self._state
@@ -437,7 +438,7 @@ class ConversationWorkflow:
             cost_usd=state.totals.cost_usd,
             cause=waits_for.cause,
             cure=waits_for.cure,
-            chain_id=self._calls.chain.id,
+            chain_id=self._ledger.chain.id,
         )
 
     def _show_state(self) -> None:

@@ -7,7 +7,7 @@ nothing; one that only comes too early may be held until it can. Neither can fai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -82,7 +82,9 @@ class CommandOwner(Protocol):
 class Handlers:
     """Takes the signals and updates of a conversation, and knows those that were withdrawn."""
 
-    def __init__(self, owner: CommandOwner) -> None:
+    def __init__(self, owner: CommandOwner, listeners: Mapping[str, Callable[..., None]]) -> None:
+        """`listeners` take the signals, by name, that are no commands of a person's: they have no updates, and are not
+        counted."""
         self.updates = 0
         """How many updates were taken in this run."""
         self.lost: list[LostSignal] = []
@@ -93,7 +95,7 @@ class Handlers:
         self._ignored = 0
         """How many signals of this workflow task were ignored."""
         self._withdrawn: dict[str, None] = {}
-        self._listeners: dict[str, Callable[..., None]] = {names.WITHDRAW: self._withdraw_update}
+        self._listeners: dict[str, Callable[..., None]] = {names.WITHDRAW: self._withdraw_update, **listeners}
 
     def check_update(self, name: str, inputs: tuple[Any, ...]) -> None:
         """Raises ApplicationError if it can't be taken."""
@@ -143,10 +145,6 @@ class Handlers:
         may_wait = command.hold
         if payload is None or problem is None or may_wait is None or not may_wait(self._owner, payload, take_late):
             take_or_ignore(problem)
-
-    def listen(self, name: str, on_signal: Callable[..., None]) -> None:
-        """Takes a signal that is no command of a person's: it has no update, and is not counted."""
-        self._listeners[name] = on_signal
 
     def _check_input(self, command: CommandType, inputs: tuple[Any, ...]) -> tuple[Any, str | None]:
         try:

@@ -50,7 +50,8 @@ class SubAgents:
         self._on_change = on_change
 
     async def ask_agent(self, call: ToolCall, plan: RunAgent, message: str, *, room: int) -> Outcome:
-        """How the other agent's conversation ended; however long that takes, for it may wait for people too.
+        """How the other agent's conversation ended; however long that takes, for it may wait for people too. What it
+        cost is added to this one's.
 
         Raises ChildWorkflowError if it ended without an outcome, Unreadable if that can't be read, and
         WorkflowAlreadyStartedError if its id runs. A
@@ -92,7 +93,7 @@ class SubAgents:
             closing = asyncio.create_task(self._pass_on_close(handle))
             ruling = asyncio.create_task(self._pass_on_rules(handle, rules))
             try:
-                return await self._activity_results.wait_for(
+                outcome: Outcome = await self._activity_results.wait_for(
                     handle, Outcome, f"The outcome of {plan.agent}'s conversation"
                 )
             finally:
@@ -100,6 +101,9 @@ class SubAgents:
                 ruling.cancel()
         finally:
             del self.running[call.call_id]
+        self._state.totals.add_usage(outcome.usage, outcome.cost_usd)
+        self._on_change()
+        return outcome
 
     def _summary_options(self, agent: str, message: str, parent: str) -> dict[str, Any]:
         if self._state.start.visibility == "minimal":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 from pydantic import JsonValue
 from temporalio import workflow
@@ -23,7 +23,7 @@ from everturn.calls.pending_calls import PendingCall, after_run, before_run, for
 from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld_result
 from everturn.calls.subagent_results import result_of
 from everturn.carryover import OpenReply
-from everturn.payloads import DecisionCheck, ModelReply, PersonsAnswer, ToolRequest
+from everturn.payloads import DecisionCheck, PersonsAnswer, ToolRequest
 from everturn.plans import (
     AwaitAnswer,
     GatedPlan,
@@ -36,27 +36,22 @@ from everturn.plans import (
     RunTool,
     UseResult,
 )
-from everturn.records import Decision, Outcome, ToolCall, ToolResult
+from everturn.records import Decision, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals
-from everturn.workflows.awaited_worker import AwaitedWorker, Schedule, handed_back_for, with_remaining_details
+from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for, with_remaining_details
+from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import run_together, stop_if_cancelled
-from everturn.workflows.chain import Chain
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import NexusOperations
 from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, result_check_options, tool_activity_options
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.user_activity_calls import UserActivityCalls
-
-R = TypeVar("R")
-
-OnStall = Callable[[str, str | None], Awaitable[None]]
-"""Gets a cause and a cure, and waits until a person has resumed."""
 
 
 class _GivenByHook(Exception):
@@ -73,50 +68,27 @@ class OpenCalls:
     def __init__(
         self,
         state: State,
+        ledger: CallLedger,
         approvals: PendingApprovals,
         agents: SubAgents,
         activity_results: ActivityResults,
         awaited_worker: AwaitedWorker,
         tracing: Tracing,
-        *,
-        chain: Chain,
-        carried: OpenReply,
-        on_outcome: Callable[[Outcome], None],
-        on_stall: OnStall,
     ) -> None:
-        self.chain = chain
         self._state = state
+        self._ledger = ledger
         self._activity_results = activity_results
         self._space = HistorySpace()
         self._approvals = approvals
         self._agents = agents
         self._awaited_worker = awaited_worker
         self._tracing = tracing
-        self._on_stall = on_stall
-        self._on_outcome = on_outcome
-        self._open = carried.calls
-        self._results = {result.call_id: result for result in carried.results}
         self._carried = dict(state.pending)
         """What people were asked in the earlier run, until they are asked again."""
-        self._running: set[str] = set()
-        """The calls that were started. If one of them is cut short, it may have taken effect."""
-        self._lost: set[str] = set()
-        """Those of which a try was lost, before they were handed back."""
         self.operations = NexusOperations(state, awaited_worker)
         self._activities = UserActivityCalls(
-            state,
-            activity_results,
-            self._space,
-            operations=self.operations,
-            run_when_hosted=self._run_when_hosted,
-            running=self._running,
+            state, ledger, activity_results, self._space, operations=self.operations, awaited_worker=awaited_worker
         )
-        self._chain_ids = {question.call_id: question.chain_id for question in carried.waits if question.chain_id}
-        """Of the calls that ran: a call that a person lets run again is still the same."""
-        self.recorded = set(self._results)
-        """Those whose result is in the event of its tool's activity, in the marker of a local one, in the event of
-        its agent's conversation, or in the run's start."""
-        approvals.expects = self._may_wait_later
 
     async def settle_all(
         self,
@@ -131,88 +103,59 @@ class OpenCalls:
         await run_together(
             *(
                 self._settle_one(call, plans.get(call.call_id) or RefuseCall(call_id=call.call_id, text=unplanned))
-                for call in self._open
-                if call.call_id not in self._results
+                for call in self._ledger.calls
+                if call.call_id not in self._ledger.results
             ),
             meanwhile,
         )
         return self.close_reply("")
-
-    def begin_reply(self, reply: ModelReply) -> None:
-        """Takes over the reply's calls: from here on, each of them will get a result."""
-        self._open = reply.message.tool_calls
-        self._results = {}
-        self.recorded = set()
-        self._chain_ids = {}
-        self._running.clear()
-        self._lost.clear()
-        self.from_outputs.clear()
-
-    @property
-    def from_outputs(self) -> set[str]:
-        """The calls whose results are made from the output of a user's own activity, in that activity's event."""
-        return self._activities.from_outputs
-
-    @property
-    def all_settled(self) -> bool:
-        return len(self._results) >= len(self._open)
 
     @property
     def only_wait(self) -> bool:
         """No call of the reply is running, and no decision is being checked: every call without a result waits for a
         person."""
         undecided = self._approvals.undecided
-        known = self._results.keys() | undecided.keys()
+        known = self._ledger.results.keys() | undecided.keys()
         return (
             bool(undecided)
             and not self._approvals.decision_is_due
-            and all(call.call_id in known for call in self._open)
+            and all(call.call_id in known for call in self._ledger.calls)
         )
 
     def handed_on(self) -> OpenReply:
         """The reply, in the form in which another run can continue it while its calls wait."""
         waiting = self._approvals.undecided
         return OpenReply(
-            calls=self._open,
+            calls=self._ledger.calls,
             plan=tuple(pending.plan for pending in waiting.values()),
             waits=tuple(
-                pending.asked.model_copy(update={"chain_id": self._chain_ids.get(call_id, "")})
+                pending.asked.model_copy(update={"chain_id": self._ledger.chain_ids.get(call_id, "")})
                 for call_id, pending in waiting.items()
             ),
-            results=tuple(self._results.values()),
-            told=tuple(call_id for call_id in self._results if call_id in self.recorded | self.from_outputs),
+            results=tuple(self._ledger.results.values()),
+            told=self._ledger.told,
             refused_edits=self._approvals.refused_edits,
             limit=self._state.limit,
         )
 
     def close_reply(self, reason: str) -> tuple[ToolResult, ...]:
         """The results, in order. A call without one gets a result that says that it was cut short, and why."""
-        results = tuple(self._results.get(call.call_id) or self._cut_short(call, reason) for call in self._open)
-        self._open = ()
+        results = self._ledger.close_reply(reason)
         self._approvals.settle_all()
         return results
-
-    def _may_wait_later(self, call_id: str) -> bool:
-        """Whether a call may start to wait later: a call of this reply that was not started, or one of a later
-        reply."""
-        known = any(call.call_id == call_id for call in self._open)
-        return not self._open or (known and call_id not in self._results.keys() | self._running)
-
-    def _cut_short(self, call: ToolCall, reason: str) -> ToolResult:
-        return ToolResult.cut_short(call, reason, running=call.call_id in self._running | self._lost)
 
     async def _settle_one(self, call: ToolCall, plan: PlannedCall) -> None:
         try:
             result = await self._carry_out(call, plan)
         except _GivenByHook as given:
             result = given.result
-        has_event = call.call_id in self.recorded or call.call_id in self.from_outputs
+        has_event = call.call_id in self._ledger.recorded or call.call_id in self._ledger.from_outputs
         check = check_of_event(plan) if has_event else None
         if is_answer(plan, result):
             check = check_of_answer(plan)
         if check:
             result = await self._seen_by_hooks(call, check, result)
-        self._results[call.call_id] = result
+        self._ledger.results[call.call_id] = result
 
     async def _seen_by_hooks(self, call: ToolCall, plan: GatedPlan, result: ToolResult) -> ToolResult:
         """The result as the agent's `after_tool` hooks leave it. Nothing that they have not seen is passed on."""
@@ -235,23 +178,23 @@ class OpenCalls:
             handle = workflow.start_activity(names.CHECK_RESULT, sent, result_type=RawValue, summary=summary, **options)
             return await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
 
-        self._running.add(call.call_id)
-        self.recorded.discard(call.call_id)
-        self.from_outputs.discard(call.call_id)
+        self._ledger.running.add(call.call_id)
+        self._ledger.recorded.discard(call.call_id)
+        self._ledger.from_outputs.discard(call.call_id)
         if (size := size_of(request)) > MAX_PAYLOAD_BYTES:
             problem = f"the call and its result have {size:,} bytes; the limit is {MAX_PAYLOAD_BYTES:,}"
             return withheld_result(call, problem, result.decision)
-        room = await self._space.allot_share(request=size, others=self._to_come)
+        room = await self._space.allot_share(request=size, others=self._ledger.to_come)
         if room < MAX_RESULT_BYTES:
             request = request.model_copy(update={"room": room})
         try:
             with self._space.promised(call.call_id, room):
-                checked = await self._run_when_hosted(f"check of the result of {call.call_id}", run_check)
+                checked = await self._awaited_worker.run_or_stall(f"check of the result of {call.call_id}", run_check)
         except (Unreadable, ActivityError) as error:
             if is_cancelled_exception(error):
                 raise
             return withheld_result(call, tool_results.cause_of(error), result.decision)
-        self.recorded.add(call.call_id)
+        self._ledger.recorded.add(call.call_id)
         return checked
 
     async def _carry_out(self, call: ToolCall, plan: PlannedCall) -> ToolResult:
@@ -295,7 +238,7 @@ class OpenCalls:
             except (Unreadable, ActivityError) as error:
                 pending = self._after_run(call, plan, pending, error, decision)
                 if pending is None:
-                    return tool_results.could_not_run(call, error, begun=call.call_id in self._lost)
+                    return tool_results.could_not_run(call, error, begun=call.call_id in self._ledger.lost)
 
     async def _ask_agent(self, call: ToolCall, plan: RunAgent) -> ToolResult:
         pending = self._pending_call(call, plan)
@@ -425,25 +368,24 @@ class OpenCalls:
         async with self._slots:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
-            self._running.add(call.call_id)
+            self._ledger.running.add(call.call_id)
             try:
                 room = await self._space.allot_share(
-                    request=size_of(call), others=self._to_come, most=MAX_OUTCOME_BYTES
+                    request=size_of(call), others=self._ledger.to_come, most=MAX_OUTCOME_BYTES
                 )
                 with self._space.promised(call.call_id, room):
                     message = plan.asks(call, edited=decision.arguments if decision else None)
                     outcome = await self._agents.ask_agent(call, plan, message, room=room)
             except Unreadable:
-                self._running.discard(call.call_id)
+                self._ledger.running.discard(call.call_id)
                 raise
             except (ChildWorkflowError, WorkflowAlreadyStartedError) as error:
                 return tool_results.no_answer(call, error)
-        self._on_outcome(outcome)
         result = result_of(call.call_id, call.name, outcome)
         if decision is None:
-            self.recorded.add(call.call_id)
+            self._ledger.recorded.add(call.call_id)
             return result
-        self.from_outputs.add(call.call_id)
+        self._ledger.from_outputs.add(call.call_id)
         return tool_results.with_approval(result, decision)
 
     async def _find_refusal(self, call: ToolCall, decision: Decision) -> str:
@@ -464,7 +406,7 @@ class OpenCalls:
             return refusal
 
         try:
-            return await self._run_when_hosted(f"check of {call.call_id}", ask_policy)
+            return await self._awaited_worker.run_or_stall(f"check of {call.call_id}", ask_policy)
         except Unreadable as error:
             return error.problem
         except ActivityError as error:
@@ -503,8 +445,8 @@ class OpenCalls:
         once = plan.effect == "once"
         request = self._tool_request(call, arguments, decision, as_shown=as_shown and edited is not None).model_copy(
             update={
-                "chain_id": self._chain_ids.setdefault(call.call_id, self.chain.id),
-                "reset_run": self.chain.reset_run if once else "",
+                "chain_id": self._ledger.chain_ids.setdefault(call.call_id, self._ledger.chain.id),
+                "reset_run": self._ledger.chain.reset_run if once else "",
                 "again": again,
                 "once": once,
                 "answer": answer,
@@ -514,37 +456,20 @@ class OpenCalls:
             if self._state.closing:
                 return ToolResult.cut_short(call, "the conversation was closed")
             if isinstance(plan, RunElsewhere):
-                settled = self._activities.settle_call(call, request, plan, others=self._to_come)
+                settled = self._activities.settle_call(call, request, plan, others=self._ledger.to_come)
                 return await self._tracing.note_activity(call, settled)
             if plan.activity:
                 request = request.model_copy(update={"tool": call.name})
-            room = await self._space.allot_share(request=size_of(request), others=self._to_come, local=plan.local)
+            room = await self._space.allot_share(
+                request=size_of(request), others=self._ledger.to_come, local=plan.local
+            )
             if room < MAX_RESULT_BYTES:
                 request = request.model_copy(update={"room": room})
             start = with_remaining_details(request, lambda sent: self._start_tool(call, sent, plan))
             with self._space.promised(call.call_id, room):
-                return await self._run_when_hosted(call.call_id, start, patience=plan.patience, retried=plan.retried)
-
-    @property
-    def _to_come(self) -> int:
-        """How many of the reply's calls have not started."""
-        return len(self._open) - len(self._running | self._results.keys())
-
-    async def _run_when_hosted(
-        self, what: str, start: Schedule[R], *, patience: float | None = None, retried: bool = True
-    ) -> R:
-        """The result of `start`, however long it takes. While no worker hosts the tool, the conversation is stalled."""
-        while True:
-            try:
-                return await self._awaited_worker.run_when_hosted(
-                    what, start, patience=patience, retried=retried, given_up=lambda: self._state.closing
+                return await self._awaited_worker.run_or_stall(
+                    call.call_id, start, patience=plan.patience, retried=plan.retried
                 )
-            except ActivityError as error:
-                if not tool_results.not_hosted(error) or self._state.closing:
-                    raise
-                await self._on_stall(tool_results.cause_of(error), tool_results.detail_of(error, "cure"))
-                if self._state.closing:
-                    raise
 
     async def _start_tool(self, call: ToolCall, request: ToolRequest, plan: RunTool) -> ToolResult:
         if plan.local and request.hand_back_for is None:
@@ -571,24 +496,24 @@ class OpenCalls:
         start = workflow.start_local_activity if local else workflow.start_activity
         options = local_options(plan) if local else tool_activity_options(plan)
         handle = start(activity, request, result_type=RawValue, summary=summary or None, **options)
-        self._running.add(call.call_id)
+        self._ledger.running.add(call.call_id)
         try:
             result = await self._activity_results.wait_for(handle, ToolResult, f"The result of {call.name}")
             if result.call_id != call.call_id:
                 raise Unreadable(f"The result of {call.name} belongs to another call, {result.call_id!r:.150}")
         except Unreadable:
-            self._running.discard(call.call_id)
+            self._ledger.running.discard(call.call_id)
             raise
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise
-            self._running.discard(call.call_id)
+            self._ledger.running.discard(call.call_id)
             if isinstance(error, ActivityError):
                 if tool_results.may_have_run(error):
-                    self._lost.add(call.call_id)
+                    self._ledger.lost.add(call.call_id)
                 raise
             raise tool_results.of_local(error, call.name) from error
-        self.recorded.add(call.call_id)
+        self._ledger.recorded.add(call.call_id)
         return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from pydantic import JsonValue
@@ -28,8 +28,9 @@ from everturn.state import State
 from everturn.truncation import edit_notice
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
-from everturn.workflows.awaited_worker import handed_back_for
+from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
 from everturn.workflows.call_headers import serving
+from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import or_cancelled
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import Closed, NexusOperations
@@ -50,22 +51,19 @@ class UserActivityCalls:
     def __init__(
         self,
         state: State,
+        ledger: CallLedger,
         activity_results: ActivityResults,
         space: HistorySpace,
         *,
         operations: NexusOperations,
-        run_when_hosted: Callable[..., Awaitable[Any]],
-        running: set[str],
+        awaited_worker: AwaitedWorker,
     ) -> None:
-        """`running` holds the calls that were started, as long as it is not known how they ended."""
-        self.from_outputs: set[str] = set()
-        """The calls whose activities ended: their results are in events."""
         self._state = state
+        self._ledger = ledger
         self._activity_results = activity_results
         self._space = space
-        self._run_when_hosted = run_when_hosted
-        self._running = running
         self._operations = operations
+        self._awaited_worker = awaited_worker
 
     async def settle_call(self, call: ToolCall, request: ToolRequest, plan: RunElsewhere, *, others: int) -> ToolResult:
         """The call's result. Raises ActivityError if there is none, and Unreadable if it can't be read."""
@@ -92,7 +90,7 @@ class UserActivityCalls:
         with self._space.promised(call.call_id, room):
             await self._space.wait_to_carry(size)
             elsewhere = not isinstance(plan, RunActivity) or plan.task_queue is not None
-            result: ToolResult = await self._run_when_hosted(
+            result: ToolResult = await self._awaited_worker.run_or_stall(
                 call.call_id, start_run, patience=plan.patience, retried=elsewhere
             )
         return result
@@ -118,7 +116,7 @@ class UserActivityCalls:
         looks = 0
         while True:
             try:
-                checked: CheckedCall = await self._run_when_hosted(f"check of {call.call_id}", run_check)
+                checked: CheckedCall = await self._awaited_worker.run_or_stall(f"check of {call.call_id}", run_check)
             except Unreadable as error:
                 raise tool_results.not_checked(error, call.name) from ApplicationError(
                     error.problem, type=names.NOT_CHECKED
@@ -159,7 +157,7 @@ class UserActivityCalls:
             again=again,
         )
         handle = self._schedule_run(call, request, plan, served)
-        self._running.add(call.call_id)
+        self._ledger.running.add(call.call_id)
         closing: asyncio.Task[None] | None = None
         if awaited:
             closing = asyncio.create_task(self._stop_if_closed(handle))
@@ -167,7 +165,7 @@ class UserActivityCalls:
             raw = await or_cancelled(handle)
             value = self._activity_results.read_output(raw, activity_outputs.what_of(call.name))
         except Unreadable:
-            self._running.discard(call.call_id)
+            self._ledger.running.discard(call.call_id)
             raise
         except Closed:
             return ToolResult.cut_short(call, CLOSED, running=True)
@@ -181,7 +179,7 @@ class UserActivityCalls:
                     return ToolResult.cut_short(call, CLOSED, running=True)
                 if isinstance(plan, RunActivity) or _is_cancelled():  # otherwise, its own side cancelled it
                     raise
-            self._running.discard(call.call_id)
+            self._ledger.running.discard(call.call_id)
             result = self._result_of_failure(call, plan, error, awaited=awaited)
             return self._finish_call(result, request)
         finally:
@@ -220,7 +218,7 @@ class UserActivityCalls:
         return handle
 
     def _finish_call(self, result: ToolResult, request: ToolRequest) -> ToolResult:
-        self.from_outputs.add(result.call_id)
+        self._ledger.from_outputs.add(result.call_id)
         return tool_results.with_approval(result, request.decision)
 
     async def _stop_if_closed(self, handle: asyncio.Task[Any]) -> None:

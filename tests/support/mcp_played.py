@@ -33,7 +33,7 @@ def status(number: int, body: Any = None, **headers: str) -> Answering:
     return lambda _: written
 
 
-def rpc(code: int, words: str, *, number: int = 200, has_id: bool = True, **headers: str) -> Answering:
+def rpc(code: Any, words: str, *, number: int = 200, has_id: bool = True, **headers: str) -> Answering:
     """An error of JSON-RPC's, with an HTTP status."""
 
     def answer(message: Message) -> Answer:

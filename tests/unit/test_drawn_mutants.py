@@ -35,6 +35,7 @@ from everturn.state import State
 from everturn.tracing import Trace
 from everturn.workflows import (
     awaited_worker,
+    call_ledger,
     commands,
     continue_as_new,
     eager_dispatch,
@@ -43,7 +44,6 @@ from everturn.workflows import (
     message_dispatch,
     subagents,
     timeouts,
-    tool_calls,
     tool_results,
     tracing,
     user_activity_calls,
@@ -200,7 +200,7 @@ async def test_of_many_ignored_signals_the_rest_is_counted(
 ) -> None:
     logged: list[dict[str, Any]] = []
     monkeypatch.setattr(message_dispatch, "workflow_log", lambda *_, **told: logged.append(told))
-    signals = message_dispatch.Handlers(None)  # type: ignore[arg-type]
+    signals = message_dispatch.Handlers(None, {})  # type: ignore[arg-type]
     for _ in range(ignored):
         signals._ignore_signal("approve", "why")
     await asyncio.sleep(0)
@@ -264,8 +264,8 @@ def test_a_prefix_that_is_far_too_long_is_not_packed(monkeypatch: pytest.MonkeyP
 
 
 def test_calls_that_run_or_have_results_are_not_to_come() -> None:
-    calls: Any = SimpleNamespace(_open=[1, 2, 3, 4], _running={"a"}, _results={"a": 1, "b": 2})
-    assert vars(tool_calls.OpenCalls)["_to_come"].fget(calls) == 2
+    ledger: Any = SimpleNamespace(calls=[1, 2, 3, 4], running={"a"}, results={"a": 1, "b": 2})
+    assert vars(call_ledger.CallLedger)["to_come"].fget(ledger) == 2
 
 
 @pytest.mark.parametrize(("others", "each"), [(1, LOCAL_BYTES), (MOST_LOCAL, history_space.LEAST_RESULT_BYTES)])
@@ -332,7 +332,7 @@ async def test_a_tool_is_waited_for_again_and_again_until_a_worker_has_it(monkey
             raise error
         return "done"
 
-    waits = awaited_worker.AwaitedWorker(lambda: None)
+    waits = awaited_worker.AwaitedWorker(Any, Any, lambda: None)
     assert await waits.run_when_hosted("call a", start, patience=1e6, retried=False) == "done"
     assert len(slept) == 4
     assert waits.cause is None

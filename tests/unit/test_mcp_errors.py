@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -66,6 +67,17 @@ def another_result(message: Message) -> Answer:
     return ran({**message, "id": "another"})
 
 
+def both(answering: Answering) -> Answering:
+    """The same with a null in the place of the error, or of the result."""
+
+    def answer(message: Message) -> Answer:
+        made = answering(message)
+        body = {"result": None, "error": None, **json.loads(made.body)}
+        return replace(made, body=json.dumps(body))
+
+    return answer
+
+
 TOO_MANY = {"error": "too many requests"}
 BROKEN = status(200, {"jsonrpc": "2.0"})
 
@@ -113,6 +125,13 @@ BROKEN = status(200, {"jsonrpc": "2.0"})
         (status(200, "<html>Sign in"), "read", "ToolFailed: 127.0.0.1 gave an answer that is not MCP", 1),
         (BROKEN, "once", "OutcomeUnknown: 127.0.0.1 gave an answer that is not MCP", 1),
         (stream(BROKEN), "once", "OutcomeUnknown: 127.0.0.1 gave an answer that is not MCP", 1),
+        *((made(rpc([7], "Odd")), "once", "OutcomeUnknown", 1) for made in (lambda answering: answering, stream)),
+        # Libraries that write the member that is not there, too.
+        *((made(both(ran)), "once", "paid 5", 1) for made in (lambda answering: answering, stream)),
+        *(
+            (made(both(rpc(-32000, "No"))), "once", "ToolFailed: 127.0.0.1 refused the call: No", 1)
+            for made in (lambda answering: answering, stream)
+        ),
         # It has run.
         (stream(ran), "once", "paid 5", 1),
         (no_result, "once", "ToolFailed: 127.0.0.1 has run the call, but its answer is not MCP", 1),

@@ -65,9 +65,12 @@ def text_told_apart(text: bytes) -> bytes:
 def message_told_apart(message: dict[str, Any]) -> dict[str, Any]:
     """The same in a message that was read; that message itself if nothing is to be changed."""
     error = message.get("error")
-    if not isinstance(error, dict) or error.get("code") not in RESERVED:
+    if not isinstance(error, dict):
         return message
-    own = {"code": SERVERS_OWN, "data": {"code": error["code"], "data": error.get("data")}}
+    code = error.get("code")
+    if not isinstance(code, int | float) or code not in RESERVED:
+        return message
+    own = {"code": SERVERS_OWN, "data": {"code": code, "data": error.get("data")}}
     return {**message, "error": {**error, **own}}
 
 
