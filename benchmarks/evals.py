@@ -4,9 +4,9 @@
 run again until it is done: both mistakes are found in all, each tool writes down when it runs, and none does. Then once
 more without kills, for the CPU that a rerun takes.
 
-A rerun of ten calls is five workflow tasks and four model turns; its calls are answered by a hook in the turn's activity
-and cost no event. What bounds it, of 90 to 116 ms: Temporal's core (its threads) takes 28 %, the turns 27 %, both
-histories' reading 17 %, the workflow 9 %; the rest is asking for the end of each, and comparing.
+A rerun of ten calls is five workflow tasks and four model turns; its calls are answered by a hook in the turn's
+activity and cost no event. What bounds it, of 90 to 116 ms: Temporal's core (its threads) takes 28 %, the turns 27 %,
+both histories' reading 17 %, the workflow 9 %; the rest is asking for the end of each, and comparing.
 """
 
 from __future__ import annotations
