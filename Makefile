@@ -56,7 +56,7 @@ bench: .venv/ready ## the benchmarks, as a table
 peers: .venv/ready ## real peers (vendors' SDKs, gateways, MCP, front ends, Temporal's servers), for docs/works-with.md: ONLY=vendors,mcp; LATEST=1: the newest
 	@.venv/bin/python -m peers
 
-crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; STACK=1: on `make stack`; MUTANTS=1: does it find ten wrong everturns?
+crash: .venv/ready ## the crash test at full length: make crash SEED=7 KILLS=100; STACK=1: on `make stack`; MUTANTS=1: does it find eleven wrong everturns?
 	@.venv/bin/python -m tests.crash
 
 sim: .venv/ready ## conversations on a simulated Temporal, all checked: make sim COUNT=100000 or MINUTES=30; SITUATION=all: the rarer worlds; SEED=7 shows one

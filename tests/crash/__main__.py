@@ -2,7 +2,7 @@
 
 With STACK=1 it runs on a real cluster (tests/stack), whose parts fail too: it needs Linux and root, and takes longer.
 
-With MUTANTS=1 it is the crash test that is tested: it has to find each of ten wrong everturns. MUTANTS=NAME,NAME: some.
+With MUTANTS=1 it is the crash test that is tested: it has to find eleven wrong everturns. MUTANTS=NAME,NAME: some.
 """
 
 from __future__ import annotations

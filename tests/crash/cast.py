@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from everturn import Agent, ToolContext, tool
+from everturn import Agent, ModelSettings, ToolContext, tool
 from tests.crash import mutants
 from tests.crash.ledger import Ledger
 from tests.crash.short_runs import RUN_EVENTS, set_bounds
@@ -100,8 +100,9 @@ def look_again() -> str:
 
 new = [look_again] if os.environ.get(VERSION, "1") != "1" else []
 
-teller = Agent(
-    "teller",
-    model="scripted:demo",
-    tools=[look, look_async, note, note_async, pay, pay_async, sign, refund, screen, *new],
-)
+tools = [look, look_async, note, note_async, pay, pay_async, sign, refund, screen, *new]
+teller = Agent("teller", model="scripted:demo", tools=tools)
+
+BATCHED_MODEL = "openai:gpt-5.5"
+batch_teller = Agent("batch-teller", model=BATCHED_MODEL, tools=tools, settings=ModelSettings(batch=True))
+"""The same, for stories whose turns wait for batches."""

@@ -24,6 +24,7 @@ from everturn import names
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
 from everturn.workflows import ConversationWorkflow
+from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from tests.crash.ledger import Effect
 from tests.crash.stories import Asked, Story
 
@@ -42,6 +43,8 @@ class Run:
     name: str
     input: dict[str, Any]
     tries: int = 0
+    started_at: float = 0.0
+    """Its last try."""
     ended_at: float | None = None
     how: str = ""
     """completed, failed, timed out, never began; empty while it is open."""
@@ -74,6 +77,7 @@ class Evidence:
     lines: list[Line] = field(default_factory=list)
     task_times: list[float] = field(default_factory=list)
     """When workflow tasks were completed."""
+    cost_usd: float | None = None
 
     def turns(self) -> dict[int, list[Run]]:
         """The runs of `call_model`, by turn."""
@@ -109,17 +113,38 @@ async def gather(storm: Storm) -> list[Evidence]:
                     return None  # nobody came to start it; that it has not ended is said elsewhere
                 raise
             evidence.lines = [line for log in logs for line in lines_of(log, story.id)]
-            evidence.transcript = await storm.client.conversation(story.id).transcript()
+            conversation = storm.client.conversation(story.id)
+            evidence.transcript = await conversation.transcript()
+            if story.is_batched:
+                evidence.cost_usd = (await conversation.status()).cost_usd
             return evidence
 
     return [one for one in await asyncio.gather(*map(of, storm.stories)) if one]
 
 
+async def collectors_problems(storm: Storm) -> list[str]:
+    """What is wrong with the histories of those who gathered the batches."""
+    query = f"WorkflowType = '{names.BATCHES}' AND TaskQueue = '{storm.client.task_queue}'"
+    problems = []
+    async for run in storm.client.temporal.list_workflows(query):
+        history = await storm.client.temporal.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+        evidence = Evidence(storm.stories[0])
+        for event in history.events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                _task_failure(event, evidence)
+        problems += [f"a workflow task failed: {failure}" for failure in evidence.task_failures]
+        if not storm.mutant:
+            result = await _replayer().replay_workflow(history, raise_on_replay_failure=False)
+            problems += [f"its history does not replay: {result.replay_failure}"] * bool(result.replay_failure)
+    return problems
+
+
+def _replayer() -> Replayer:
+    return Replayer(workflows=[ConversationWorkflow, BatchCollectorWorkflow], data_converter=data_converter)
+
+
 async def _read_histories(storm: Storm, evidence: Evidence) -> None:
-    replayer = Replayer(
-        workflows=[ConversationWorkflow],
-        data_converter=data_converter,
-    )
+    replayer = _replayer()
     temporal, conversation_id = storm.client.temporal, evidence.story.id
     # A conversation that was revived is several chains of runs, and nothing in a history names the chain before it. The
     # index may not know a run yet, after a database that was gone: what took effect names its chain, by its first run.
@@ -160,6 +185,7 @@ def _read(history: WorkflowHistory, run_id: str, evidence: Evidence) -> None:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
                 started = event.activity_task_started_event_attributes
                 scheduled[started.scheduled_event_id].tries = started.attempt
+                scheduled[started.scheduled_event_id].started_at = at
                 # Only the last try has an event; it says how the one before it ended.
                 evidence.lost += started.last_failure.HasField("timeout_failure_info")
                 evidence.lost += started.last_failure.application_failure_info.type == "WorkerLost"
@@ -253,7 +279,9 @@ def resumed_at(hit: Hit, killed_at: float, evidence: Evidence) -> float | None:
     )
     if run is None or (run.how == "completed" and (run.ended_at or 0) < killed_at):
         return None  # it was over when the worker died; the server had not said so yet
-    if run.name == "call_model":
+    if run.name == "call_model" and evidence.story.is_batched:
+        times = [run.started_at]
+    elif run.name == "call_model":
         # Requests hold the replies before them; whose turn it is follows from how many.
         times = [one.at for one in evidence.asked if one.turn == run.input["turn"] - 1]
         times += _logged([one for one in evidence.lines if one.turn == run.input["turn"]], killed_at)

@@ -7,11 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from math import isclose
 from typing import TYPE_CHECKING
 
+from everturn import Model
 from everturn.activities.poison_calls import MOST_OF_A_TOOL
-from everturn.records import ToolCall, ToolResult
-from tests.crash.cast import teller
+from everturn.prices import cost_usd
+from everturn.records import ToolCall, ToolResult, Usage
+from tests.crash.cast import BATCHED_MODEL, teller
 from tests.crash.evidence import Evidence
 from tests.crash.people import answer_to
 from tests.crash.resumes import late
@@ -23,6 +26,8 @@ CLOCKS_SECONDS = 0.05
 """The server's stamps and ours, and the way of a request."""
 
 RECEIPT = re.compile(r"receipt (\d+) of (\S+?)\.*$")
+USAGE = Usage(input_tokens=10, output_tokens=5)
+"""Of each reply in a batch."""
 TOOLS = {tool.name: tool for tool in teller.tools}
 
 
@@ -34,6 +39,7 @@ def broken(storm: Storm) -> list[str]:
     for evidence in storm.evidence:
         for rule in RULES:
             found += [f"conversation {evidence.story.id}: {what}" for what in rule(evidence)]
+    found += [f"a collector of batches: {problem}" for problem in storm.collectors_problems]
     return [*found, *late(storm)]
 
 
@@ -61,6 +67,28 @@ def _model_turns(evidence: Evidence) -> Iterator[str]:
             late = max((one.at for one in asked), default=0) - (run.ended_at or 0)
             if late > CLOCKS_SECONDS:
                 yield f"turn {turn} was asked again {late:.2f} s after its reply was recorded"
+
+
+def _batches(evidence: Evidence) -> Iterator[str]:
+    """Each turn of a batch is paid once for its reply, at half the price, and the reply is in the conversation."""
+    if not evidence.story.is_batched:
+        return
+    paid = Counter(one.turn + 1 for one in evidence.asked if one.served == "reply")
+    for turn, times in paid.items():
+        if times > 1:
+            yield f"turn {turn} of a batch was paid {times} times"
+    replies = [message for message in evidence.transcript if message.role == "assistant"]
+    for turn, (reply, scripted) in enumerate(zip(replies, evidence.story.turns, strict=False), 1):
+        wanted = scripted.reply if isinstance(scripted.reply, str) else [item.name for item in scripted.reply]
+        got = [call.name for call in reply.tool_calls] or reply.text
+        if got != wanted:
+            yield f"the batch's reply to turn {turn} is {got!r}, and was {wanted!r}"
+    price = cost_usd(Model(BATCHED_MODEL), USAGE, details={"service_tier": "batch"})
+    live = cost_usd(Model(BATCHED_MODEL), USAGE)
+    if not price or not live or not isclose(price, live / 2):
+        yield f"a reply costs {price} in a batch, and {live} without"
+    elif not isclose(evidence.cost_usd or 0, price * len(replies)):
+        yield f"its {len(replies)} replies cost {evidence.cost_usd}, and one costs {price}"
 
 
 def _prompts(evidence: Evidence) -> Iterator[str]:
@@ -177,4 +205,4 @@ def _all_calls(evidence: Evidence) -> list[ToolCall]:
     return [call for message in evidence.transcript for call in message.tool_calls]
 
 
-RULES = (_workflow_tasks, _model_turns, _prompts, _calls, _effects, _arguments, _keys, _approved)
+RULES = (_workflow_tasks, _model_turns, _batches, _prompts, _calls, _effects, _arguments, _keys, _approved)

@@ -1,4 +1,4 @@
-"""Ten ways in which everturn could be wrong, each as a small patch of it, to be applied in the workers of a crash test.
+"""Eleven ways in which everturn could be wrong, each a small patch of it, applied in the workers of a crash test.
 
 The crash test has to find every one: `make crash MUTANTS=1` runs it on each at length, `test_mutants.py` in short.
 `CRASH_TEST_MUTANT` names the one that a worker process is to have.
@@ -14,6 +14,7 @@ from typing import Any
 from temporalio.common import RetryPolicy
 
 from everturn import names
+from everturn.activities.batch_sending import BatchSending
 from everturn.records import Decision, ToolResult
 from everturn.state import State
 from everturn.tools.tool import Tool
@@ -137,6 +138,15 @@ def _once_again() -> None:
     tool_calls.tool_activity_options = wrong
 
 
+def _batch_twice() -> None:
+    """A batch whose creation was not answered is created again, and nobody looks for it."""
+
+    async def wrong(*_: Any) -> None:
+        return None
+
+    BatchSending._find = wrong  # type: ignore[method-assign]
+
+
 MUTANTS = {
     "approval-lost": Mutant(_approval_lost, r"was approved, and nothing came of it"),
     "idempotent-twice": Mutant(lambda: _twice("idempotent"), r"(note|sign)\S* \S+ took effect 2 times in 1 tries"),
@@ -147,5 +157,6 @@ MUTANTS = {
     "results-reversed": Mutant(_results_reversed, r"have their results in another order"),
     "denied-run": Mutant(_denied_run, r"was started \d+ times, and \d+ were allowed"),
     "message-twice": Mutant(_message_twice, r"the messages .* stand in the transcript as"),
+    "batch-twice": Mutant(_batch_twice, r"of a batch was paid 2 times"),
     "once-again": Mutant(_once_again, r"was tried again by itself", kills=True),
 }

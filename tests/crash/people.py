@@ -70,7 +70,7 @@ class People:
         keep_open = KEEP_OPEN if len(story.messages) > 1 and not story.revived else None
         send = partial(
             self.client.send,
-            "teller",
+            story.agent,
             story.messages[number],
             id=story.id,
             keep_open=keep_open,

@@ -41,6 +41,8 @@ def report(storm: Storm) -> str:
         "  of those, where a worker was started on the same machine at once: " + (_of(replaced) or "none"),
         f"  since the last that happened to it: {_of(undisturbed) or 'none'}; {plan.resume:g} s are allowed",
         f"{len(handed_on)} runs went on as new ones, {sum(map(bool, handed_on))} of them with messages in the inbox",
+        f"{len(storm.batches.batches)} batches with {storm.batches.paid} turns, of "
+        f"{sum(story.is_batched for story in storm.stories)} conversations",
         f"{storm.clients_killed} client processes killed, with {storm.people_killed} people in them; {storm.vanished} "
         "more clients vanished",
         f"{storm.proxy.dropped} connections dropped; faults of the model server: {_counts(faults)}",

@@ -13,14 +13,25 @@ RUN_EVENTS = "CRASH_TEST_RUN_EVENTS"
 TURN_CHARS = 4_000
 """Of messages, in one turn."""
 
+BATCH_SETTLE_SECONDS = 3.0
+"""So long a request may be on its way to the batch server, whose sender was killed. It takes milliseconds."""
+BATCH_LOOK_SECONDS = 0.3
+
 
 def set_bounds(run_events: int) -> None:
     """Short runs, so that kills hit the change from one to the next, too. And small turns: one long message fills one,
     and others wait in the inbox when a run goes on as the next."""
-    set_for_good(events=run_events, inbox_bytes=TURN_CHARS)
+    set_for_good(
+        events=run_events,
+        inbox_bytes=TURN_CHARS,
+        batch_settle_seconds=BATCH_SETTLE_SECONDS,
+        batch_look_seconds=BATCH_LOOK_SECONDS,
+        batch_poll_seconds=BATCH_LOOK_SECONDS,
+    )
 
 
-_AS_THEY_ARE = {name: AS_THEY_ARE[name] for name in ("events", "inbox_bytes")}
+BOUNDS = ("events", "inbox_bytes", "batch_settle_seconds", "batch_look_seconds", "batch_poll_seconds")
+_AS_THEY_ARE = {name: AS_THEY_ARE[name] for name in BOUNDS}
 _inside = 0
 
 

@@ -31,6 +31,8 @@ FAULTS: list[tuple[str, Reply]] = [
 ]
 BURST = 6
 """So many messages come without waiting for a reply: some wait in the inbox when a run goes on as a new one."""
+BATCHED_SHARE = 0.2
+"""Of the stories without a burst."""
 LONG_CHARS = 2_500
 """Two of them are more than `short_runs.TURN_CHARS`."""
 FAULT_WEIGHTS = [4, 1, 4, 2, 4, 2, 2, 1, 2, 4, 1]
@@ -55,6 +57,12 @@ class Story:
     id: str
     burst: bool = False
     """Its messages are long, and come one after the other without waiting for a reply."""
+    is_batched: bool = False
+    """Its turns wait for batches, two seconds and more each."""
+
+    @property
+    def agent(self) -> str:
+        return "batch-teller" if self.is_batched else "teller"
 
     @classmethod
     def make(cls, seed: int, number: int, prefix: str) -> Story:
@@ -67,7 +75,9 @@ class Story:
         burst = messages == BURST
         revived = 1 < messages < BURST and rng.random() < 0.3
         texts = tuple(said(number, message, burst=burst) for message in range(messages))
-        return cls(number, texts, tuple(turns), revived, f"{prefix}-{number}", burst)
+        # Drawn beside the others, which stay as they were for each seed.
+        is_batched = not burst and random.Random(f"{seed}/{number}/batched").random() < BATCHED_SHARE
+        return cls(number, texts, tuple(turns), revived, f"{prefix}-{number}", burst, is_batched)
 
 
 def said(story: int, message: int, *, burst: bool = False) -> str:

@@ -18,6 +18,8 @@ from temporalio.service import RPCError
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.testing import ScriptedModel
+from tests.crash import batches
+from tests.crash.batches import Batches
 from tests.crash.cast import LEDGER
 from tests.crash.crowd import ClientProcess, Vanished
 from tests.crash.ledger import Ledger
@@ -146,6 +148,10 @@ class Storm:
             self.people = People(self.client, self.plan.seed)
             model = await stack.enter_async_context(ScriptedModel(self.author, keep=0))
             self.proxy = await stack.enter_async_context(Proxy(model.base_url, host=self.here))
+            self.batches = stack.enter_context(Batches(self.author))
+            self.batch_proxy = await stack.enter_async_context(Proxy(self.batches.base_url, host=self.here))
+            ending = asyncio.create_task(self.batches.end_now_and_then(self.plan.seed))
+            stack.callback(ending.cancel)
             for _ in range(self.plan.workers):
                 self.workers.append(self._start_worker())
             stack.callback(self._kill_all)
@@ -157,10 +163,11 @@ class Storm:
 
     async def _gather_evidence(self) -> None:
         """Reads the histories while the server is still there."""
-        from tests.crash.evidence import gather
+        from tests.crash.evidence import collectors_problems, gather
 
         with short_runs(self.plan.run_events):  # for the replay
             self.evidence = await gather(self)
+            self.collectors_problems = await collectors_problems(self)
 
     # ------------------------------------------------------------ the conversations
 
@@ -174,7 +181,8 @@ class Storm:
             await troubles[0]  # every kill, and every restart
             for trouble in troubles[1:]:
                 trouble.cancel()
-            self.proxy.refusing, self.proxy.delay_seconds = False, 0.0
+            self._set_proxies("refusing", False)
+            self._set_proxies("delay_seconds", 0.0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.plan.patience):
                     await asyncio.gather(*lives)
@@ -283,7 +291,13 @@ class Storm:
             self.proxy,
             self.folder,
             agents="tests/crash/cast.py",
-            environment={RUN_EVENTS: str(self.plan.run_events), MUTANT: self.mutant, **environment},
+            environment={
+                RUN_EVENTS: str(self.plan.run_events),
+                MUTANT: self.mutant,
+                "OPENAI_BASE_URL": self.batch_proxy.base_url,
+                **batches.ENVIRONMENT,
+                **environment,
+            },
             host=host,
         )
 
@@ -311,21 +325,34 @@ class Storm:
         await self.server.restart()
         self.restarts.append(Restart(began, time.time()))
 
+    @property
+    def _proxies(self) -> tuple[Proxy, Proxy]:
+        return self.proxy, self.batch_proxy
+
     async def _trouble_the_network(self) -> None:
+        """Of all providers at once."""
         while True:
             await asyncio.sleep(self.rng.expovariate(1 / 2.5))
             match self.rng.choice(["drop", "drop", "refuse", "delay"]):
                 case "drop":
-                    self.proxy.drop()
+                    self._drop_connections()
                 case "refuse":
-                    self.proxy.refusing = True
-                    self.proxy.drop()
+                    self._set_proxies("refusing", True)
+                    self._drop_connections()
                     await asyncio.sleep(self.rng.uniform(0.1, 1.5))
-                    self.proxy.refusing = False
+                    self._set_proxies("refusing", False)
                 case "delay":
-                    self.proxy.delay_seconds = self.rng.uniform(0.05, 0.4)
+                    self._set_proxies("delay_seconds", self.rng.uniform(0.05, 0.4))
                     await asyncio.sleep(self.rng.uniform(0.5, 2))
-                    self.proxy.delay_seconds = 0.0
+                    self._set_proxies("delay_seconds", 0.0)
+
+    def _drop_connections(self) -> None:
+        for proxy in self._proxies:
+            proxy.drop()
+
+    def _set_proxies(self, what: str, value: float) -> None:
+        for proxy in self._proxies:
+            setattr(proxy, what, value)
 
     async def _vanish(self) -> None:
         """Clients disappear while they wait; and now and then a second one is there."""

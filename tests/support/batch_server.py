@@ -39,8 +39,10 @@ class Refused:
 
 
 EXPIRED = "expired"
-Result = str | Refused | tuple[str, str, Json]
-"""A text; EXPIRED; a refusal; or a call: its id, its tool, its arguments."""
+Call = tuple[str, str, Json]
+"""Its id, its tool, its arguments."""
+Result = str | Refused | Call | list[Call]
+"""A text; EXPIRED; a refusal; or calls."""
 
 
 @dataclass
@@ -396,25 +398,32 @@ def _response(result: Any) -> Json:
             tools=[],
             created_at=1,
         )
-    call_id, name, arguments = result
-    item = {
-        "type": "function_call",
-        "id": "fc_1",
-        "call_id": call_id,
-        "name": name,
-        "arguments": json.dumps(arguments),
-        "status": "completed",
-    }
-    return response(item)
+    items = [
+        {
+            "type": "function_call",
+            "id": f"fc_{number}",
+            "call_id": call_id,
+            "name": name,
+            "arguments": json.dumps(arguments),
+            "status": "completed",
+        }
+        for number, (call_id, name, arguments) in enumerate(_calls(result), 1)
+    ]
+    return response(*items)
+
+
+def _calls(result: Any) -> list[Call]:
+    return result if isinstance(result, list) else [result]
 
 
 def _completion(result: Any) -> Json:
     message: Json = {"role": "assistant", "content": result if isinstance(result, str) else None}
     finish = "stop"
     if not isinstance(result, str):
-        call_id, name, arguments = result
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        message["tool_calls"] = [{"id": call_id, "type": "function", "function": function}]
+        message["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for call_id, name, arguments in _calls(result)
+        ]
         finish = "tool_calls"
     return {
         "id": "chatcmpl-1",
@@ -436,9 +445,11 @@ def _anthropic_result(batch: Batch, result: Result) -> Json:
         return {"type": "errored", "error": {"type": "error", "error": error, "request_id": "req_1"}}
     if isinstance(result, str):
         return {"type": "succeeded", "message": claude({"type": "text", "text": result})}
-    call_id, name, arguments = result
-    use = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-    return {"type": "succeeded", "message": claude(use, stop="tool_use")}
+    uses = [
+        {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        for call_id, name, arguments in _calls(result)
+    ]
+    return {"type": "succeeded", "message": claude(*uses, stop="tool_use")}
 
 
 _GOOGLE_CODES = {400: 3, 429: 8, 503: 14}
@@ -449,10 +460,12 @@ def _google_result(result: Result) -> Json:
         return {"error": {"code": 4, "message": "The request was not processed in time."}}
     if isinstance(result, Refused):
         return {"error": {"code": _GOOGLE_CODES[result.status], "message": result.message}}
-    part: Json = {"text": result}
+    parts: list[Json] = [{"text": result}]
     if not isinstance(result, str):
-        call_id, name, arguments = result
-        part = {"functionCall": {"id": call_id, "name": name, "args": arguments}}
+        parts = [
+            {"functionCall": {"id": call_id, "name": name, "args": arguments}}
+            for call_id, name, arguments in _calls(result)
+        ]
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
-    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
     return {"response": {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash"}}

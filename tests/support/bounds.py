@@ -116,6 +116,8 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     # How long a batch whose creation was not answered is looked for, and how soon again.
     "batch_settle_seconds": (batch_sending, "SETTLE_SECONDS"),
     "batch_look_seconds": (batch_sending, "LOOK_SECONDS"),
+    # How soon one that was sent is asked about.
+    "batch_poll_seconds": (batch_sending, "FIRST_POLL_SECONDS"),
     # The part of a hold after which a call is let through.
     "first_look": (rate_limiter, "FIRST_LOOK"),
     "reply_bytes": (http, "MAX_HTTP_REPLY_BYTES"),
