@@ -14,6 +14,7 @@ from benchmarks.measures import (
     Plan,
     actions,
     deploy_checks,
+    encoding,
     events,
     features,
     history,
@@ -29,6 +30,7 @@ from benchmarks.measures import (
     startup,
     task_kill,
     throughput,
+    waiting,
     watchers,
 )
 from benchmarks.rig import rig
@@ -37,6 +39,8 @@ from everturn.devserver import find_binary
 MEASURES = {
     "latency": latency,
     "lengths": lengths,
+    "encoding": encoding,
+    "waiting": waiting,
     "parallel": parallel,
     "events": events,
     "history": history,

@@ -25,9 +25,10 @@ from benchmarks.histories import runs_of
 from benchmarks.measures import Column, Measured, Plan, lengths
 from benchmarks.measures.latency import WARM_UPS, Sample, one_conversation
 from benchmarks.measures.startup import one_start
+from benchmarks.measures.throughput import LONGEST_SECONDS, TURNS, many_conversations
 from benchmarks.measures.throughput import Sample as Crowd
-from benchmarks.measures.throughput import many_conversations
 from benchmarks.rig import ROOT, rig
+from benchmarks.work import LONG_RESULT_KB
 from everturn.devserver import find_binary
 
 BEFORE = "everturn_before"
@@ -80,15 +81,25 @@ async def measure(before: Contestant, plan: Plan, *, commit: str) -> Measured:
     return Measured(title, columns, {name: _row(own, samples[before.name]) for name, own in samples.items()})
 
 
-async def measure_throughput(before: Contestant, plan: Plan, *, commit: str, at_once: int) -> Measured:
+async def measure_throughput(
+    before: Contestant, plan: Plan, *, commit: str, at_once: int, long_results: int
+) -> Measured:
     """Each with a fresh server and worker in each round, since what the other leaves there slows it down."""
+    window, turns, kind = CROWD_SECONDS, TURNS, "conversations"
+    if long_results:  # until all are done: in the first seconds, their transcripts are short
+        window, turns = LONGEST_SECONDS, 2 * long_results
+        kind = (
+            f"conversations with transcripts of {long_results * LONG_RESULT_KB / 1000:.1f} MB after half their turns,"
+        )
     samples: dict[str, list[Crowd]] = {one.name: [] for one in plan.contestants}
     for number in range(plan.rounds):
         for contestant in plan.shuffled(number):
             async with rig() as running:
-                sample = await many_conversations(running, contestant, at_once, CROWD_SECONDS)
+                sample = await many_conversations(
+                    running, contestant, at_once, window, turns=turns, long_results=long_results
+                )
             samples[contestant.name].append(sample)
-    title = f"Beside {commit}: {at_once} conversations at once ({plan.rounds} rounds)"
+    title = f"Beside {commit}: {at_once} {kind} at once ({plan.rounds} rounds)"
     columns = [
         Column("rate", "turns/s", against=before.name, better="high"),
         Column("quartiles", "quartiles of the rounds' ratios", "s", better=None),
@@ -196,8 +207,11 @@ async def main(arguments: argparse.Namespace) -> None:
                 report.draw(report.save("lengths", facts, {"lengths": by_length}))
                 table += "\n\n![lengths](plots/lengths.png)"
         elif arguments.at_once:
-            crowds = await measure_throughput(before, plan, commit=arguments.commit, at_once=arguments.at_once)
-            name, table = "against_throughput", report.table(crowds)
+            crowds = await measure_throughput(
+                before, plan, commit=arguments.commit, at_once=arguments.at_once, long_results=arguments.long_results
+            )
+            name = "against_long_throughput" if arguments.long_results else "against_throughput"
+            table = report.table(crowds)
         else:
             name, table = "against", report.table(await measure(before, plan, commit=arguments.commit))
     print(table)
@@ -212,6 +226,9 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--at-once", type=int, help="throughput instead: so many conversations; 8 rounds are 4 minutes")
+    parser.add_argument(
+        "--long-results", type=int, default=0, help="with --at-once: so many of the first results have 32 KB"
+    )
     parser.add_argument("--history", action="store_true", help="what a conversation writes instead: events and bytes")
     parser.add_argument("--start-up", action="store_true", help="how long a worker's start takes instead")
     parser.add_argument(

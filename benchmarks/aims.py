@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.measures import encoding
+
 BEGIN, END = "<!-- aims: begin -->", "<!-- aims: end -->"
 
 _SECTION: Final = re.compile(r"<!-- (?P<kind>[^>]+): begin -->(?P<body>.*?)<!-- (?P=kind): end -->", re.S)
@@ -86,13 +88,19 @@ def _python(measure: str) -> str:
     return f"`python -m benchmarks {measure}`"
 
 
+def _python_against(options: str) -> str:
+    return _python(f"against ee82d3d5 {options}").replace("benchmarks against", "benchmarks.against")
+
+
 def _test(file: str, name: str = "") -> str:
     return f'`make test ARGS="{file}{f" -k {name}" if name else ""}"`'
 
 
 _LATENCY, _SLOW, _TEXT, _WATCHERS = "Latency: ", "Actions of slow turns", "Events: a streamed", "Watchers of one"
 _LIMITS, _KILL, _TOOL = "Providers' limits", "A kill within a workflow task", "Actions of a long tool"
+_LENGTHS, _ENCODING = "What a turn costs by the length", "Encoding and writing"
 _CHECKS, _SCALE, _MILLION = "Before a deploy", "Load", "A million conversations a day"
+_HELD = "KB of the worker's memory each (/ floor_waiting)"
 _COLD = "s of CPU for 60 conversations of 50 turns"
 _TO_TEXT = "token to client, median ms (/ workflow_streams)"
 _TO_WATCHER = "word to watcher, median ms"
@@ -324,6 +332,75 @@ AIMS: Final = (
         _python("scale"),
         tuple(Cell(_MILLION, row, "") for row in ("turns a second", "events a second", "GB of histories a day")),
         form=",.0f",
+    ),
+    *(
+        Aim(
+            7,
+            f"a request of {mb} MB whose last turn is new, encoded and written, ms of CPU: Chat; Responses; Messages; Gemini",
+            f"at most {most:g}",
+            _python("encoding"),
+            tuple(Cell(_ENCODING, name, f"ms at {mb} MB") for name in encoding.MODELS),
+            most=most,
+        )
+        for mb, most in ((1.1, 1.0), (8.9, 8.0))
+    ),
+    *(
+        Aim(
+            7,
+            f"CPU of a turn at {mb:g} MB, of one at 0.1 MB",
+            f"at most {most:.2f}",
+            _python_against("--lengths"),
+            (Cell(_LENGTHS, "everturn", f"of that at 0.1 MB: {mb} MB"),),
+            most=most,
+        )
+        for mb, most in ((2.0, 1.1), (8.0, 1.5))
+    ),
+    Aim(
+        7,
+        "bytes that a worker holds for each of a transcript's JSON, results of 4 KB",
+        "at most 1.3",
+        _test("tests/providers/test_encoded_messages.py", "in_memory_once"),
+        tested="at most 1.3",
+    ),
+    Aim(
+        7,
+        "200 conversations with transcripts of 0.5 MB at once: turns a second, of those of ee82d3d5",
+        "at least 1.5",
+        _python_against("--at-once 200 --long-results 16 --rounds 2"),
+        (Cell("Beside ee82d3d5: 200 conversations with", "everturn", "turns/s (/ everturn_before)", ratio=True),),
+        least=1.5,
+    ),
+    Aim(
+        7,
+        "8 parallel calls, of the floor's",
+        "at most 0.90",
+        _python("parallel"),
+        (Cell("8 calls at once", "everturn", "ms per turn (/ floor)", ratio=True),),
+        most=0.9,
+    ),
+    Aim(
+        7,
+        "a worker's start until its first turn is done, of floor_http's",
+        "at most 1.5",
+        _python("startup"),
+        (Cell("Start-up", "everturn", "until its turn is done (/ floor_http)", ratio=True),),
+        most=1.5,
+    ),
+    Aim(
+        7,
+        "CPU of a short turn, of floor_http's",
+        "at most 1.05",
+        _python("latency"),
+        (Cell(_LATENCY, "everturn", "worker CPU ms (/ floor_http)", ratio=True),),
+        most=1.05,
+    ),
+    Aim(
+        7,
+        "what a worker holds of a conversation that waits for an approval, of a bare workflow that waits",
+        "at most 2",
+        _python("waiting"),
+        (Cell("400 conversations that wait", "everturn_waiting", _HELD, ratio=True),),
+        most=2,
     ),
 )
 

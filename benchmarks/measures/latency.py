@@ -53,6 +53,7 @@ async def measure(rig: Rig, plan: Plan) -> Measured:
         Column("latency_ms", "ms per turn", against=FLOOR_HTTP.name),
         Column("quartiles", "quartiles of the rounds' ratios", "s", better=None),
         Column("worker_cpu_ms", "worker CPU ms", against=FLOOR.name),
+        Column("worker_cpu_ms", "worker CPU ms", against=FLOOR_HTTP.name),
     ]
     title = f"Latency: one conversation of {plan.turns} turns ({rounds} rounds)"
     raw = {name: [asdict(sample) for sample in own] for name, own in samples.items()}

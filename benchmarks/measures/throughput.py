@@ -67,11 +67,14 @@ async def measure(_: Rig, plan: Plan) -> Measured:
     return Measured(title, columns, {name: _row(own) for name, own in samples.items()}, samples=raw)
 
 
-async def many_conversations(rig: Rig, contestant: Contestant, conversations: int, window: float) -> Sample:
-    async with rig.worker(contestant) as worker:
+async def many_conversations(
+    rig: Rig, contestant: Contestant, conversations: int, window: float, *, turns: int = TURNS, long_results: int = 0
+) -> Sample:
+    """`long_results`: how many of the first results are long, as work.py says."""
+    async with rig.worker(contestant, LONG_RESULTS=str(long_results)) as worker:
         pids = (worker.process.pid, rig.server_pid, rig.model_pid, os.getpid())
         before, all_before, started = [*map(cpu_seconds, pids)], machine_cpu_seconds(), time.perf_counter()
-        handles = await asyncio.gather(*(rig.start(contestant, turns=TURNS) for _ in range(conversations)))
+        handles = await asyncio.gather(*(rig.start(contestant, turns=turns) for _ in range(conversations)))
         results = [asyncio.create_task(handle.result()) for handle in handles]
         _, running = await asyncio.wait(results, timeout=window)
         seconds = time.perf_counter() - started
@@ -83,16 +86,16 @@ async def many_conversations(rig: Rig, contestant: Contestant, conversations: in
         for task in running:
             task.cancel()
         await asyncio.gather(*results, return_exceptions=True)
-        turns = sum(await asyncio.gather(*map(_turns_of, handles)))
-    return Sample(conversations, turns, seconds, ours[0], ours[1], peak, max(0.0, others))
+        taken = sum(await asyncio.gather(*(_turns_of(handle, most=turns) for handle in handles)))
+    return Sample(conversations, taken, seconds, ours[0], ours[1], peak, max(0.0, others))
 
 
-async def _turns_of(handle: Handle) -> float:
+async def _turns_of(handle: Handle, *, most: int) -> float:
     """How far it came; then it is ended, if it runs."""
     described = await handle.describe()
     if described.close_time is None:
         await handle.terminate()
-    return min(TURNS, max(0.0, (described.history_length - EVENTS_OF_THE_START) / EVENTS_PER_TURN))
+    return min(most, max(0.0, (described.history_length - EVENTS_OF_THE_START) / EVENTS_PER_TURN))
 
 
 def _row(samples: list[Sample]) -> dict[str, Any]:
