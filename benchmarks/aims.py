@@ -336,7 +336,7 @@ AIMS: Final = (
     *(
         Aim(
             7,
-            f"a request of {mb} MB whose last turn is new, encoded and written, ms of CPU: Chat; Responses; Messages; Gemini",
+            f"a request of {mb} MB whose last turn is new, encoded, ms of CPU: Chat; Responses; Messages; Gemini",
             f"at most {most:g}",
             _python("encoding"),
             tuple(Cell(_ENCODING, name, f"ms at {mb} MB") for name in encoding.MODELS),
