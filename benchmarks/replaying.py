@@ -6,7 +6,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from benchmarks.contestants.floor import Floor
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 
 
 def replayer(contestant: str) -> Replayer:

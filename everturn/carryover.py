@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 from pydantic_core import to_json
 
 from everturn import names
+from everturn.budgets.records import BudgetNote
 from everturn.errors import InvalidSetting
 from everturn.limits import Limits
 from everturn.plans import PlannedCall, Review, WaitReason
@@ -17,7 +18,6 @@ from everturn.policy import Rule
 from everturn.records import Decision, Message, Record, Stop, ToolCall, ToolResult, Usage
 from everturn.sizes import MAX_BEGINNING_CHARS, clipped
 from everturn.temporal.ids import known_id
-from everturn.tenants.budgets import BudgetNote
 from everturn.tracing import CarriedTrace
 from everturn.webhooks.records import WebhookFacts
 

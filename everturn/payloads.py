@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from everturn import names
 from everturn.batching.records import BatchNotice
+from everturn.budgets.records import BudgetNote
 from everturn.carryover import Beginning, CarryOver, View, WorkerFacts
 from everturn.heartbeat_details import LiveAt, SeenReply
 from everturn.limits import Limits
@@ -43,7 +44,6 @@ from everturn.sizes import (
     MAX_NAME_CHARS,
     storable_json,
 )
-from everturn.tenants.budgets import BudgetNote
 from everturn.tenants.metadata import MAX_SEARCHABLE, Labelled
 from everturn.tracing import Trace, TraceContext, or_none
 from everturn.user_parts import kinds_problem

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tests.support.source import MODULES, reached
+from tests.support.source import MODULES, WORKFLOWS, reached
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,8 +44,7 @@ def files_for(changed: Collection[str]) -> list[str]:
         importers = [path for path, names in imports.items() if module in names]
         importers = importers or [path for path, names in imports.items() if package in names]
         tests |= set(sorted(importers, key=lambda path: len(imports[path]))[:MOST_OF_A_MODULE])
-    roots = [module for module in MODULES if module.startswith("everturn.workflows")]
-    if modules & set(reached(roots)):
+    if modules & set(reached(WORKFLOWS)):
         tests |= set(OF_WORKFLOWS)
     return sorted(tests | set(ALWAYS)) if tests or modules else []
 

@@ -14,8 +14,8 @@ from everturn.errors import NotFound
 
 if TYPE_CHECKING:
     from everturn import Client
+    from everturn.budgets.records import BudgetStatus
     from everturn.limits import Budget
-    from everturn.tenants.budgets import BudgetStatus
 
 
 def budget(

@@ -18,9 +18,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.agent import Agent, name_of
+from everturn.budgets.client import BudgetingClient
 from everturn.client import interpreter_exit, listing
 from everturn.client.background_loop import BackgroundLoop, Waiting
-from everturn.client.budgets import BudgetingClient
 from everturn.client.connecting import connect_to_temporal
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient

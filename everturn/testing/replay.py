@@ -142,7 +142,7 @@ class Replays:
         from temporalio.worker import Replayer
 
         from everturn.storage.unreadable import for_replayer
-        from everturn.workflows import ConversationWorkflow
+        from everturn.workflows.conversation import ConversationWorkflow
 
         interpreter_exit.runtime_is_used()  # or its threads could abort a test run as it ends
         converter = for_replayer(self._converter)

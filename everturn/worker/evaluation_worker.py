@@ -34,7 +34,8 @@ from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.worker.evaluation_reports import EvaluationReports
 from everturn.worker.options import Hosted
 from everturn.worker.trace_activities import TraceActivities
-from everturn.workflows import EvaluationCollectorWorkflow, EvaluationWorkflow
+from everturn.workflows.evaluation import EvaluationWorkflow
+from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
 
 AT_ONCE: Final = 10
 """Answers that one worker judges at the same time."""

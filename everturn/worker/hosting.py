@@ -24,7 +24,6 @@ from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
 from everturn.activities.batch_sending import BatchSending
 from everturn.activities.batched_turns import BatchedTurns
-from everturn.activities.budget_interceptor import TenantBudgets
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.join_conversation import JoinConversation
@@ -42,6 +41,7 @@ from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
 from everturn.activities.webhook_sending import WebhookSending
 from everturn.agent import Agent
+from everturn.budgets.interceptor import TenantBudgets
 from everturn.client import interpreter_exit
 from everturn.client.pollers import find_pollers
 from everturn.live.lanes import lane_of

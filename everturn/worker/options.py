@@ -12,6 +12,7 @@ from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
+from everturn.budgets.records import Terms, declared_budgets
 from everturn.errors import InvalidSetting
 from everturn.evaluations.evaluators import OnlineEvaluator, checked_evaluators
 from everturn.hooks import Hooks
@@ -23,7 +24,6 @@ from everturn.storage.artifacts import Artifacts
 from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, Role, checked_roles
-from everturn.tenants.budgets import Terms, declared_budgets
 from everturn.validation import durations
 from everturn.worker.given_agents import Agents, checked_prefix, given_agents
 from everturn.worker.traces import Traces, traces_of

@@ -26,6 +26,7 @@ from temporalio.workflow import _Definition
 
 from everturn import names
 from everturn.activities.hosted_agents import HostedAgents
+from everturn.budgets.workflow import TenantBudgetWorkflow
 from everturn.client.worker_reports import plugin_name
 from everturn.errors import InvalidSetting
 from everturn.limits import Limits
@@ -44,14 +45,11 @@ from everturn.worker.hosting import Hosting
 from everturn.worker.options import Hosted, WorkerOptions
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.unsandboxed_runner import ConversationRunner
-from everturn.workflows import (
-    BatchCollectorWorkflow,
-    ConversationWorkflow,
-    EvaluationCollectorWorkflow,
-    EvaluationWorkflow,
-    TenantBudgetWorkflow,
-    WebhookWorkflow,
-)
+from everturn.workflows.batch_collector import BatchCollectorWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
+from everturn.workflows.evaluation import EvaluationWorkflow
+from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
+from everturn.workflows.webhook_delivery import WebhookWorkflow
 
 if TYPE_CHECKING:
     from temporalio.worker import WorkerConfig

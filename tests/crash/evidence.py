@@ -23,8 +23,8 @@ from temporalio.worker import Replayer
 from everturn import names
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import ConversationWorkflow
 from everturn.workflows.batch_collector import BatchCollectorWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.crash.ledger import Effect
 from tests.crash.stories import Asked, Story
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutants import finders
+from tests.simulation.mutants.drawn import MUTATED
 from tests.simulation.mutants.patch import FOLDER, HEADS, WORLDS, DoesNotFit, Hunk, Patch, all_patches
 from tests.simulation.world import ALL_SITUATIONS
 
@@ -46,9 +47,9 @@ def test_it_fits_and_makes_other_code(patch: Patch, copy: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_the_tests_that_hunt_what_a_tool_draws_are_there() -> None:
-    files = [ROOT / "everturn" / "state.py", *(ROOT / "everturn" / "workflows").glob("*.py")]
-    aimed = {file.stem: finders.aimed_at(file.name) for file in files}
-    assert {name for name in finders._AIMED if name not in aimed} == set()
+    aimed = {file: finders.aimed_at(str(file)) for file in MUTATED}
+    known = {name for file in aimed for name in (file.stem, f"{file.parent.name}/{file.stem}")}
+    assert finders._AIMED.keys() - known == set()
     all_tests = (*finders.REPLAYS, *finders.WORKFLOW_TESTS, *(test for tests in aimed.values() for test in tests))
     assert [test for test in all_tests if not (ROOT / test).exists()] == []
 

@@ -16,7 +16,8 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from everturn.activities import planning
 from everturn.state import State
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import ConversationWorkflow, tool_calls
+from everturn.workflows import tool_calls
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.simulation import many
 from tests.simulation.chance import Chances
 from tests.simulation.many import WORLDS_AT_A_TIME, Batch, live_through

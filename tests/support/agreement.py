@@ -43,7 +43,7 @@ from everturn.history.state_by_history import StateByHistory
 from everturn.records import Message, Usage
 from everturn.sizes import size_of
 from everturn.state import State
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 
 LOCAL_SECONDS = 10.0
 """What the local tools of one workflow task take at the most."""

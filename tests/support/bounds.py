@@ -25,10 +25,10 @@ from everturn.activities import (
     model_turns,
     poison_calls,
     prompt_cache_watch,
-    tenant_spending,
     tool_contexts,
     tool_times,
 )
+from everturn.budgets import spending
 from everturn.calls import decision_problems
 from everturn.cli import completion, follow
 from everturn.client import client_base, erasure, messages, missing_worker
@@ -109,10 +109,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "limit_look_seconds": (limit_watch, "LOOK_SECONDS"),
     "limit_often_seconds": (limit_watch, "OFTEN_SECONDS"),
     # How soon a tenant's budget is told, and told again, and what has not been told.
-    "budget_pace_seconds": (tenant_spending, "PACE_SECONDS"),
-    "budget_again_seconds": (tenant_spending, "AGAIN_SECONDS"),
-    "budget_answer_seconds": (tenant_spending, "ANSWER_SECONDS"),
-    "budget_late_seconds": (tenant_spending, "LATE_SECONDS"),
+    "budget_pace_seconds": (spending, "PACE_SECONDS"),
+    "budget_again_seconds": (spending, "AGAIN_SECONDS"),
+    "budget_answer_seconds": (spending, "ANSWER_SECONDS"),
+    "budget_late_seconds": (spending, "LATE_SECONDS"),
     # How long a batch whose creation was not answered is looked for, and how soon again.
     "batch_settle_seconds": (batch_sending, "SETTLE_SECONDS"),
     "batch_look_seconds": (batch_sending, "LOOK_SECONDS"),

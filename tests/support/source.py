@@ -20,6 +20,22 @@ def _name_of(path: Path) -> str:
 
 MODULES = {_name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
+HOUSES: dict[str, dict[str, str]] = {
+    "budgets": {"by_history": "history", "client": "client", "workflow": "workflows"}
+    | dict.fromkeys(("calls", "interceptor", "moves", "spending"), "activities"),
+}
+"""The folders of features that reach through all layers, and which of their modules are part of which layer."""
+
+
+def room_of(module: str) -> str:
+    """The module or folder of `everturn/` that a module of ours is in, or is part of by HOUSES."""
+    _, room, *rest = module.split(".")
+    return HOUSES.get(room, {}).get(".".join(rest), room)
+
+
+WORKFLOWS = tuple(name for name in MODULES if "." in name and room_of(name) == "workflows")
+"""The modules that are deterministic."""
+
 
 @dataclass(frozen=True)
 class Use:

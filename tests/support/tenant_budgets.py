@@ -15,12 +15,12 @@ from temporalio.client import WorkflowHandle
 from temporalio.worker import Replayer
 
 from everturn import Client
-from everturn.history.budget_by_history import kept_budget
+from everturn.budgets.by_history import kept_budget
+from everturn.budgets.records import BudgetStart, BudgetStatus
+from everturn.budgets.workflow import TenantBudgetWorkflow
 from everturn.storage.data_converter import data_converter
-from everturn.tenants.budgets import BudgetStart, BudgetStatus
 from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel
-from everturn.workflows import TenantBudgetWorkflow
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 WORKER = """
 import asyncio, os, signal, sys
 from everturn import Agent, Client, Model, Worker
-from everturn.activities import budget_moves
+from everturn.budgets import moves
 
 address, task_queue, model, *dies = sys.argv[1:]
 
@@ -37,7 +37,7 @@ async def dying(*_):
 
 async def main():
     if dies:
-        budget_moves.go_on_here = dying
+        moves.go_on_here = dying
     client = await Client.connect(address, task_queue=task_queue)
     await Worker(client, agents=[Agent("clerk", model=Model("scripted:demo", base_url=model))]).run()
 

@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import Budget
-from everturn.errors import InvalidSetting
-from everturn.sizes import MAX_PAYLOAD_BYTES, size_of
-from everturn.tenants.budget_ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
-from everturn.tenants.budgets import (
+from everturn.budgets.ledger import DAY_SECONDS, MOST_WAITING, MOST_WAKES, WAKE_SECONDS, Ledger
+from everturn.budgets.records import (
     BudgetStart,
     Spending,
     SpendingAnswer,
@@ -21,6 +19,8 @@ from everturn.tenants.budgets import (
     Untold,
     declared_budgets,
 )
+from everturn.errors import InvalidSetting
+from everturn.sizes import MAX_PAYLOAD_BYTES, size_of
 
 NOON = 20_000.5 * DAY_SECONDS
 NOVEMBER = 20_028 * DAY_SECONDS

@@ -18,11 +18,9 @@ import pytest
 from tests.support.excused import HARMLESS, NOT_CALLED
 from tests.support.planted import ALLOWED_MODULES, PLANTED, REFUSED_MODULES, Planted
 from tests.support.shared_state import changes, kept
-from tests.support.source import MODULES, Source, Use, imported_as, reached, read, source_of
+from tests.support.source import MODULES, WORKFLOWS, Source, Use, imported_as, reached, read, room_of, source_of
 from tests.support.unordered import orders_taken_from_sets, sets_by_name
 from tests.support.zones import without_a_zone
-
-ROOTS = tuple(module for module in MODULES if module.startswith("everturn.workflows"))
 
 _PURE = """
     __future__ base64.b64decode base64.b64encode binascii collections.abc collections.deque contextlib.contextmanager
@@ -156,7 +154,7 @@ def strange_in(module: str) -> list[Use]:
 
 
 def problems(excused: set[str]) -> set[str]:
-    uses = problems_of(tuple(reached(ROOTS, not_called=excused)))
+    uses = problems_of(tuple(reached(WORKFLOWS, not_called=excused)))
     return {str(use) for use in uses if use.place not in excused}
 
 
@@ -172,19 +170,19 @@ def test_every_excuse_is_still_needed(place: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PURE if name != "builtins"])
 def test_what_workflows_may_name_is_what_they_name(name: str) -> None:
     """A list of what might come in handy would hold what nobody has looked at."""
-    sources = [source_of(module) for module in reached(ROOTS, not_called=EXCUSED)]
+    sources = [source_of(module) for module in reached(WORKFLOWS, not_called=EXCUSED)]
     assert any(_within(use.what, [name]) for source in sources for use in (*source.uses, *source.imports))
 
 
 def test_what_workflows_reach_is_more_than_their_own_folder() -> None:
-    found = set(reached(ROOTS, not_called=EXCUSED))
+    found = set(reached(WORKFLOWS, not_called=EXCUSED))
     assert {"everturn", "everturn.records", "everturn.sizes", "everturn.storage.data_converter"} < found
-    assert not {module for module in found if module.startswith(("everturn.activities", "everturn.providers"))}
+    assert not {module for module in found if "." in module and room_of(module) in ("activities", "providers")}
 
 
 def test_no_order_is_taken_from_a_set() -> None:
     """It differs from process to process."""
-    modules = [source_of(module) for module in reached(ROOTS, not_called=EXCUSED)]
+    modules = [source_of(module) for module in reached(WORKFLOWS, not_called=EXCUSED)]
     known = sets_by_name(source.tree for source in modules)
     assert [
         f"{source.module}, line {line}: {code}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source import MODULES, PACKAGE, Source, read, source_of
+from tests.support.source import HOUSES, MODULES, PACKAGE, Source, read, room_of, source_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ BOTTOM_UP = """
     errors system names sizes vendor_calls text http validation
     logs settings temporal
     records user_parts size_estimates compressed_messages heartbeat_details vendors
-    agent_settings models vendor_models limits plans prices tracing policy tenants batching webhooks
+    agent_settings models vendor_models limits plans prices tracing policy tenants budgets batching webhooks
     carryover prompts payloads truncation agent_in_charge calls
     events evaluations storage state live history
     tools hooks agent declared_tools loading
@@ -29,7 +29,8 @@ BOTTOM_UP = """
     workflow workflows testing activities worker exporting web ui mcp_server evals cli
 """
 ORDER = BOTTOM_UP.split()
-"""The modules and folders of `everturn/`: each imports only what comes before it."""
+"""The modules and folders of `everturn/`: each imports only what comes before it. What HOUSES says is part of another
+folder stands there, and under its bans."""
 
 FACES = ("__init__", "__main__")
 """They give everybody's names on, and nobody imports them."""
@@ -87,7 +88,7 @@ class Import:
     @property
     def room(self) -> str:
         """The module or folder of `everturn/` that it is in; of everything else, its name."""
-        return self.name.split(".")[1] if "." in self.name else self.name
+        return room_of(self.name) if "." in self.name else self.name
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.name}"
@@ -134,7 +135,7 @@ def _with_packages(name: str) -> Iterable[str]:
 
 
 def modules_of(room: str) -> list[str]:
-    return [module for module in MODULES if module == f"everturn.{room}" or module.startswith(f"everturn.{room}.")]
+    return [module for module in MODULES if "." in module and room_of(module) == room]
 
 
 def reached_from(room: str) -> Iterator[tuple[Import, bool]]:
@@ -166,6 +167,15 @@ def test_arrows_point_one_way(room: str) -> None:
         if found.name.startswith("everturn.") and found.room not in below
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_houses_are_as_they_are_listed() -> None:
+    parts = {
+        f"everturn.{house}.{module}": layer for house, modules in HOUSES.items() for module, layer in modules.items()
+    }
+    assert parts.keys() - MODULES.keys() == set()
+    assert {*HOUSES, *parts.values()} <= {*ORDER}
+    assert [house for house, modules in HOUSES.items() if house in modules.values()] == []
 
 
 def test_the_map_has_the_folders_in_this_order() -> None:

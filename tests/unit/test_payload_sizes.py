@@ -17,6 +17,7 @@ import pytest
 from everturn import payloads
 from everturn.activities import planning
 from everturn.batching.records import MAX_BATCH_ID_CHARS, MAX_LINE_ID_CHARS, BatchNotice
+from everturn.budgets.records import BudgetNote, Untold
 from everturn.calls.decisions import Approve
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import (
@@ -105,7 +106,6 @@ from everturn.sizes import (
 )
 from everturn.state import State
 from everturn.temporal.ids import known_id
-from everturn.tenants.budgets import BudgetNote, Untold
 from everturn.tenants.metadata import Labelled
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from everturn.budgets.records import SetBudget
 from everturn.calls.decisions import Answer, Approve, Deny, SetPolicy
 from everturn.payloads import Control, MessageIn
 from everturn.policy import MAX_RULES, Rule, problem, rule_for, with_rules
 from everturn.records import Record
-from everturn.tenants.budgets import SetBudget
 from everturn.validation.explaining import explain
 
 

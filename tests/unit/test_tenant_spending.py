@@ -12,12 +12,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from everturn import Budget
-from everturn.activities.budget_calls import NoAnswer
-from everturn.activities.tenant_spending import TenantSpending
+from everturn.budgets.calls import NoAnswer
+from everturn.budgets.ledger import UNTOLD_TURNS, Ledger
+from everturn.budgets.records import BudgetNote, BudgetStart, SpendingAnswer, SpendingBatch, Terms
+from everturn.budgets.spending import TenantSpending
 from everturn.payloads import ModelReply
 from everturn.records import Message, Usage
-from everturn.tenants.budget_ledger import UNTOLD_TURNS, Ledger
-from everturn.tenants.budgets import BudgetNote, BudgetStart, SpendingAnswer, SpendingBatch, Terms
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 

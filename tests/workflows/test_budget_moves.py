@@ -12,9 +12,9 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from everturn import Budget, Client, names
-from everturn.activities.budget_moves import move_here
+from everturn.budgets.by_history import kept_budget
+from everturn.budgets.moves import move_here
 from everturn.client.pollers import find_pollers
-from everturn.history.budget_by_history import kept_budget
 from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, slow
 from tests.support.agents import agent_on, hosting

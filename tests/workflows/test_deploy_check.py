@@ -15,7 +15,7 @@ from everturn.client.matching import find_matching
 from everturn.testing import ScriptedModel, call
 from everturn.testing.replay import Diverged, replay_all
 from everturn.worker.deploy_check import find_conflicts, group_conflicts
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.scripts import ONE
 from tests.support.shell import Shell

@@ -32,7 +32,8 @@ from everturn.evals import Evaluated, JudgedAnswer, OnlineEvaluator
 from everturn.evaluations.sampling import collector_id, evaluation_id
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import EvaluationCollectorWorkflow, EvaluationWorkflow
+from everturn.workflows.evaluation import EvaluationWorkflow
+from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
 from tests.support.waiting import eventually, waiting

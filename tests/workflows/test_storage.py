@@ -17,7 +17,7 @@ from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.storage.external import DirectoryDriver, open_storage
 from everturn.testing import ScriptedModel, call
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.transcripts import results_of
 from tests.support.waiting import eventually

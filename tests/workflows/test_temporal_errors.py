@@ -24,7 +24,7 @@ from everturn.history.reader import read_steps
 from everturn.history.steps import Step
 from everturn.temporal import temporal_errors
 from everturn.testing import ScriptedModel
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import eventually
 

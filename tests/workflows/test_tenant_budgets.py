@@ -14,11 +14,11 @@ import pytest
 from temporalio.service import RPCError
 
 from everturn import Budget, Client, tool
-from everturn.activities import budget_calls
+from everturn.budgets.calls import BudgetCalls
+from everturn.budgets.records import Spending, SpendingBatch
 from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, OtherWorkflow
 from everturn.history import event_types
-from everturn.tenants.budgets import Spending, SpendingBatch
 from everturn.testing import ScriptedModel, call, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -308,7 +308,7 @@ async def test_a_question_that_was_in_a_budget_when_it_ended_is_not_put_for_ever
     elsewhere = Client(client.temporal, task_queue=f"gone-{client.task_queue}")
     await elsewhere.set_budget(tenant, Budget(tokens_per_day=1))
     ended = budget_of(client, tenant)
-    asks = budget_calls.BudgetCalls(client.temporal, tenant, ended.id, client.task_queue, None, find_pollers)
+    asks = BudgetCalls(client.temporal, tenant, ended.id, client.task_queue, None, find_pollers)
     question = SpendingBatch(worker="w", number=1, items=(Spending(conversation="one", asks=True),))
     answer = asyncio.create_task(asks.count_spending(question))
     for _ in range(5):

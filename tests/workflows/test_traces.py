@@ -687,7 +687,7 @@ def test_without_opentelemetry_one_line_says_what_to_install(server: DevServer, 
 
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
     program = (
-        "import sys, everturn.worker.worker, everturn.client.client, everturn.workflows, everturn.cli; "
+        "import sys, everturn.worker.worker, everturn.client.client, everturn.cli; "
         "print(*sorted(name for name in sys.modules if name.startswith('opentelemetry')))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True)

@@ -12,7 +12,7 @@ from temporalio.workflow import _Definition
 from everturn import Client, tool
 from everturn.testing import ScriptedModel, call
 from everturn.testing.replay import replay_history
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.waiting import eventually, waiting
 

@@ -20,7 +20,7 @@ from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
 from everturn.web.earlier_messages import EarlierMessages, latest_run
 from everturn.worker.deploy_check import find_conflicts
-from everturn.workflows import ConversationWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
 from tests.support.histories import runs_of

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.simulation.mutants.copies import ROOT
+from tests.support.source import MODULES, PACKAGE, WORKFLOWS
 
-MUTATED = ("everturn/state.py", "everturn/workflows")
+MUTATED = (PACKAGE / "state.py", *(MODULES[name] for name in WORKFLOWS))
 
 INSTALL = "Drawing mutants needs cosmic-ray: `make mutants DRAWN=60` installs it."
 
@@ -54,18 +55,12 @@ def drawn(number: int, seed: int) -> list[Drawn]:
     return made
 
 
-def _files() -> Iterator[Path]:
-    for name in MUTATED:
-        path = ROOT / name
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
-
-
 def _places() -> Iterator[tuple[Path, str, int]]:
     """Every place at which an operator can change something: file, operator, and the how manieth of its places."""
     from cosmic_ray.ast import ast_nodes, get_ast_from_path
     from cosmic_ray.plugins import get_operator, operator_names
 
-    for file in _files():
+    for file in MUTATED:
         nodes = [*ast_nodes(get_ast_from_path(file))]
         for name in sorted(operator_names()):
             kind = get_operator(name)

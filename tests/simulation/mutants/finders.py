@@ -59,7 +59,7 @@ _AIMED = {
     "start_input": "real_starts start_transcript",
     "state": "steering limits conversation one_state",
     "subagents": "sub_agents ask_from_workflow",
-    "tenant_budget": "tenant_budgets budget_moves used_up",
+    "budgets/workflow": "tenant_budgets budget_moves used_up",
     "timeouts": "awaited_worker tool_retries heartbeats",
     "tool_calls": "approvals policies told_results tool_retries handoffs hooks context_ask",
     "tool_results": "told_results guardrails",
@@ -73,7 +73,9 @@ _AIMED = {
 def aimed_at(file: str) -> tuple[str, ...]:
     """The tests with a real server that are about this file of everturn's: a minute or two, and most drawn mutants that
     replays don't find. Empty if there are none."""
-    return tuple(f"tests/workflows/test_{name}.py" for name in _AIMED.get(Path(file).stem, "").split())
+    path = Path(file).with_suffix("")
+    names = _AIMED.get(path.name) or _AIMED.get(f"{path.parent.name}/{path.name}", "")
+    return tuple(f"tests/workflows/test_{name}.py" for name in names.split())
 
 
 _SEED = re.compile(r"seed (\d+)")

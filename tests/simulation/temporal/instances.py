@@ -20,8 +20,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
 
 from everturn import names
 from everturn.storage.data_converter import data_converter
-from everturn.workflows import ConversationWorkflow
 from everturn.workflows.batch_collector import BatchCollectorWorkflow
+from everturn.workflows.conversation import ConversationWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 from tests.simulation.temporal.history import attributes
 from tests.simulation.temporal.sealing import converter

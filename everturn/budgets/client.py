@@ -10,16 +10,16 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from everturn import names
+from everturn.budgets.by_history import kept_budget
+from everturn.budgets.records import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.client.client_base import ClientBase
 from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, OtherWorkflow, Unreachable
-from everturn.history.budget_by_history import kept_budget
 from everturn.limits import Budget
 from everturn.sizes import MAX_NAME_CHARS
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.tenants.budgets import BudgetStart, BudgetStatus, SetBudget, Terms
 from everturn.tenants.priorities import budget_id
 from everturn.text.utf8 import check_utf8
 

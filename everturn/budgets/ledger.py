@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final
 
-from everturn.sizes import MAX_WAITING_BYTES, size_of
-from everturn.temporal.ids import known_id
-from everturn.tenants.budgets import (
+from everturn.budgets.records import (
     BudgetStart,
     BudgetStatus,
     Expenses,
@@ -30,6 +28,8 @@ from everturn.tenants.budgets import (
     Untold,
     Waiter,
 )
+from everturn.sizes import MAX_WAITING_BYTES, size_of
+from everturn.temporal.ids import known_id
 
 DAY_SECONDS: Final = 86_400.0
 

@@ -17,12 +17,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities import budget_moves
-from everturn.activities.budget_calls import BudgetCalls
 from everturn.activities.heartbeat import is_unwanted
-from everturn.activities.tenant_spending import TenantSpending
+from everturn.budgets import moves
+from everturn.budgets.calls import BudgetCalls
+from everturn.budgets.records import BudgetNote, Terms
+from everturn.budgets.spending import TenantSpending
 from everturn.payloads import ModelReply, ModelRequest
-from everturn.tenants.budgets import BudgetNote, Terms
 from everturn.tenants.priorities import budget_id
 
 MOST_TENANTS: Final = 10_000
@@ -34,7 +34,7 @@ class TenantBudgets(Interceptor):
     """One for each worker. `declared`: the budgets that its settings declare, by tenant."""
 
     def __init__(
-        self, client: Client, *, task_queue: str, declared: Mapping[str, Terms], pollers: budget_moves.Pollers
+        self, client: Client, *, task_queue: str, declared: Mapping[str, Terms], pollers: moves.Pollers
     ) -> None:
         self._client = client
         self._pollers = pollers

@@ -17,12 +17,12 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.activities import budget_moves
+from everturn.budgets import moves
+from everturn.budgets.records import BudgetStart, SpendingAnswer, SpendingBatch, Terms
 from everturn.errors import EverturnError
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.tenants.budgets import BudgetStart, SpendingAnswer, SpendingBatch, Terms
 from everturn.validation.explaining import explain
 
 ANSWER_SECONDS: Final = 4.0
@@ -44,7 +44,7 @@ class BudgetCalls:
         name: str,
         task_queue: str,
         declared: Terms | None,
-        pollers: budget_moves.Pollers,
+        pollers: moves.Pollers,
     ) -> None:
         self._client = client
         self.tenant = tenant
@@ -71,7 +71,7 @@ class BudgetCalls:
             # known whether there is a next run.
             if closed_first and await self._is_running():
                 return await self._send_batch(batch)
-            if over and await budget_moves.go_on_here(self._client, self._id, self._task_queue):
+            if over and await moves.go_on_here(self._client, self._id, self._task_queue):
                 return await self._send_batch(batch)
             if self.declared is None:
                 return None
@@ -86,7 +86,7 @@ class BudgetCalls:
                 raise error.__cause__ from None
             self._own_until = 0.0
             where = self._client, self._id, self._task_queue
-            moved = await _or_no_answer(budget_moves.move_here(*where, pollers=self._pollers))
+            moved = await _or_no_answer(moves.move_here(*where, pollers=self._pollers))
             raise NoAnswer("it moves here" if moved else "no worker took the question in time") from error
         except RPCError as error:
             raise NoAnswer(error.message) from error

@@ -14,9 +14,9 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, TemporalError
 
 from everturn import names
+from everturn.budgets.ledger import Ledger
+from everturn.budgets.records import BudgetStart, SetBudget, SpendingBatch, Terms
 from everturn.payloads import Control
-from everturn.tenants.budget_ledger import Ledger
-from everturn.tenants.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
 from everturn.validation.explaining import explain
 from everturn.workflows import continue_as_new, message_dispatch
 

@@ -9,10 +9,10 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 
 from everturn import names
+from everturn.budgets.ledger import Ledger
+from everturn.budgets.records import BudgetStart, SetBudget, SpendingBatch, Terms
 from everturn.history import event_types
 from everturn.history.decoding import Decoder
-from everturn.tenants.budget_ledger import Ledger
-from everturn.tenants.budgets import BudgetStart, SetBudget, SpendingBatch, Terms
 
 
 @dataclass

@@ -15,7 +15,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.history.budget_by_history import kept_budget
+from everturn.budgets.by_history import kept_budget
 from everturn.logs import get_logger
 from everturn.temporal.any_status import describe, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT

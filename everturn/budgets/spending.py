@@ -18,11 +18,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities.budget_calls import ANSWER_SECONDS, BudgetCalls, NoAnswer
 from everturn.activities.patience import retry_delay, spend
+from everturn.budgets.calls import ANSWER_SECONDS, BudgetCalls, NoAnswer
+from everturn.budgets.records import BudgetNote, Refusal, Room, Spending, SpendingAnswer, SpendingBatch, Untold
 from everturn.logs import get_logger
 from everturn.payloads import ModelReply
-from everturn.tenants.budgets import BudgetNote, Refusal, Room, Spending, SpendingAnswer, SpendingBatch, Untold
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """How long no budget is looked for after a tenant was found to have none."""

@@ -1,0 +1,1 @@
+"""What a tenant's conversations may use together."""
