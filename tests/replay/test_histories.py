@@ -18,11 +18,12 @@ from temporalio.client import WorkflowHistory
 from everturn import Client
 from everturn.devserver import DevServer
 from everturn.errors import NotFound
+from everturn.records import ToolCall
 from everturn.storage.data_converter import data_converter
 from everturn.testing import Diverged, fail, record_history, replay_history
 from everturn.testing.replay import read_histories
+from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.conversation import ConversationWorkflow
-from everturn.workflows.tool_calls import OpenCalls
 from tests.replay.kinds import KINDS
 from tests.replay.record import HISTORIES
 from tests.support import agreement
@@ -76,13 +77,12 @@ async def test_an_activity_more_than_the_history_has_is_noticed(monkeypatch: pyt
 
 
 async def test_another_order_of_tool_calls_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = OpenCalls.begin_reply
+    begin_reply = CallLedger.begin_reply
 
-    def backwards(self: OpenCalls, reply: Any) -> None:
-        opened(self, reply)
-        self._open = self._open[::-1]
+    def backwards(self: CallLedger, calls: tuple[ToolCall, ...]) -> None:
+        begin_reply(self, calls[::-1])
 
-    monkeypatch.setattr(OpenCalls, "begin_reply", backwards)
+    monkeypatch.setattr(CallLedger, "begin_reply", backwards)
     with pytest.raises(Diverged, match="diverges"):
         await replay_history(HISTORIES / "parallel_tools.json")
     await replay_history(HISTORIES / "plain_reply.json")
