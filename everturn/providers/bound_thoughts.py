@@ -34,9 +34,13 @@ LEFT_OUT: Final = "thoughts_left_out"
 _SEALED: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """The types of blocks and items that are thoughts."""
 _SEALS: Final = frozenset(
-    {"signature", "thoughtSignature", "thought_signature", "encrypted_content", "reasoning_details", "extra_content"}
+    {
+        *("signature", "thoughtSignature", "thought_signature", "encrypted_content", "reasoning_details"),
+        "extra_content",
+        *("thinking_blocks", "content_blocks", "reasoning_opaque"),  # LiteLLM's, Portkey's and GitHub Copilot's
+    }
 )
-"""Where providers put a thought's seal beside other parts."""
+"""Where providers put a thought's seal beside other parts, and gateways the sealed thought."""
 _DIGEST_CHARS: Final = 12
 
 
@@ -128,12 +132,25 @@ def _without_thoughts(message: Message, model: Model) -> Message:
 
 def _without_seal(part: Part) -> Part:
     """The part without a thought's seal; the same object if it has none."""
-    if part.extra.keys() & _SEALS:
-        part = part.model_copy(update={"extra": {name: part.extra[name] for name in part.extra.keys() - _SEALS}})
+    if (extra := _unseal_fields(part.extra)) is not part.extra:
+        part = part.model_copy(update={"extra": extra})
     if isinstance(part, ServerToolUse | Opaque) and isinstance(part.data, dict) and "thoughtSignature" in part.data:
         data = {name: value for name, value in part.data.items() if name != "thoughtSignature"}
         part = part.model_copy(update={"data": data})
     return part
+
+
+def _unseal_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields without seals, at any depth: gateways put them into objects of their own, or into a call's `function`.
+    The same object if there are none."""
+    kept = {
+        name: _unseal_fields(value) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if name not in _SEALS
+    }
+    if len(kept) == len(fields) and all(kept[name] is fields[name] for name in kept):
+        return fields
+    return {name: value for name, value in kept.items() if value != {}}
 
 
 def _unseal_thoughts(message: Message) -> Message:

@@ -89,7 +89,9 @@ _QUOTA = frozenset(
         "insufficient_quota",
         "exceeded_current_quota_error",
         "billing_hard_limit_reached",
+        "billing_not_active",
         "billing_error",
+        "arrearage",  # Alibaba's DashScope
         "enforced_spend_limit_reached",
         "contract_spend_limit_reached",
         "quota_per_day",
@@ -97,7 +99,9 @@ _QUOTA = frozenset(
     }
 )
 _QUOTA_WORDS = re.compile(
-    r"insufficient balance|credit balance is too low|used all available credits|spending limit"
+    r"insufficient balance|credit balance is too low|used all available credits|spending (?:limit|cap)"
+    r"|prepayment credits are depleted"  # Gemini, as are its caps: RESOURCE_EXHAUSTED without a violation
+    r"|key limit exceeded \((?:daily|weekly|monthly|total)"  # OpenRouter, with 403
     r"|reached your specified api usage limits"
     # OpenAI's words where a gateway leaves out its code. Google says the same of a minute, and then goes on.
     r"|[\"']insufficient_quota[\"']"
@@ -115,6 +119,7 @@ _CONTEXT = frozenset(
 _CONTEXT_WORDS = re.compile(
     r"context[ _](?:length|window|size|limit)|maximum (?:context|prompt) length|prompt is too long|input is too long"
     r"|input token count|exceeded model token limit|request too large|reduce the length of the messages"
+    r"|range of input length should be|prompt exceeds max length"  # DashScope, Z.ai
     r"|too large for model with|`inputs` tokens|truncation.{0,40}disabled",
     re.I,
 )
@@ -144,7 +149,7 @@ _NEVER_WORDS = re.compile(
     re.I,
 )
 """What servers say with a status of 500 that no retry can mend: the request would be refused again."""
-_SLIP = frozenset({"tool_use_failed"})
+_SLIP = frozenset({"tool_use_failed", "output_parse_failed", "json_validate_failed"})
 _STATUS_OF = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
@@ -284,7 +289,7 @@ def _error_class(status: int, error_body: _ErrorBody) -> type[ProviderError]:
     if _ITEM_WORDS.search(error_body.message):
         return RequestRefused
     if error_body.codes & _SLIP:
-        return InvalidReply  # Groq: the model's call did not fit the schema; asked again, it mostly does
+        return InvalidReply  # Groq: the model's call or output did not fit the schema; asked again, it mostly does
     if status < 500 and status != 429:
         if status == 404 or error_body.codes & _NO_MODEL or _NO_MODEL_WORDS.search(error_body.message):
             return ModelNotFound
@@ -294,7 +299,7 @@ def _error_class(status: int, error_body: _ErrorBody) -> type[ProviderError]:
         return RateLimited
     if status >= 500 and _NEVER_WORDS.search(error_body.message):
         return RequestRefused
-    if status in {408, 409, 425, 499} or status >= 500:
+    if status in {408, 409, 425, 498, 499} or status >= 500:
         return Unavailable
     return RequestRefused
 

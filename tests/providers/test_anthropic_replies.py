@@ -290,6 +290,35 @@ def test_a_stream_without_its_first_event_is_read(events: list[dict[str, Any]], 
     assert whole.usage.output_tokens == 8
 
 
+def test_blocks_under_one_index_are_each_kept_unless_one_is_sent_again() -> None:
+    """As of gateways that number badly, or begin a block once more."""
+    paris, rome = ({"type": "input_json_delta", "partial_json": f'{{"city": "{city}"}}'} for city in ("Paris", "Rome"))
+    first = {"type": "content_block_start", "index": 0, "content_block": use(id="t1")}
+    events = [*block(text("a")), *block(text("a")), first, *block(use(id="t1"), paris), *block(use(id="t1"), paris)]
+    whole = streamed(START, *events, *block(use(id="t2"), rome), ended("tool_use"), STOP)
+    assert [getattr(part, "text", "") or getattr(part, "arguments", "") for part in whole.message.parts] == [
+        *("a", "a"),
+        {"city": "Paris"},
+        {"city": "Rome"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "unparsed"),
+    [
+        ('{"city": "Paris"}', {"city": "Paris"}, None),
+        ('{"city": ', {}, '{"city": '),
+        (["Paris"], {}, '["Paris"]'),
+        (None, {}, None),
+    ],
+)
+def test_an_input_that_is_no_object_is_never_taken_for_an_empty_one(given: Any, arguments: Any, unparsed: Any) -> None:
+    block = {"type": "tool_use", "id": "t1", "name": "weather", "input": given}
+    (call,) = reply(block, stop="tool_use").message.parts
+    assert isinstance(call, ToolCall)
+    assert (call.arguments, call.unparsed) == (arguments, unparsed)
+
+
 @pytest.mark.parametrize("data", ["not json", "[1]", "7", '"x"'])
 def test_an_event_that_is_no_event_is_refused(data: str) -> None:
     with pytest.raises(InvalidReply):

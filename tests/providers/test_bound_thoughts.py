@@ -11,6 +11,7 @@ from everturn import Message, Model, ModelSettings, Text, ToolCall, ToolResult, 
 from everturn.errors import RequestRefused
 from everturn.providers import Request
 from everturn.providers.bound_thoughts import LEFT_OUT, marked_reply, without_stale_thoughts, without_thoughts
+from everturn.providers.openai_chat.messages import UNKNOWN
 from everturn.records import Opaque, Part, Reply, Thinking
 from tests.support.provider_server import Asked, ProviderServer, Status, claude, in_order, message_item, response
 
@@ -44,9 +45,15 @@ DETAILS = Thinking(text="hm", extra={"reasoning_details": [{"type": "reasoning.t
 GEMINIS = CALL.model_copy(update={"extra": {"thoughtSignature": "SEAL"}})
 
 
+IN_GATEWAYS = Text(text="hm", extra={UNKNOWN: {"thinking_blocks": [{"type": "thinking", "signature": "SEAL"}]}})
+IN_A_CALL = CALL.model_copy(update={"extra": {"function": {"thought_signature": "SEAL"}}})
+
+
 @pytest.mark.parametrize(
     ("model", "parts", "error", "reply"),
     [
+        ("openrouter:any", (IN_GATEWAYS, CALL), {"message": f"litellm.BadRequestError: {BOUND}"}, CHAT),
+        ("openrouter:any", (IN_A_CALL,), {"message": "Corrupted thought signature.", "code": 400}, CHAT),
         ("anthropic:claude-opus-5-5", (SIGNED, CALL), {"message": BOUND}, claude({"type": "text", "text": "Done."})),
         ("anthropic:claude-opus-5-5", (REDACTED, CALL), {"message": BOUND}, claude({"type": "text", "text": "Done."})),
         ("anthropic:any", (SIGNED, CALL), {"message": BOUND}, claude({"type": "text", "text": "Done."})),

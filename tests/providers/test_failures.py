@@ -106,7 +106,22 @@ def openai(message: str = "x", *, code: Any = None, kind: str | None = None) -> 
         (429, openai(code="insufficient_quota"), QuotaExhausted, False),
         (429, openai(kind="insufficient_quota"), QuotaExhausted, False),
         (429, openai(kind="exceeded_current_quota_error"), QuotaExhausted, False),
+        (429, openai("Your account is not active", code="billing_not_active"), QuotaExhausted, False),
+        (400, openai("Access denied, ...", code="Arrearage"), QuotaExhausted, False),  # DashScope
+        (403, openai("Key limit exceeded (daily limit). Manage it", code=403), QuotaExhausted, False),  # OpenRouter
+        (429, openai("Your prepayment credits are depleted.", kind="RESOURCE_EXHAUSTED"), QuotaExhausted, False),
+        (
+            429,
+            openai("Your project has exceeded its monthly spending cap.", kind="RESOURCE_EXHAUSTED"),
+            QuotaExhausted,
+            False,
+        ),
         (429, openai("Rate limit reached", code="rate_limit_exceeded"), RateLimited, True),
+        (498, openai("Flex tier capacity exceeded", code="capacity_exceeded"), Unavailable, True),  # Groq
+        (400, openai("Parsing failed.", code="output_parse_failed"), InvalidReply, True),  # Groq
+        (400, openai("Failed to generate JSON.", code="json_validate_failed"), InvalidReply, True),  # Groq
+        (400, openai("<400> ... Range of input length should be [1, 98304]"), ContextTooLong, False),  # DashScope
+        (400, openai("Prompt exceeds max length", code="1261"), ContextTooLong, False),  # Z.ai
         (402, openai("Insufficient Balance", kind="unknown_error"), QuotaExhausted, False),
         (403, {"code": "x", "error": "Your team has used all available credits"}, QuotaExhausted, False),
         (400, openai("Your credit balance is too low"), QuotaExhausted, False),

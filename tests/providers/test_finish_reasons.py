@@ -149,6 +149,12 @@ def test_a_reason_that_nobody_knows_is_no_success(
     assert "something_new" in str(error)
 
 
+def test_a_reason_that_is_a_number_is_no_success() -> None:
+    """As of servers that print protobuf's enums, where 2 was MAX_TOKENS."""
+    body = chat("stop") | {"choices": [chat("stop")["choices"][0] | {"finish_reason": 2}]}
+    assert isinstance(error_of("openai-chat:m", openai_chat, body), InvalidReply)
+
+
 def test_an_incomplete_response_is_cut_short_whatever_the_reason_is_called() -> None:
     reply = openai_responses.decode(responses("something_new"), asked("openai:gpt-6"))
     assert (reply.stop, reply.details["incomplete_details"]) == ("length", {"reason": "something_new"})

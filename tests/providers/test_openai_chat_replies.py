@@ -343,6 +343,26 @@ def test_calls_in_all_dialects_of_streams(deltas: list[list[Any]], calls: list[t
     assert called(streamed(*({"tool_calls": delta} for delta in deltas))) == calls
 
 
+def test_a_call_that_is_sent_once_more_is_one_call() -> None:
+    whole = fragment('{"city": "Paris"}', id="c1", name="weather")
+    assert called(streamed({"tool_calls": [whole]}, {"tool_calls": [whole]})) == [("weather", {"city": "Paris"})]
+
+
+def test_a_function_call_whose_fields_are_null_is_none() -> None:
+    nothing = {"role": "assistant", "content": "a", "function_call": {"name": None, "arguments": None}}
+    assert [(read.stop, read.text) for read in (reply(nothing), streamed(nothing))] == [("end", "a")] * 2
+
+
+def test_a_stream_of_a_message_without_deltas_is_read_and_one_beside_deltas_is_not() -> None:
+    said = {"role": "assistant", "content": "a"}
+    last = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}
+    for chunks in ([last], [{"choices": [{"index": 0, "delta": said}]}, last]):  # the second one is MiniMax's way
+        assembler = Assembler(request())
+        for chunk in chunks:
+            assembler.feed(Event(json.dumps(chunk)))
+        assert assembler.finish().text == "a"
+
+
 def test_deltas_are_given_on_as_they_come() -> None:
     assembler = Assembler(request(Message.user("?")))
     given_on = [

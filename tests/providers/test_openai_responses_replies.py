@@ -291,6 +291,17 @@ def test_what_is_no_event_is_an_invalid_reply(data: str) -> None:
         Assembler(asked()).feed(Event(data))
 
 
+def test_a_text_whose_item_never_began_and_a_content_that_is_a_text_are_read() -> None:
+    pieces = (delta("output_text", "Hel", content_index=0), delta("output_text", "lo", content_index=0))
+    assert streamed(*pieces, completed())[0].text == "Hello"
+    assert decode(response({"type": "message", "role": "assistant", "content": "Hello"}), asked()).text == "Hello"
+
+
+def test_items_without_ids_under_one_index_are_told_apart_by_what_they_say() -> None:
+    one, two = ({"type": "message", "content": [{"type": "output_text", "text": text}]} for text in ("a", "b"))
+    assert streamed(done(0, one), done(0, one), done(0, two), completed())[0].text == "ab"
+
+
 @pytest.mark.parametrize("nothing", [None, {}, {"id": "x"}, {"id": "x", "type": None, "content": None}])
 def test_an_item_that_does_not_say_what_it_is_is_no_part(nothing: Any) -> None:
     """It would go back as an item without a type, which servers refuse from then on."""

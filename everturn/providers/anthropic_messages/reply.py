@@ -17,7 +17,7 @@ from everturn.providers.base import Delta, Request, assistant_message
 from everturn.providers.call_ids import call_ids
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend_texts, object_in
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, mend_texts, object_in, text_or_json
 from everturn.providers.reading import (
     MAX_CALLS,
     MAX_REPLY_NAME_CHARS,
@@ -58,6 +58,8 @@ class _Block:
     pieces: dict[str, list[str]] = field(default_factory=dict)
     over: bool = False
     """Whether it came whole, or its end came."""
+    closed: bool = False
+    """Whether its end came."""
 
     @property
     def type(self) -> str:
@@ -76,12 +78,19 @@ class _Block:
         """The input, and its text if that is no JSON object. A streamed call without any has an empty text."""
         text = mend("".join(self.pieces.get("input", ())))
         if text.strip() in {"", "null"}:
-            given = self.start.get("input")
-            return mend_texts(a_dict(given)), None
+            given = self.start.get("input") or {}
+            if isinstance(given, dict):
+                return mend_texts(given), None
+            text = mend(text_or_json(given))  # as OpenAI's protocols write it
         value = object_in(text)
         if value is None:
             return {}, text
         return value, None
+
+    def is_again(self, start: dict[str, Any]) -> bool:
+        """Whether a start under this block's index is this block's, sent again."""
+        same = all(self.start.get(name) == start.get(name) for name in ("type", "id"))
+        return same and (not self.closed or bool(start.get("id")))
 
 
 @dataclass(slots=True)
@@ -92,7 +101,9 @@ class Assembler:
     done: bool = False
     """Whether the stream said that it has ended."""
     _started: bool = False
-    _blocks: dict[int, _Block] = field(default_factory=dict)
+    _blocks: list[_Block] = field(default_factory=list)
+    _latest: dict[int, _Block] = field(default_factory=dict)
+    """By index, the latest block under it. Some gateways give one index to several."""
     _message: dict[str, Any] = field(default_factory=dict)
     """The fields of the message as a whole: its id, why it stopped, its container."""
     _usage: dict[str, Any] = field(default_factory=dict)
@@ -129,8 +140,8 @@ class Assembler:
                 deltas = self._start_block(data.get("index"), a_dict(data.get("content_block")))
             case "content_block_stop":
                 index = data.get("index")
-                if isinstance(index, int) and (block := self._blocks.get(index)):
-                    block.over = True
+                if isinstance(index, int) and (block := self._latest.get(index)):
+                    block.over = block.closed = True
                 return []
             case "content_block_delta":
                 deltas = self._extend_block(data.get("index"), a_dict(data.get("delta")))
@@ -172,7 +183,7 @@ class Assembler:
         )
 
     def _reply_details(self) -> dict[str, Any]:
-        fallbacks = [block.start for block in self._blocks.values() if block.type == "fallback"]
+        fallbacks = [block.start for block in self._blocks if block.type == "fallback"]
         served_by = self._message.get("model")
         if fallbacks:
             served_by = a_dict(fallbacks[-1].get("to")).get("model") or served_by
@@ -194,7 +205,8 @@ class Assembler:
     def _start_message(self, message: dict[str, Any]) -> list[Delta]:
         # Proxies that fail over splice a second message into the stream: what came of the first is void.
         self._started = True
-        self._blocks = {}
+        self._blocks = []
+        self._latest = {}
         self._message = {name: message.get(name) for name in _OF_A_MESSAGE}
         self._usage = {}
         self._take_usage(message.get("usage"))
@@ -209,13 +221,19 @@ class Assembler:
         self._started = True
         if len(self._blocks) >= MAX_BLOCKS:
             raise self.invalid_reply(f"it holds more than {MAX_BLOCKS} blocks")
-        self._blocks[index] = block = _Block(dict(start), over=over)
+        block = _Block(dict(start), over=over)
+        previous = self._latest.get(index)
+        if previous and previous.is_again(start):
+            self._blocks = [block if other is previous else other for other in self._blocks]
+        else:
+            self._blocks.append(block)
+        self._latest[index] = block
         if kind := _DELTA_KINDS.get(block.type):
             return [Delta(kind, a_str(start.get(block.type)))]
         return []
 
     def _extend_block(self, index: object, delta: dict[str, Any]) -> list[Delta]:
-        block = self._blocks.get(index) if isinstance(index, int) else None
+        block = self._latest.get(index) if isinstance(index, int) else None
         if block is None:
             raise self.invalid_reply("it continues a block that never started")
         match delta.get("type"):
@@ -260,7 +278,7 @@ class Assembler:
         return silent and takes_arguments(self.request, a_str(block.start.get("name")))
 
     def _reply_parts(self, stop: Stop) -> list[Part]:
-        blocks = list(self._blocks.values())
+        blocks = self._blocks
         calls = [block for block in blocks if block.type == "tool_use"]
         if len(calls) > MAX_CALLS:
             raise self.invalid_reply(f"it holds more than {MAX_CALLS} tool calls")

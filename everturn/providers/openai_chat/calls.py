@@ -120,6 +120,8 @@ class PartialCalls:
                 call_id = self.bare.pop(index, "")
             call = PartialCall(index, call_id, is_custom)
             self.calls.append(call)
+        elif name and call.is_complete and call.text == arguments:
+            return  # the whole call once more
         call.id = call.id or call_id
         if name != call.name:
             call.name += name
@@ -139,9 +141,10 @@ class PartialCalls:
         self.add_entry({"index": -1, "type": LEGACY, "function": function}, model=model, whole=whole)
 
     def drop_repeated(self) -> None:
-        """A server that sends `function_call` beside `tool_calls` says the same call twice."""
+        """A server that sends `function_call` beside `tool_calls` says the same call twice; one whose fields are all
+        null is none."""
         new = [call for call in self.calls if call.extra.get("type") != LEGACY]
-        self.calls = new or self.calls
+        self.calls = new or [call for call in self.calls if call.name or call.pieces]
 
     def _going_on(self, index: int | None, call_id: str, name: str) -> PartialCall | None:
         """The call that an entry continues; None if the entry starts a new one.

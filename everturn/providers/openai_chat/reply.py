@@ -17,7 +17,7 @@ from everturn.providers.call_ids import call_ids
 from everturn.providers.catalog import row_of
 from everturn.providers.failures import ErrorInReply, error_in
 from everturn.providers.finish_reasons import ending_of, is_stop_text, stop_of
-from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mend_texts, write_json
+from everturn.providers.json_values import a_count, a_dict, a_list, a_str, as_list, mend_texts, text_or_json, write_json
 from everturn.providers.openai_chat.blocks import Blocks, is_blocks
 from everturn.providers.openai_chat.calls import PartialCall, PartialCalls, tool_call
 from everturn.providers.openai_chat.media import Media
@@ -71,6 +71,8 @@ class Assembler:
     """Whether the stream said that it has ended. Some servers leave the connection open after that."""
     _index: Any = None
     """The index of the choice that is read."""
+    _whole_message: dict[str, Any] = field(default_factory=dict)
+    """A stream's message, of a gateway that sends no deltas."""
     _answered: bool = False
     _said_something: bool = False
     """Whether a delta had at least one field, even an empty one."""
@@ -153,6 +155,7 @@ class Assembler:
         field_of_delta = "message" if whole else "delta"
         delta = choice.get(field_of_delta)
         if delta is None:
+            self._whole_message = a_dict(choice.get("message")) or self._whole_message
             return []
         if not isinstance(delta, dict):
             raise self._invalid_reply(f"its {field_of_delta} is not a JSON object")
@@ -161,7 +164,8 @@ class Assembler:
     def _finish_reason(self, finish: object, choice: dict[str, Any]) -> str:
         """Why the reply ended. If the common field says that all is well, what the model's own provider said counts:
         OpenRouter has it beside that, LiteLLM one level below."""
-        reason = a_str(finish) or a_str(a_dict(finish).get("type"))  # SGLang's own form is an object
+        # SGLang's own form is an object; a number, as of protobuf's enums, is nothing that could be looked up.
+        reason = a_str(a_dict(finish).get("type")) or text_or_json(finish)
         matched = next((choice[name] for name in _MATCHED if name in choice), ...)
         own = a_dict(choice.get("provider_specific_fields")).get("native_finish_reason")
         native = a_str(choice.get("native_finish_reason")) or a_str(own)
@@ -247,6 +251,8 @@ class Assembler:
             raise self._invalid_reply("it holds no choice")
         if not self.complete:
             raise self._invalid_reply("the stream ended in the middle")
+        if not self._said_something and self._whole_message:
+            self._take_delta(self._whole_message, whole=True)
         stop: Stop = "end"
         if self._finish:
             stop = stop_of(self._finish, self.request.model)

@@ -161,7 +161,10 @@ def _assistant_item(texts: Sequence[str]) -> Iterator[Item]:
 
 
 def _message_parts(item: Item, *, logprobs: bool) -> list[Part]:
-    blocks = [_lean_block(a_dict(block), logprobs=logprobs) for block in a_list(item.get("content"))]
+    content = item.get("content")
+    if isinstance(content, str):  # as requests may have it
+        content = [{"type": "output_text", "text": content}]
+    blocks = [_lean_block(a_dict(block), logprobs=logprobs) for block in a_list(content)]
     if not blocks or not all(map(_is_text, blocks)):
         text = "".join(a_str(block.get(_text_field(block))) for block in blocks)
         if not text:

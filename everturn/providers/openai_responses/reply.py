@@ -79,7 +79,9 @@ class _Place:
         theirs = a_str(item.get("call_id"))
         if ours and theirs:
             return ours == theirs
-        return not (over and _ids_of(self.item) and _ids_of(item))
+        if not over:
+            return True
+        return not (_ids_of(self.item) and _ids_of(item)) and _without_ids(self.item) == _without_ids(item)
 
 
 def _is_item(item: Item) -> bool:
@@ -89,6 +91,10 @@ def _is_item(item: Item) -> bool:
 
 def _ids_of(item: Item) -> list[str]:
     return [name for name in _IDS if item.get(name)]
+
+
+def _without_ids(item: Item) -> Item:
+    return {name: value for name, value in item.items() if name not in _IDS}
 
 
 @dataclass(slots=True)
@@ -203,6 +209,8 @@ class Assembler:
             return [Delta("thinking", "\n\n")]
         elif kind.endswith(".delta") and (piece := a_str(fields.get("delta"))):
             block = an_int(fields.get("content_index"))
+            if index not in self._latest and _DELTAS.get(kind) == "text":
+                self._take_item(index, {"type": "message", "content": []}, over=False)  # a text whose item never began
             if place := self._latest.get(index):
                 place.pieces.setdefault((kind, block or 0), []).append(piece)
             match _DELTAS.get(kind):
