@@ -79,11 +79,14 @@ def mend_texts(value: Any) -> Any:
 
 
 def object_in(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`; None if `text` is anything else, or holds a number that JSON does not have."""
+    """The JSON object in `text`, or in the text that it is the JSON of, as some servers write arguments; None if `text`
+    is anything else, or holds a number that JSON does not have."""
     try:
         value = mend_texts(parse_json(mend(text)))
     except ValueError:
         return None
+    if isinstance(value, str):
+        return object_in(value)
     if isinstance(value, dict) and place_of_odd_number(value) is None:
         return value
     return None

@@ -21,9 +21,10 @@ from typing import Any, Final
 
 from everturn.providers.base import Request, ToolSpec, warn_unsupported
 from everturn.providers.catalog import row_of
+from everturn.providers.json_values import mend_texts, parse_json
 from everturn.records import Reply, ToolCall
 from everturn.sizes import shortened
-from everturn.system.json_numbers import compact_json
+from everturn.system.json_numbers import compact_json, place_of_odd_number
 
 Schema = dict[str, Any]
 
@@ -66,7 +67,8 @@ def fit_schemas(request: Request) -> Request:
 
 
 def with_own_names(reply: Reply, request: Request) -> Reply:
-    """The reply with the arguments by their own names. `request`: as it was before `fit_schemas`."""
+    """The reply with the arguments by their own names, and with objects and lists in place of their JSON. `request`: as
+    it was before `fit_schemas`."""
     schemas = {tool.name: tool.parameters for tool in request.tools}
     parts = [
         _renamed_back(part, schemas[part.name]) if isinstance(part, ToolCall) and part.name in schemas else part
@@ -288,6 +290,8 @@ def _renamed_back(call: ToolCall, schema: Mapping[str, Any]) -> ToolCall:
 
 def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
     schemas = [*_same_value_schemas(schema, definitions, depth=_MOST_REFERENCES)]
+    if isinstance(value, str):
+        value = _unquoted(value, schemas)
     if isinstance(value, dict):
         known = {name: inner for inside in schemas for name, inner in (inside.get("properties") or {}).items()}
         by_wire = {plain_property(name): name for name in known if name not in value}
@@ -300,6 +304,35 @@ def _own_names(value: Any, schema: Any, definitions: Mapping[str, Any]) -> Any:
             return value
         return [_own_names(item, {"anyOf": items}, definitions) for item in value]
     return value
+
+
+def _unquoted(text: str, schemas: Sequence[Mapping[str, Any]]) -> Any:
+    """The object or list whose JSON this is, if the schema takes such a one and no text.
+
+    Some servers take whatever is behind a `$ref` for a text: the parsers of GLM's, Qwen's and DeepSeek's calls in vLLM
+    (its issue 46924, 2026-06), and Z.ai's own GLM-5.3 (pydantic-ai's issue 10243). The model can't mend that.
+    """
+    kinds = {kind for schema in schemas for kind in _kinds_of(schema)}
+    if "string" in kinds or not kinds & {"object", "array"} or text.lstrip()[:1] not in {"{", "["}:
+        return text
+    try:
+        value = mend_texts(parse_json(text))
+    except ValueError:
+        return text
+    fits = "object" in kinds if isinstance(value, dict) else "array" in kinds
+    return value if fits and place_of_odd_number(value) is None else text
+
+
+def _kinds_of(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The types that a schema takes by its own words; string of one that says nothing, which takes anything."""
+    if kinds := schema.get("type"):
+        yield from [kinds] if isinstance(kinds, str) else kinds
+    elif "properties" in schema:
+        yield "object"
+    elif "items" in schema:
+        yield "array"
+    elif not schema.keys() & {"$ref", "anyOf", "oneOf", "allOf"}:
+        yield "string"
 
 
 def _same_value_schemas(schema: Any, definitions: Mapping[str, Any], *, depth: int) -> Iterator[Mapping[str, Any]]:

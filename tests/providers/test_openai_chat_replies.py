@@ -86,6 +86,7 @@ def test_texts_and_thoughts_in_all_dialects(message: dict[str, Any], parts: list
     [
         ('{"city": "Paris"}', {"city": "Paris"}),
         ({"city": "Paris"}, {"city": "Paris"}),
+        ('"{\\"city\\": \\"Paris\\"}"', {"city": "Paris"}),
         ("", {}),
         (None, {}),
         (" ", {}),

@@ -165,6 +165,41 @@ def test_names_that_anthropic_refuses_are_replaced_and_read_back() -> None:
     assert with_own_names(own, request) is own  # the model may know the real ones from earlier calls
 
 
+IT = {"$ref": "#/$defs/It"}
+QUOTED = {
+    "type": "object",
+    "properties": {
+        "it": IT,
+        "maybe": {"anyOf": [IT, {"type": "null"}]},
+        "many": {"type": "array", "items": IT},
+        "same": {"allOf": [IT], "description": "As `it`."},
+        "or_text": {"anyOf": [IT, TEXT]},
+        "text": TEXT,
+        "any": {"description": "Whatever there is."},
+    },
+    "$defs": {"It": {"type": "object", "properties": {"city": TEXT, "next": IT}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"it": '{"city": "Paris"}'}, {"it": {"city": "Paris"}}),
+        ({"it": {"next": ' {"next": "{}"}'}}, {"it": {"next": {"next": {}}}}),
+        ({"maybe": '{"city": "{}"}'}, {"maybe": {"city": "{}"}}),
+        ({"many": '[{"city": "Paris"}]'}, {"many": [{"city": "Paris"}]}),
+        ({"many": ['{"city": "Paris"}', "Rome"]}, {"many": [{"city": "Paris"}, "Rome"]}),
+        ({"same": '{"city": "Paris"}'}, {"same": {"city": "Paris"}}),
+        *((kept, kept) for kept in ({"or_text": "{}"}, {"text": "[1]"}, {"any": "{}"}, {"unknown": "{}"})),
+        *((kept, kept) for kept in ({"it": "Paris"}, {"it": "[]"}, {"it": '{"a": 1e999}'}, {"maybe": "null"})),
+    ],
+)
+def test_an_object_that_a_server_wrote_as_a_text_is_read(given: dict[str, Any], read: dict[str, Any]) -> None:
+    call = ToolCall(call_id="c1", name="find", arguments=given)
+    reply = Reply(message=Message(role="assistant", parts=(call,)))
+    assert with_own_names(reply, asked(QUOTED, "vllm:glm-5.3")).tool_calls[0].arguments == read
+
+
 def test_other_providers_get_the_names_as_they_are() -> None:
     assert [*shown(NAMES, "openai:gpt-5.5")[0]["properties"]] == [*NAMES["properties"]]  # type: ignore[misc]
 
