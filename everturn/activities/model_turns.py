@@ -34,7 +34,6 @@ from temporalio.exceptions import ApplicationError
 from everturn import names
 from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, poison_calls
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.batched_turns import BatchedTurns, has_batches
 from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
 from everturn.activities.heartbeat import Heartbeat, Heartbeats, is_unwanted
@@ -55,6 +54,7 @@ from everturn.activities.turn_place import turn_place
 from everturn.activities.turn_request import turn_request_of
 from everturn.activities.worker_facts import Facts, webhook_of
 from everturn.agent import Agent
+from everturn.batching.turns import BatchedTurns, has_batches
 from everturn.carryover import View
 from everturn.errors import (
     FAULTS,

@@ -12,7 +12,7 @@ from everturn.cli.options import JsonOption
 from everturn.cli.output import print_json
 
 if TYPE_CHECKING:
-    from everturn.client.evaluations import Evaluation, EvaluationMean
+    from everturn.evaluations.client import Evaluation, EvaluationMean
 
 SHOWN = 20
 """Answers in the second table."""
@@ -57,7 +57,7 @@ def evaluations(
 
 async def _read_evaluations(limit: int, filters: dict[str, Any]) -> tuple[list[EvaluationMean], list[Evaluation]]:
     from everturn.cli.connect import remote_client
-    from everturn.client.evaluations import means_of
+    from everturn.evaluations.client import means_of
 
     listed: list[Evaluation] = []
     async with remote_client() as client:

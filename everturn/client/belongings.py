@@ -23,9 +23,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
 from everturn.carryover import StoredInRun
-from everturn.client.evaluations import evaluation_rows
 from everturn.client.runs import describe_run, events_of, latest_run, runs_of
 from everturn.errors import InvalidSetting
+from everturn.evaluations.client import evaluation_rows
 from everturn.history import event_types
 from everturn.history.reader import read_steps
 from everturn.history.transcript import Transcript

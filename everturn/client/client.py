@@ -24,7 +24,6 @@ from everturn.client.background_loop import BackgroundLoop, Waiting
 from everturn.client.connecting import connect_to_temporal
 from everturn.client.earlier_transcript import begun_with
 from everturn.client.erasure import ErasingClient
-from everturn.client.evaluations import EvaluationsClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
 from everturn.client.many_decisions import AT_ONCE, DecidedCall, Many, decide_all
@@ -33,6 +32,7 @@ from everturn.client.send_or_revive import send_or_revive
 from everturn.client.task_queues import QueuesClient
 from everturn.client.typed_outcomes import OutcomeWithValue
 from everturn.errors import AlreadyStarted, ConversationError, Ended, InvalidSetting, Unreachable
+from everturn.evaluations.client import EvaluationsClient
 from everturn.history.same_work import is_begun
 from everturn.limits import Limits
 from everturn.models import Model

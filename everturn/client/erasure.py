@@ -24,9 +24,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from everturn import names
 from everturn.client.belongings import Belonging, Belongings, ForkLines, Was, find_belongings
 from everturn.client.client_base import ClientBase
-from everturn.client.evaluations import evaluation_rows
 from everturn.client.runs import describe_run
 from everturn.errors import InvalidSetting, Refused
+from everturn.evaluations.client import evaluation_rows
 from everturn.logs import get_logger
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts

@@ -22,8 +22,6 @@ from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
-from everturn.activities.batch_sending import BatchSending
-from everturn.activities.batched_turns import BatchedTurns
 from everturn.activities.export_spans import export_spans
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.join_conversation import JoinConversation
@@ -39,11 +37,13 @@ from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.user_activities import ActivityThreads, is_users_own
-from everturn.activities.webhook_sending import WebhookSending
 from everturn.agent import Agent
+from everturn.batching.sending import BatchSending
+from everturn.batching.turns import BatchedTurns
 from everturn.budgets.interceptor import TenantBudgets
 from everturn.client import interpreter_exit
 from everturn.client.pollers import find_pollers
+from everturn.evaluations.worker import EvaluationHosting
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
 from everturn.prices import unpriced
@@ -53,8 +53,8 @@ from everturn.temporal.heartbeat_profiles import QUICK, profile_for
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, in_words
 from everturn.tools.user_code import MOST_THREADS
+from everturn.webhooks.sending import WebhookSending
 from everturn.worker.child_tenants import HideTenants
-from everturn.worker.evaluation_worker import EvaluationHosting
 from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.heartbeat_timeouts import lost_after

@@ -10,7 +10,7 @@
 | everturn_prefix_cache_hits_total, everturn_prefix_cache_misses_total | counter | |
 | everturn_prefix_cache_bytes | gauge | |
 | everturn_rate_limit_waiting, everturn_rate_limit_rate | gauge | provider, key: its variable; see limit_watch.py |
-| everturn_evaluations_total | counter | evaluator, agent, outcome: judged or failed; see evaluation_reports.py |
+| everturn_evaluations_total | counter | evaluator, agent, outcome: judged or failed; see evaluations/reports.py |
 | everturn_evaluation_score | histogram | evaluator, agent, result: its name |
 | everturn_evaluation_tokens_total | counter | evaluator, agent |
 | everturn_rate_limit_refusals_total | counter | provider, key |
@@ -36,10 +36,10 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from everturn import names
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.errors import InvalidSetting
+from everturn.evaluations.reports import SCORE_BUCKETS, SCORE_METRIC
 from everturn.logs import WORKER_HEARTBEATS, core_logs
 from everturn.payloads import ModelReply, ModelRequest, ToolRequest
 from everturn.records import ToolResult
-from everturn.worker.evaluation_reports import SCORE_BUCKETS, SCORE_METRIC
 from everturn.worker.gen_ai_metrics import BUCKETS, PROMETHEUS
 
 OTHER_TENANTS: Final = "other"

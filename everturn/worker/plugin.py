@@ -26,9 +26,12 @@ from temporalio.workflow import _Definition
 
 from everturn import names
 from everturn.activities.hosted_agents import HostedAgents
+from everturn.batching.collector import BatchCollectorWorkflow
 from everturn.budgets.workflow import TenantBudgetWorkflow
 from everturn.client.worker_reports import plugin_name
 from everturn.errors import InvalidSetting
+from everturn.evaluations.collector import EvaluationCollectorWorkflow
+from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.limits import Limits
 from everturn.logs import get_logger
 from everturn.settings import Settings
@@ -38,6 +41,7 @@ from everturn.storage.encryption import Encryption
 from everturn.storage.unreadable import for_replayer, for_worker
 from everturn.temporal.worker_roles import polled_by
 from everturn.validation.spelling import known_options
+from everturn.webhooks.delivery import WebhookWorkflow
 from everturn.worker import clashes
 from everturn.worker.config_warnings import DEFAULTS, warnings_of
 from everturn.worker.given_agents import Agents
@@ -45,11 +49,7 @@ from everturn.worker.hosting import Hosting
 from everturn.worker.options import Hosted, WorkerOptions
 from everturn.worker.trace_activities import TraceActivities
 from everturn.worker.unsandboxed_runner import ConversationRunner
-from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from everturn.workflows.conversation import ConversationWorkflow
-from everturn.workflows.evaluation import EvaluationWorkflow
-from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
-from everturn.workflows.webhook_delivery import WebhookWorkflow
 
 if TYPE_CHECKING:
     from temporalio.worker import WorkerConfig
@@ -77,7 +77,7 @@ On workers and in everturn's client, everturn's converter is put beside theirs a
 
 OUR_WORKFLOWS: Final = (ConversationWorkflow, TenantBudgetWorkflow, BatchCollectorWorkflow, WebhookWorkflow)
 REPLAYED: Final = (*OUR_WORKFLOWS, EvaluationWorkflow, EvaluationCollectorWorkflow)
-"""All of everturn's workflows. The last two have workers of their own: evaluation_worker.py."""
+"""All of everturn's workflows. The last two have workers of their own: evaluations/worker.py."""
 
 _NEWEST: Final = VersioningBehavior.AUTO_UPGRADE
 

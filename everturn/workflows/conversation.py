@@ -15,6 +15,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from everturn import names
+from everturn.batching.waits import BatchWaits
 from everturn.calls.causes import cause_of
 from everturn.calls.pending_calls import READ_AGAIN
 from everturn.calls.unreadable_inputs import DEPLOY_ITS_CODE
@@ -25,11 +26,11 @@ from everturn.records import CUT_OFF, Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
 from everturn.truncation import short_status
+from everturn.webhooks.workflow import Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
 from everturn.workflows.approvals import PendingApprovals
 from everturn.workflows.awaited_worker import AwaitedWorker, handed_back_for
-from everturn.workflows.batch_waits import BatchWaits
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import stop_if_cancelled, turn_over
 from everturn.workflows.chain import Chain
@@ -41,7 +42,6 @@ from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.visibility import Visibility
 from everturn.workflows.wait_notices import WaitNotices
-from everturn.workflows.webhooks import Webhooks
 
 OutcomeStatus = Literal["completed", "limit_reached", "cancelled", "failed"]
 

@@ -21,9 +21,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from everturn import names
+from everturn.batching.collector import BatchCollectorWorkflow
 from everturn.records import Message
 from everturn.storage.data_converter import data_converter
-from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from everturn.workflows.conversation import ConversationWorkflow
 from tests.crash.ledger import Effect
 from tests.crash.stories import Asked, Story

@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.common import RetryPolicy
 
 from everturn import names
-from everturn.activities.batch_sending import BatchSending
+from everturn.batching.sending import BatchSending
 from everturn.records import Decision, ToolResult
 from everturn.state import State
 from everturn.tools.tool import Tool

@@ -13,11 +13,13 @@ import pytest
 from temporalio import workflow
 
 from everturn import Agent
-from everturn.activities import batch_sending, planning, turn_agent, turn_request
+from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.hook_runs import CallVerdict, HookRuns
 from everturn.activities.journal import Journal
 from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.tool_contexts import Contexts
+from everturn.batching import sending
+from everturn.batching.waits import BatchWaits
 from everturn.calls import pending_calls
 from everturn.client import earlier_transcript, listing
 from everturn.formats.any_format import read_any
@@ -27,7 +29,6 @@ from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption
 from everturn.workflows import tool_calls, tool_results
-from everturn.workflows.batch_waits import BatchWaits
 from tests.simulation.situations import cut_replies, worded
 from tests.simulation.temporal.history import kind
 from tests.simulation.world import run, seeds_of
@@ -124,7 +125,7 @@ def _each_message_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_word_is_left_of_a_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     async def leave_for_certain(**_: Any) -> None: ...
 
-    monkeypatch.setattr(batch_sending, "leave_for_certain", leave_for_certain)
+    monkeypatch.setattr(sending, "leave_for_certain", leave_for_certain)
 
 
 def _nobody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

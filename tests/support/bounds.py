@@ -17,9 +17,7 @@ import pytest
 from everturn import carryover, compressed_messages, devserver
 from everturn.activities import (
     agent_lookup,
-    batch_sending,
     heartbeat,
-    judging,
     live_text,
     mcp_tools,
     model_turns,
@@ -28,10 +26,14 @@ from everturn.activities import (
     tool_contexts,
     tool_times,
 )
-from everturn.budgets import spending
+from everturn.batching import sending as batch_sending
+from everturn.budgets import spending as budget_spending
 from everturn.calls import decision_problems
 from everturn.cli import completion, follow
 from everturn.client import client_base, erasure, messages, missing_worker
+from everturn.evaluations import collector as evaluation_collector
+from everturn.evaluations import judging
+from everturn.evaluations import worker as evaluation_worker
 from everturn.history import fork_start, revival
 from everturn.live import text_server
 from everturn.providers import background, http, json_values, rate_limiter
@@ -41,11 +43,10 @@ from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, connections, listing
-from everturn.worker import drain_deadline, evaluation_worker, limit_watch, workflow_steps
+from everturn.worker import drain_deadline, limit_watch, workflow_steps
 from everturn.workflows import (
     awaited_worker,
     continue_as_new,
-    evaluation_collector,
     history_space,
     recent_messages,
     sent_messages,
@@ -109,10 +110,10 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "limit_look_seconds": (limit_watch, "LOOK_SECONDS"),
     "limit_often_seconds": (limit_watch, "OFTEN_SECONDS"),
     # How soon a tenant's budget is told, and told again, and what has not been told.
-    "budget_pace_seconds": (spending, "PACE_SECONDS"),
-    "budget_again_seconds": (spending, "AGAIN_SECONDS"),
-    "budget_answer_seconds": (spending, "ANSWER_SECONDS"),
-    "budget_late_seconds": (spending, "LATE_SECONDS"),
+    "budget_pace_seconds": (budget_spending, "PACE_SECONDS"),
+    "budget_again_seconds": (budget_spending, "AGAIN_SECONDS"),
+    "budget_answer_seconds": (budget_spending, "ANSWER_SECONDS"),
+    "budget_late_seconds": (budget_spending, "LATE_SECONDS"),
     # How long a batch whose creation was not answered is looked for, and how soon again.
     "batch_settle_seconds": (batch_sending, "SETTLE_SECONDS"),
     "batch_look_seconds": (batch_sending, "LOOK_SECONDS"),

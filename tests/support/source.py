@@ -21,8 +21,13 @@ def _name_of(path: Path) -> str:
 MODULES = {_name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 HOUSES: dict[str, dict[str, str]] = {
+    "batching": dict.fromkeys(("collector", "waits"), "workflows") | dict.fromkeys(("sending", "turns"), "activities"),
     "budgets": {"by_history": "history", "client": "client", "workflow": "workflows"}
     | dict.fromkeys(("calls", "interceptor", "moves", "spending"), "activities"),
+    "evaluations": {"client": "client", "reports": "worker", "worker": "worker"}
+    | dict.fromkeys(("collector", "workflow"), "workflows")
+    | dict.fromkeys(("answer_search", "judging"), "activities"),
+    "webhooks": {"delivery": "workflows", "sending": "activities", "workflow": "workflows"},
 }
 """The folders of features that reach through all layers, and which of their modules are part of which layer."""
 

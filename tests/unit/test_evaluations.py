@@ -13,10 +13,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_evals.evaluators import ArgumentCorrectness, LLMJudge, MaxToolCalls, ToolCorrectness
 from temporalio.testing import ActivityEnvironment
 
-from everturn.activities import answer_search
-from everturn.activities.answer_search import AnswerSearch, LookPace
 from everturn.errors import InvalidSetting
 from everturn.evals import AnsweredCall, Evaluated, JudgedAnswer, OnlineEvaluator
+from everturn.evaluations import answer_search
+from everturn.evaluations.answer_search import AnswerSearch, LookPace
 from everturn.evaluations.evaluators import InvalidResult, checked_evaluators, read_evaluated, results_of
 from everturn.evaluations.records import Look
 from everturn.evaluations.sampling import (

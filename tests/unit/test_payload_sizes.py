@@ -109,12 +109,12 @@ from everturn.temporal.ids import known_id
 from everturn.tenants.metadata import Labelled
 from everturn.tracing import MAX_LINKS, MAX_OVER, AnswerSpan, CarriedTrace, Trace, TraceContext
 from everturn.truncation import short_status, with_short_words
+from everturn.webhooks.workflow import MOST_AGENTS, fitting_data
 from everturn.worker.given_agents import MAX_PREFIX_CHARS
 from everturn.workflows import sent_messages
 from everturn.workflows.recent_messages import RecentMessages
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.wait_notices import notice_of
-from everturn.workflows.webhooks import MOST_AGENTS, fitting_data
 
 ZERO = "\x00"
 NAME = ZERO * MAX_NAME_CHARS

@@ -35,7 +35,7 @@ ELSEWHERE = {
     "batching": "ids of providers",
     "webhooks": "keys that sign",
     # What is held in memory or on disk.
-    "activities/batched_turns.py": "memory",
+    "batching/turns.py": "memory",
     "compressed_messages.py": "memory",
     "activities/journal.py": "files",
     "activities/prompt_cache_watch.py": "memory",
@@ -46,7 +46,7 @@ ELSEWHERE = {
     "testing": "tests",
     "workflows/web_ui.py": "lines",
     "evals": "lines",
-    "activities/judging.py": "an error's line in a judgement",
+    "evaluations/judging.py": "an error's line in a judgement",
     "evaluations": "20 results, of 2,000 characters each, and so an eighth of a payload at most",
     "calls/pending_calls.py": "the length of a digest",
     "text/markdown.py": "lines",

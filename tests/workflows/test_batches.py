@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from everturn import Agent, Budget, Client, Conversation, Encryption, Model, ModelSettings, tool
-from everturn.activities.batched_turns import collector_id
+from everturn.batching.turns import collector_id
 from everturn.devserver import DevServer
 from everturn.history import event_types
 from tests.support.agents import hosting

@@ -24,16 +24,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from temporalio.worker import Replayer
 
 from everturn import Client, Model, Traces, generate, names, tool
-from everturn.activities.answer_search import LookPace
 from everturn.client.belongings import _payloads_in
-from everturn.client.evaluations import Evaluation, means_of
 from everturn.errors import Refused
 from everturn.evals import Evaluated, JudgedAnswer, OnlineEvaluator
+from everturn.evaluations.answer_search import LookPace
+from everturn.evaluations.client import Evaluation, means_of
+from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.sampling import collector_id, evaluation_id
+from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call
-from everturn.workflows.evaluation import EvaluationWorkflow
-from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds, as_code
 from tests.support.waiting import eventually, waiting
@@ -182,8 +182,9 @@ import asyncio, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
 from everturn import Agent, Client, Model, Worker
-from everturn.activities import answer_search, judging
-from everturn.activities.answer_search import LookPace
+from everturn.evaluations import answer_search
+from everturn.evaluations import judging
+from everturn.evaluations.answer_search import LookPace
 {bounds}
 
 address, task_queue, model, dies, log = sys.argv[1:]

@@ -19,13 +19,13 @@ from unittest.mock import patch
 
 from everturn import errors, names
 from everturn.batching.records import BatchLine, LeaveBatch
+from everturn.batching.waits import LONGEST_WAIT
 from everturn.history import steps
 from everturn.providers.base import Request
 from everturn.providers.batching import turns
 from everturn.providers.batching.api import Line, LineResult, LineResults, Undecided
 from everturn.records import Reply
 from everturn.storage.data_converter import data_converter
-from everturn.workflows.batch_waits import LONGEST_WAIT
 from tests.simulation.agents.ledger import worker_at_hand
 from tests.simulation.agents.model import Asked, SimulatedModel
 from tests.simulation.chance import Chances

@@ -26,8 +26,6 @@ from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
-from everturn.activities.batch_sending import BatchSending
-from everturn.activities.batched_turns import BatchedTurns
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.journal import Journal
@@ -40,6 +38,8 @@ from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
+from everturn.batching.sending import BatchSending
+from everturn.batching.turns import BatchedTurns
 from everturn.settings import Settings
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code

@@ -19,8 +19,8 @@ from temporalio.common import Priority
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstanceDetails
 
 from everturn import names
+from everturn.batching.collector import BatchCollectorWorkflow
 from everturn.storage.data_converter import data_converter
-from everturn.workflows.batch_collector import BatchCollectorWorkflow
 from everturn.workflows.conversation import ConversationWorkflow
 from everturn.workflows.eager_dispatch import EagerDispatch
 from tests.simulation.temporal.history import attributes

@@ -21,21 +21,21 @@ from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner
 
 from everturn import names
-from everturn.activities.answer_search import THRIFTY, AnswerSearch, LookPace
-from everturn.activities.judging import Judging
+from everturn.evaluations.answer_search import THRIFTY, AnswerSearch, LookPace
+from everturn.evaluations.collector import EvaluationCollectorWorkflow
 from everturn.evaluations.evaluators import OnlineEvaluator
+from everturn.evaluations.judging import Judging
 from everturn.evaluations.records import LookingStart
+from everturn.evaluations.reports import EvaluationReports
 from everturn.evaluations.sampling import collector_id, evaluations_queue
+from everturn.evaluations.workflow import EvaluationWorkflow
 from everturn.logs import get_logger
 from everturn.storage.unreadable import for_worker
 from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
-from everturn.worker.evaluation_reports import EvaluationReports
 from everturn.worker.options import Hosted
 from everturn.worker.trace_activities import TraceActivities
-from everturn.workflows.evaluation import EvaluationWorkflow
-from everturn.workflows.evaluation_collector import EvaluationCollectorWorkflow
 
 AT_ONCE: Final = 10
 """Answers that one worker judges at the same time."""
