@@ -25,7 +25,8 @@ _BYTES_PER_TOKEN: Final = 4
 _NAMED: Final = tuple(
     re.compile(pattern, re.I | re.S)
     for pattern in (
-        # vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
+        # OpenRouter, of a request with tools; vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
+        r"context length is (?P<window>\d+) tokens.{0,80}\((?P<input>\d+) of text input, (?P<tools>\d+) of tool input",
         r"context length is (?P<window>\d+) tokens and your request has (?P<input>\d+) input tokens",
         r"context length is (?P<window>\d+) tokens\. however, you requested (?:about )?\d+ tokens \((?P<input>\d+) ",
         r"passed (?P<input>\d+) input tokens and requested \d+ output.{0,80}context length is only (?P<window>\d+)",
@@ -35,7 +36,8 @@ _NAMED: Final = tuple(
         r"`max_tokens` exceed context limit: (?P<input>\d+) \+ \d+ > (?P<window>\d+)",
         # vLLM 0.32 (renderers/params.py), which then asks for what is left of the window by itself
         r"max_(?:completion_|output_)?tokens=\d+ cannot be greater than max_model_len=(?P<most>\d+)",
-        # Anthropic; OpenAI; DeepSeek; Groq; DashScope; Bedrock
+        # Gemini on Vertex; Anthropic; OpenAI; DeepSeek; Groq; DashScope; Bedrock
+        r"maxoutputtokens value of \d+ but the supported range is from 1 \(inclusive\) to (?P<below>\d+) \(exclusive\)",
         r"max_tokens: \d+ > (?P<most>\d+), which is the maximum",
         r"supports at most (?P<most>\d+) completion tokens",
         r"valid range of max_tokens is \[1, ?(?P<most>\d+)\]",
@@ -65,7 +67,9 @@ def named_in(message: str) -> OutputLimit | None:
         if match := pattern.search(message):
             numbers = {name: int(digits[:12]) for name, digits in match.groupdict().items()}
             window = numbers.get("window")
-            most = numbers["most"] if window is None else window - numbers["input"]
+            most = numbers.get("most") or numbers.get("below", 1) - 1
+            if window is not None:
+                most = window - numbers["input"] - numbers.get("tools", 0)
             if most < MIN_OUTPUT_TOKENS:
                 return None
             return OutputLimit(most, window)

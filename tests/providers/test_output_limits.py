@@ -52,6 +52,16 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             OutputLimit(32746, 32768),
         ),
         (
+            "This endpoint's maximum context length is 204800 tokens. However, you requested about 250598 tokens "
+            "(130395 of text input, 4203 of tool input, 116000 in the output). Please reduce the length of either one.",
+            OutputLimit(70202, 204800),
+        ),
+        (
+            "Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range is "
+            "from 1 (inclusive) to 65537 (exclusive). Update the value and try again.",
+            OutputLimit(65536),
+        ),
+        (
             "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a "
             "total of 4126 "
             "tokens: 30 tokens from the input messages and 4096 tokens for the completion.",
