@@ -25,7 +25,7 @@ _BYTES_PER_TOKEN: Final = 4
 _NAMED: Final = tuple(
     re.compile(pattern, re.I | re.S)
     for pattern in (
-        # OpenRouter, of a request with tools; vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
+        # OpenRouter with tools; vLLM 0.9 and later; OpenAI, OpenRouter and older vLLM; vLLM 0.20 and later
         r"context length is (?P<window>\d+) tokens.{0,80}\((?P<input>\d+) of text input, (?P<tools>\d+) of tool input",
         r"context length is (?P<window>\d+) tokens and your request has (?P<input>\d+) input tokens",
         r"context length is (?P<window>\d+) tokens\. however, you requested (?:about )?\d+ tokens \((?P<input>\d+) ",

@@ -36,6 +36,8 @@ _MOST: Final = 1e15
 
 _PASSED_ON: Final = ("", "llm_provider-")
 """What a header's name begins with: nothing, or what LiteLLM puts before a provider's own (1.108.7)."""
+_USED_UP: Final = re.compile(r"\b(?:r|remaining)=0\b(?!\.)")
+_AGAIN_IN: Final = re.compile(r"\b(?:t|reset)=(\d{1,9})\b")
 _RESETS: Final = ("x-ratelimit-reset", "ratelimit-reset")
 _MILLISECONDS: Final = 1e12
 
@@ -59,8 +61,19 @@ def limit_reset(headers: Mapping[str, str], *, now: datetime | None = None) -> f
             return wait if wait <= _LONGEST_SECONDS else None
         if (seconds := _seconds_until_reset(text, headers, now)) is not None:
             return seconds
+    if (seconds := _used_up_for(read_header(headers, "ratelimit"))) is not None:
+        return seconds
     used_up = [allowance for allowance in read_allowances(headers, now=now) if allowance.remaining <= 0]
     return max((allowance.reset for allowance in used_up if allowance.reset is not None), default=None)
+
+
+def _used_up_for(text: str) -> float | None:
+    """Seconds until the limits are there again that RateLimit says are used up: `"day";r=0;t=17` for each limit (the
+    IETF's draft, 2024 and later; Hugging Face), or `limit=9, remaining=0, reset=17` (2023)."""
+    limits = text.split(",") if ";" in text else [text]
+    after = [match[1] for limit in limits if _USED_UP.search(limit) and (match := _AGAIN_IN.search(limit))]
+    seconds = [number for number in map(_read_number, after) if number is not None and number <= _LONGEST_SECONDS]
+    return max(seconds, default=None)
 
 
 def read_allowances(headers: Mapping[str, str], *, now: datetime | None = None) -> list[Allowance]:

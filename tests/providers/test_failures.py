@@ -477,6 +477,9 @@ def _limits(remaining: str) -> dict[str, str]:
         ({"llm_provider-retry-after-ms": "250"}, {}, 0.25),
         ({"retry-after": "3", "llm_provider-retry-after": "7"}, {}, 3.0),
         ({"ratelimit-reset": "12"}, {}, 12.0),  # the IETF's draft
+        ({"ratelimit": '"minute";r=3;t=60, "day";r=0;t=17, "month";r=0;t=9'}, {}, 17.0),  # its later one
+        ({"ratelimit": "limit=9, remaining=0, reset=17"}, {}, 17.0),
+        ({"ratelimit": '"minute";r=10;t=17'}, {}, None),
         ({"x-ms-retry-after-ms": "250"}, {}, 0.25),  # azure-core
         (_limits("0"), {}, 7.0),
         ({f"llm_provider-{name}": value for name, value in _limits("0").items()}, {}, 7.0),
