@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue, field_validator
 from pydantic_core import to_json
@@ -23,6 +23,8 @@ from everturn.webhooks.records import WebhookFacts
 
 REMEMBERED_IDS = 1000
 """Message ids that are handed on, so that a repeated message is taken once."""
+
+SHOWN_DIGEST_CHARS: Final = 8
 
 
 class WorkerFacts(Record):
@@ -175,28 +177,48 @@ class Beginning(Record):
     """Of the whole first message."""
     fork_of: str = ""
     """The conversation that it is a fork of: that makes it work of its own."""
+    tools: str = ""
+    """The only tools for the answer to it, as they begin, to be shown; empty if it names none."""
+    transcript: str = ""
+    """A digest of the messages that it was started after; empty if there were none."""
 
     @classmethod
-    def from_message(cls, agent: str, message: Message) -> Beginning:
+    def from_message(cls, agent: str, message: Message, *, transcript: Sequence[Message] = ()) -> Beginning:
         content: dict[str, JsonValue] = {
             "parts": message.model_dump(mode="json")["parts"],
             "provider": message.provider,
         }
-        if message.tools is not None:
-            content["tools"] = list(message.tools)
-        digest = blake2b(to_json(content), digest_size=16).hexdigest()
-        return cls(agent=names.unversioned(agent), text=clipped(message.text, MAX_BEGINNING_CHARS), digest=digest)
+        tools = ""
+        if message.tools is not None:  # in any order: they may have been a set
+            content["tools"] = [*sorted(message.tools)]
+            tools = ", ".join(sorted(message.tools)) or "none"
+        return cls(
+            agent=names.unversioned(agent),
+            text=clipped(message.text, MAX_BEGINNING_CHARS),
+            digest=_digest_of(content),
+            tools=clipped(tools, MAX_BEGINNING_CHARS),
+            transcript=_digest_of([earlier.model_dump(mode="json") for earlier in transcript]) if transcript else "",
+        )
 
     @property
     def in_words(self) -> str:
         if self.fork_of:
             return f"a fork of {self.fork_of!r}"
         message = f"the message {self.text!r}" if self.text else "a message without text"
-        return f"agent {self.agent!r} with {message}"
+        words = f"agent {self.agent!r} with {message}"
+        if self.tools:
+            words += f", with only these tools: {self.tools}"
+        if self.transcript:
+            words += f", after the earlier transcript {self.transcript[:SHOWN_DIGEST_CHARS]}"
+        return words
 
     def is_same(self, other: Beginning) -> bool:
-        known = ("agent", "digest", "fork_of")
+        known = ("agent", "digest", "fork_of", "transcript")
         return all(getattr(self, name) == getattr(other, name) for name in known)
+
+
+def _digest_of(content: Any) -> str:
+    return blake2b(to_json(content), digest_size=16).hexdigest()
 
 
 class CarryOver(Record):
@@ -260,7 +282,8 @@ class CarryOver(Record):
     trace: CarriedTrace | None = None
     budget: BudgetNote | None = None
     began: Beginning | None = None
-    """What the conversation was begun with; None in its first run, whose start says it."""
+    """What the conversation was begun with; None in its first run, whose start says it, unless it had a
+    transcript."""
 
 
 class TakenIds:

@@ -94,7 +94,15 @@ async def _verdict_of(reviewer: Reviewer, question: str) -> _Verdict | None:
 def _read_verdict(reply: Reply) -> _Verdict:
     if reply.stop != "end":
         raise ValueError(f"its reply is not whole: it stopped with {reply.stop!r}")
+    json.loads(_OUTPUT.json_in(reply.text), object_pairs_hook=_check_keys)
     return _Verdict.model_validate(_OUTPUT.parse_reply(reply.text))
+
+
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
+    """Raises ValueError if a key is there twice. Of two verdicts, the last would count."""
+    keys = [key for key, _ in pairs]
+    if len(keys) > len(set(keys)):
+        raise ValueError("it says something twice")
 
 
 def _instructions_of(reviewer: Reviewer) -> str:

@@ -22,7 +22,7 @@ from everturn.budgets.client import BudgetingClient
 from everturn.client import interpreter_exit, listing
 from everturn.client.background_loop import BackgroundLoop, Waiting
 from everturn.client.connecting import connect_to_temporal
-from everturn.client.earlier_transcript import begun_with
+from everturn.client.earlier_transcript import begun_with, read_transcript, said_after
 from everturn.client.erasure import ErasingClient
 from everturn.client.listing import ListedConversation
 from everturn.client.many_commands import ManyCommands
@@ -156,8 +156,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
         is the one that is returned, whether it runs or is over, and however it ended: no model is asked, and no tool
         runs again. So a program that died may simply be run again, as long as the namespace keeps what is over. The
         other options hold as they were when it began. Raises AlreadyStarted, which names both, if the id has another
-        agent or first message, or another `tenant`, or is a fork's. `again`: starts anew, with any message, if the
-        conversation is over; one that runs is joined as without it.
+        agent, first message, `tools`, `transcript` or `tenant`, or is a fork's. `again`: starts anew, with any message,
+        if the conversation is over; one that runs is joined as without it.
 
         Without `keep_open`, the conversation ends with its final reply; with it, it idles that long for the next
         message. With `stream`, text reaches programs that follow the events 0.2 s after it is written; without it,
@@ -181,7 +181,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
 
         `tools`: the names of the only tools that the model is offered for the first answer: see `Conversation.send`.
         """
-        carry = begun_with(transcript)
+        messages = read_transcript(transcript)
+        carry = begun_with(messages)
         rules = rules_of(policy, by=self.by)
         start = start_payload(
             with_tools(message, tools, agent),
@@ -198,6 +199,8 @@ class Client(ManyCommands, ErasingClient, BudgetingClient, EvaluationsClient, Qu
             stream=stream,
             carry=carry and carry.model_copy(update={"policy": rules}),
         )
+        if carry:
+            start = said_after(start, messages)
         order = Order(priority, fairness_key, fairness_weight).priority_for(tenant)
         name = f"{start.agent}-{uuid4().hex[:12]}" if id is None else id
         while True:

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everturn.carryover import CarryOver, Packed
+from everturn.carryover import Beginning, CarryOver, Packed
 from everturn.compressed_messages import pack
 from everturn.errors import Refused
 from everturn.formats.any_format import read_any
+from everturn.payloads import Start
+from everturn.records import Message
 from everturn.sizes import MAX_PACKED_AT_START_BYTES
 from everturn.vendors.lone_results import find_unanswerable
 
 
-def begun_with(transcript: Iterable[Any]) -> CarryOver | None:
-    """The carry-over that starts a conversation after these messages; None if there are none. Raises Refused."""
+def read_transcript(transcript: Iterable[Any]) -> tuple[Message, ...]:
+    """Raises Refused."""
     try:
-        messages = read_any(transcript)
+        return read_any(transcript)
     except (TypeError, ValueError) as error:
         raise Refused(
             f"The transcript can't be read: {error}.".replace("..", "."),
             cure="Give Messages, or messages as OpenAI Chat, Responses, Anthropic or Gemini write them; "
             "everturn.formats has a reader for each.",
         ) from None
+
+
+def said_after(start: Start, messages: Sequence[Message]) -> Start:
+    """The start of a conversation that has these messages in its carry-over: they are a part of what it begins with."""
+    assert start.carry is not None
+    began = Beginning.from_message(start.agent, start.as_message(), transcript=messages)
+    return start.model_copy(update={"carry": start.carry.model_copy(update={"began": began})})
+
+
+def begun_with(messages: Sequence[Message]) -> CarryOver | None:
+    """The carry-over that starts a conversation after these messages; None if there are none. Raises Refused."""
     if not messages:
         return None
     if any(message.role == "system" for message in messages):

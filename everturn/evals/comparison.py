@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from pydantic import JsonValue
 
+from everturn.errors import Refused
 from everturn.evals.recorded import Recorded, RecordedCall
 from everturn.policy import same_json
 from everturn.records import ToolCall
@@ -151,10 +153,18 @@ class Comparison:
         }
 
 
+SHARES: Final = ("same_calls", "same_output", "same_text", "same_meaning")
+
+
+def _is_between(value: object, least: float, most: float) -> bool:
+    """No comparison with NaN misses anything, so a candidate would pass whatever it did."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """What a candidate has to reach. Shares are of all reruns, from 0 to 1; ratios are the rerun's to the recorded.
-    None asks for nothing."""
+    None asks for nothing. Raises Refused."""
 
     same_calls: float | None = 1.0
     """At least this share makes the same calls, in the same order."""
@@ -168,6 +178,16 @@ class Thresholds:
     turn_ratio: float | None = None
     uncorrected: int | None = None
     """At most so many calls that people had denied, or had given other arguments, are made all the same."""
+
+    def __post_init__(self) -> None:
+        for name in (threshold.name for threshold in fields(self)):
+            wanted = getattr(self, name)
+            most = 1.0 if name in SHARES else math.inf
+            if wanted is not None and not _is_between(wanted, 0, most):
+                raise Refused(
+                    f"The threshold {name}={wanted!r:.100} is no number that can be missed.",
+                    cure="Give a share from 0 to 1 (0.95 is 95 %), a ratio from 0 on, or None.",
+                )
 
 
 @dataclass(frozen=True)
@@ -185,7 +205,7 @@ class Reruns:
         missed = []
         if not self.comparisons:
             return ["there is nothing to compare"]
-        for name in ("same_calls", "same_output", "same_text", "same_meaning"):
+        for name in SHARES:
             least = getattr(wanted, name)
             share = self._share_of(name)
             if least is not None and share < least:

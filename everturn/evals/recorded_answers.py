@@ -136,9 +136,12 @@ class RecordedAnswers(Hooks):
         return None
 
     def _fits_call(self, call: ToolCall, known: RecordedCall) -> bool:
-        if self._matches is not None and call.name == known.call.name:
-            return known.is_same(call) or self._matches(call, known.call)
-        return known.is_same(call)
+        if known.is_same(call) or self._matches is None or call.name != known.call.name:
+            return known.is_same(call)
+        match = self._matches(call, known.call)
+        if not isinstance(match, bool):  # what is not clearly a yes would give a call another one's result
+            raise TypeError(f"matches= returned {match!r:.100}, and not True or False")
+        return match
 
     async def _play_tool(self, call: ToolCall, context: ToolContext) -> ToolResult | None:
         if self._stand_in is None:
@@ -186,6 +189,8 @@ def _as_result(call: ToolCall, given: Answer) -> ToolResult | None:
         return None
     if isinstance(given, str):
         return ToolResult(call_id=call.call_id, name=call.name, content=(Text(text=given),))
+    if not isinstance(given, ToolResult):
+        raise TypeError(f"stand_in= returned {given!r:.100}, and not a ToolResult, a text or None")
     return ToolResult(call_id=call.call_id, name=call.name, content=given.content, is_error=given.is_error)
 
 

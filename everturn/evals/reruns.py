@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ async def rerun(
     Raises InvalidAgent, NotFound, Refused.
     """
     sources = [id] if isinstance(id, str | RecordedCase) else list(id)
+    _check_options(matches, stand_in, samples=samples, parallel=parallel)
     if to is not None and at_turn is not None:
         raise Refused("A rerun of one turn has to be in the namespace of its conversation.", cure="Leave out to=.")
     recorded = [await _read_source(client, source, at_turn) for source in sources]
@@ -151,6 +153,17 @@ async def rerun(
     if judge is not None:
         compared = [replace(comparison, same_meaning=await same_meaning(judge, comparison)) for comparison in compared]
     return Reruns(tuple(compared), left_out=left_out_tools(candidate), queue=hosted.host.task_queue)
+
+
+def _check_options(matches: object, stand_in: object, **numbers: int) -> None:
+    """Raises Refused."""
+    if matches is not None and (not callable(matches) or inspect.iscoroutinefunction(matches)):
+        raise Refused(f"matches={matches!r:.100} can't say which calls count as the same.", cure="Give a function.")
+    if not (stand_in is None or isinstance(stand_in, str | Model) or callable(stand_in)):
+        raise Refused(f"stand_in={stand_in!r:.100} can't play a tool.", cure="Give a function, or a model.")
+    for name, number in numbers.items():
+        if number < 1:
+            raise Refused(f"{name}={number} reruns nothing.", cure="Give 1 or more.")
 
 
 async def _read_source(client: Client, source: str | RecordedCase, at_turn: int | None) -> tuple[Recorded, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -132,7 +133,9 @@ class EvaluationsClient(ClientBase):
         """The answers that the workers' evaluators have judged, the latest first. `agent`: without a version, of all
         its versions. `below`: only those with a lower score. `failed`: True: only those whose evaluator failed; False:
         only the others. The index lags by a second or so. The namespace keeps evaluations as long as conversations
-        that are over. Raises Unreachable."""
+        that are over. Raises InvalidSetting and Unreachable."""
+        if below is not None and not math.isfinite(below):
+            raise InvalidSetting(f"below={below} is no score.", cure="Give a number, such as 0.5.")
         indexed = await self.namespace.evaluations_searchable()
         query = _build_query(conversation_id, judged_after)
         if indexed:

@@ -17,6 +17,7 @@ from everturn.evaluations.records import MAX_EXPLANATION_CHARS, MAX_LABEL_CHARS,
 from everturn.names import unversioned
 from everturn.records import Usage
 from everturn.sizes import clipped
+from everturn.text.utf8 import mend
 from everturn.validation import durations
 from everturn.validation.spelling import known_fields
 
@@ -164,21 +165,41 @@ def results_of(evaluated: Mapping[str, Evaluated]) -> tuple[EvaluationResult, ..
 
 
 def _read_result(name: str, evaluated: Evaluated) -> EvaluationResult:
+    _check_spending(evaluated)
     score, label = _score_and_label(evaluated.value)
     return EvaluationResult(
-        name=clipped(name, MAX_LABEL_CHARS),
+        name=clipped(mend(name), MAX_LABEL_CHARS),
         score=score,
-        label=clipped(label, MAX_LABEL_CHARS),
-        reason=clipped(str(evaluated.reason), MAX_EXPLANATION_CHARS),
+        label=clipped(mend(label), MAX_LABEL_CHARS),
+        reason=clipped(mend(str(evaluated.reason or "")), MAX_EXPLANATION_CHARS),
     )
+
+
+def _check_spending(evaluated: Evaluated) -> None:
+    """What can't be a cost is none: Temporal's index takes no NaN, and a mean of costs with one is one."""
+    cost = evaluated.cost_usd
+    if cost is not None and (not _is_finite(cost) or cost < 0):
+        raise InvalidResult(f"it returned cost_usd={cost!r:.100}, which is neither None nor an amount of dollars")
+    if not isinstance(evaluated.usage, Usage | None):
+        raise InvalidResult(f"it returned usage={evaluated.usage!r:.100}, which is neither None nor a Usage")
 
 
 def _score_and_label(value: object) -> tuple[float | None, str]:
     match value:
         case bool():
             return float(value), "pass" if value else "fail"
-        case int() | float() if math.isfinite(value):
+        case int() | float() if _is_finite(value):
             return float(value), ""
         case str():
             return None, value
     raise InvalidResult(f"it returned {value!r:.100}, which is no bool, number, text, Evaluated or mapping of these")
+
+
+def _is_finite(value: object) -> bool:
+    """Whether it is a number, and a double can hold it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that is too large
+        return False

@@ -26,6 +26,7 @@ from everturn.logs import get_logger
 from everturn.records import Usage
 from everturn.sizes import clipped
 from everturn.temporal.temporal_errors import not_found
+from everturn.text.utf8 import mend
 from everturn.tools import user_code
 from everturn.tools.results import error_text
 from everturn.tools.user_code import TookTooLong, class_name
@@ -129,7 +130,7 @@ def _failed_judgement(evaluator: OnlineEvaluator, error: Exception) -> Judgement
     if isinstance(error, InvalidResult):
         text = str(error)
     _log.warning("evaluator.failed", evaluator=evaluator.name, error=class_name(error), attempt=activity.info().attempt)
-    return Judgement(error=class_name(error), error_text=clipped(text, MAX_ERROR_CHARS))
+    return Judgement(error=class_name(error), error_text=clipped(mend(text), MAX_ERROR_CHARS))
 
 
 def _is_tried_again(error: Exception) -> bool:

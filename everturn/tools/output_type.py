@@ -53,7 +53,7 @@ class OutputType:
         """The value in a reply's text, checked, in JSON, with defaults filled in. `context`: what validators get as
         `info.context`. Raises InvalidOutput."""
         try:
-            data = self._json_in(text)
+            data = self.json_in(text)
             checked = self.adapter.validate_json(data, context=context)
             sent = parse_json(data)  # raises for a number beyond a double, of which pydantic would make null
             dumped = self._dump_checked(checked, sent, context)
@@ -96,7 +96,7 @@ class OutputType:
         text may be cut, and validators get no context here: then the recorded output stands for it, and validators that
         take an `info` have had their say on the worker."""
         try:
-            return self.adapter.validate_json(self._json_in(text))
+            return self.adapter.validate_json(self.json_in(text))
         except Exception:  # noqa: BLE001 - a validator may raise anything
             recorded = to_json(output)
         try:
@@ -111,7 +111,7 @@ class OutputType:
         except Exception as error:
             raise InvalidOutput(bounded_lines([f"{type(error).__name__}: {error}"])) from error
 
-    def _json_in(self, text: str) -> bytes:
+    def json_in(self, text: str) -> bytes:
         """The JSON of the value in a reply's text. Raises ValueError."""
         # If a provider can't be held to a schema, models like to put JSON into a code block.
         data = _strip_fence(text).encode("utf-8", "replace")

@@ -99,6 +99,10 @@ async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
     headers = signed_headers(keys, message.id, int(time.time()), body)
     try:
         status, wait = await _post(webhook, {**headers, "content-type": "application/json"}, body)
+    except _NoAddress as error:
+        raise _give_up(
+            f"The webhook at {webhook.host_name} has no address that can be asked: {error}.", message
+        ) from None
     except (TimeoutError, OSError) as error:
         raise _try_again(f"nothing answered ({error or type(error).__name__})", webhook, message) from None
     if 200 <= status < 300:
@@ -109,8 +113,13 @@ async def _send_once(webhook: Webhook, message: WebhookMessage) -> None:
         raise _give_up(f"The webhook at {webhook.host_name} answered {status}.", message)
 
 
+class _NoAddress(Exception):
+    """No request can be made of the webhook's URL, now or later."""
+
+
 async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tuple[int, float | None]:
-    """The status, and the seconds that the receiver asks to wait. What else it answers is not read. Raises OSError."""
+    """The status, and the seconds that the receiver asks to wait. What else it answers is not read. Raises OSError and
+    _NoAddress."""
     import httpx  # not before it is needed: see everturn.providers.model_call
 
     from everturn.providers import connections
@@ -120,6 +129,8 @@ async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tu
         try:
             async with asyncio.timeout(webhook.timeout.total_seconds()), opened as answer:
                 return answer.status_code, retry_after(answer.headers)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as error:
+            raise _NoAddress(type(error).__name__) from None
         except httpx.TransportError as error:
             raise ConnectionError(type(error).__name__) from None
 

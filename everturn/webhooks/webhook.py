@@ -59,9 +59,12 @@ class Webhook(Setting):
     @field_validator("url")
     @classmethod
     def _check_address(cls, url: str) -> str:
+        # urlsplit leaves out what a request would be refused for.
+        if any(character.isspace() or not character.isprintable() for character in url):
+            raise ValueError("it has a space or another character that no URL has")
         try:
             parts = urlsplit(url)
-            _ = parts.port
+            _ = parts.port, (parts.hostname or "").encode("idna")
         except ValueError:
             raise ValueError("it is no URL") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
@@ -165,10 +165,26 @@ def test_an_evaluator_judges_answers_to_agents_only_if_it_is_told_to() -> None:
     assert not OnlineEvaluator(yes, agents=["clerk@1"]).judges_agent("clerk@2", is_question=False)
 
 
-@pytest.mark.parametrize("value", [[1], float("nan"), float("inf"), {"a": object()}, {str(n): 1 for n in range(21)}])
+NO_COSTS: Final[list[Any]] = [float("nan"), float("inf"), -5, "1", True, 10**400]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *([1], float("nan"), float("inf"), 10**400, {"a": object()}, {str(n): 1 for n in range(21)}),
+        *(Evaluated(1, cost_usd=cost) for cost in NO_COSTS),
+        Evaluated(1, usage={"input_tokens": 5}),  # type: ignore[arg-type]
+    ],
+)
 def test_what_is_no_judgement_is_an_error(value: Any) -> None:
     with pytest.raises(InvalidResult):
         results_of(read_evaluated("x", value))
+
+
+def test_what_no_payload_can_hold_is_mended() -> None:
+    results = results_of(read_evaluated("x", {"\ud800": Evaluated("\ud800", reason="\ud800")}))
+    mended = {"name": "\ufffd", "label": "\ufffd", "reason": "\ufffd"}
+    assert [result.model_dump(mode="json") for result in results] == [mended]
 
 
 # ---------------------------------------------------------------- pydantic-evals

@@ -112,6 +112,7 @@ BROKEN = status(200, {"jsonrpc": "2.0"})
         # By JSON-RPC, who gives no id could not read the request.
         (rpc(-32000, "No valid session", has_id=False), "once", "ToolFailed: 127.0.0.1 refused the call: No valid", 1),
         (rpc(-32700, "Parse error", has_id=False), "once", "ToolFailed: 127.0.0.1 refused the call: Parse error", 1),
+        (stream(rpc(-32700, "Parse", has_id=False)), "once", "ToolFailed: 127.0.0.1 refused the call: Parse", 1),
         # It may have run.
         (another_result, "once", "OutcomeUnknown: 127.0.0.1 gave an answer that is not MCP: it answers another", 1),
         (status(200, {"jsonrpc": "2.0", "method": "ping", "id": 3}), "once", "OutcomeUnknown: 127.0.0.1 gave an", 1),
@@ -292,6 +293,48 @@ async def test_a_server_that_takes_the_newer_greeting_badly_is_greeted_in_the_ol
         again = opened.connection_to(server)
         assert again.legacy == first.legacy, "what it takes is remembered"
         await again.opened_session()
+
+
+ODD = """
+import json, sys
+
+def answer(**fields):
+    print(json.dumps({{"jsonrpc": "2.0", **fields}}), flush=True)
+
+server = {{"name": "a", "version": "1"}}
+greeting = {{"protocolVersion": "2025-06-18", "capabilities": {{"tools": {{}}}}, "serverInfo": server}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "notifications/initialized":
+        answer(id=None, error={{"code": -32601, "message": "no such method"}})
+    if "id" not in message:
+        continue
+    if message["method"] == "tools/call":
+        print(json.dumps({answers}), flush=True)
+    elif message["method"] == "server/discover":
+        answer(id=message["id"], error={{"code": -32601, "message": "no such method"}})
+    else:
+        answer(id=message["id"], result=greeting)
+"""
+"""A program that answers each call with this, and even a notification with an error that names no request."""
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ('{"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "No"}}', "ToolFailed: shop refused"),
+        ('{"jsonrpc": "2.0", "error": {"code": -32000, "message": "No"}}', "ToolFailed: shop refused the call: No"),
+        ('{"jsonrpc": "2.0", "error": "No"}', "OutcomeUnknown: shop gave an answer that is not MCP"),
+        ('{"jsonrpc": "2.0", "result": {"content": []}}', "OutcomeUnknown: shop gave an answer that is not MCP"),
+        ('{"id": message["id"], "result": {"content": []}}', "OutcomeUnknown: shop gave an answer that is not MCP"),
+        ('{"jsonrpc": "2.0", "id": message["id"] + 0.0, "result": {}}', "OutcomeUnknown: shop gave an answer that"),
+    ],
+)
+async def test_an_answer_of_a_program_that_names_no_request_is_that_to_the_only_one(answers: str, told: str) -> None:
+    program = ODD.format(answers=answers)
+    server = McpServer(command=[sys.executable, "-c", program], name="shop")
+    async with connections() as opened, asyncio.timeout(20):
+        assert (await paid(opened, server, "once")).startswith(told)
 
 
 async def test_a_server_that_takes_neither_greeting_says_both_times_why() -> None:

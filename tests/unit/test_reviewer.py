@@ -64,6 +64,7 @@ async def test_a_verdict_is_the_models_and_its_cost_is_counted(scripted: Scripte
         verdict("approve", sure=True),
         "approve",
         f"{verdict('approve')} {verdict('deny')}",
+        '{"verdict": "deny", "v\\u0065rdict": "approve", "reason": "as I see it"}',
         say(verdict("approve"), finish="length"),
         fail(500),
         slow(verdict("approve"), until=threading.Event()),

@@ -222,6 +222,33 @@ async def test_reads_run_if_they_may_and_a_stand_in_plays_what_is_not_recorded(
     assert compared.verdict == "other calls"
 
 
+async def never(call: ToolCall, recorded: ToolCall) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ({"matches": lambda call, recorded: "no"}, "matches= returned 'no'"),
+        ({"stand_in": lambda call, context: {"paid": True}}, "stand_in= returned {'paid': True}"),
+    ],
+)
+async def test_what_says_nothing_clear_ends_a_rerun(
+    client: Client, scripted: Scripted, option: dict[str, Any], problem: str
+) -> None:
+    agent, order = await paid(client, scripted)
+    candidate = agent_on(scripted(told(call("pay", {"order_id": "82", "cents": 5}), "Paid.")), tools=[find_order, pay])
+    [compared] = (await rerun(client, order, agent=candidate, **option)).comparisons
+    assert (compared.verdict, ran) == ("stuck", [])
+    assert problem in compared.problem
+    for odd in ({"matches": never}, {"matches": 5}, {"stand_in": 5}, {"parallel": 0}, {"samples": 0}):
+        with pytest.raises(Refused, match=next(iter(odd))):
+            await rerun(client, order, agent=agent, **odd)
+    for threshold in ({"same_calls": float("nan")}, {"cost_ratio": float("nan")}, {"same_text": 95}):
+        with pytest.raises(Refused, match=next(iter(threshold))):
+            Thresholds(**threshold)
+
+
 async def test_one_turn_is_asked_for_as_often_as_wanted_after_the_exact_transcript(
     client: Client, scripted: Scripted
 ) -> None:

@@ -11,7 +11,7 @@ import mcp
 import pytest
 from temporalio.worker import Replayer, Worker
 
-from everturn import Agent, Client, Conversation, EverturnPlugin, Image, Text, tool
+from everturn import Agent, Client, Conversation, EverturnPlugin, Image, Message, Text, tool
 from everturn.errors import AlreadyStarted, Ended, OtherWorkflow, Refused
 from everturn.history.same_work import is_begun
 from everturn.mcp_server.server import AgentServer
@@ -41,12 +41,16 @@ def agent(scripted: Scripted, charged: list[int]) -> Agent:
         charged.append(cents)
         return "Charged."
 
+    @tool(effect="read")
+    def look() -> str:
+        return "Nothing was charged."
+
     def script(messages: list[dict[str, Any]]) -> Any:
         if messages[-1]["role"] == "tool":
             return "Done."
         return call("charge", {"cents": 9_999 if "slowly" in str(messages[-1]["content"]) else 100})
 
-    return agent_on(scripted(script), tools=[charge])
+    return agent_on(scripted(script), tools=[charge, look])
 
 
 async def test_a_job_that_is_run_again_has_the_same_outcome_and_charges_once(
@@ -59,6 +63,19 @@ async def test_a_job_that_is_run_again_has_the_same_outcome_and_charges_once(
     assert await client.run(agent.name, [Text(text=ASKED)], id=name) == first, "without a worker, too"
     assert charged == [100]
     assert first.id == name
+
+
+async def test_the_same_tools_in_any_order_and_the_same_transcript_are_the_same_work(
+    client: Client, agent: Agent, charged: list[int]
+) -> None:
+    earlier = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "Hello, Ann."}]
+    asked: dict[str, Any] = {"message": ASKED, "id": f"{client.task_queue}-job"}
+    async with hosting(client, agent):
+        for tools in (["charge", "look"], ["look", "charge"]):  # as a set has them, in another process
+            conversation = await client.start(agent.name, **asked, transcript=earlier, tools=tools)
+            assert ((await conversation.outcome()).status, charged) == ("completed", [100])
+    with pytest.raises(AlreadyStarted, match="after the earlier transcript"):
+        await client.start(agent.name, **asked, transcript=earlier[:1], tools=["look", "charge"])
 
 
 async def test_who_starts_while_it_runs_joins_it(client: Client, agent: Agent, charged: list[int]) -> None:
@@ -99,6 +116,8 @@ async def test_again_starts_anew_what_is_over(client: Client, agent: Agent, char
         ("judge", {}, "agent 'clerk' .* agent 'judge' with"),
         ("clerk", {"message": [Text(text="Hello"), Image(url="https://example.com/a.png")]}, "was begun as"),
         ("clerk", {"tenant": "other"}, "tenant 'acme', and not for 'other'"),
+        ("clerk", {"tools": []}, "with only these tools: none"),
+        ("clerk", {"transcript": [Message.user("I am Ann.")]}, "after the earlier transcript"),
     ],
 )
 async def test_other_work_under_an_id_is_an_error_that_names_both(

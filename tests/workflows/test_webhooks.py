@@ -251,7 +251,8 @@ async def test_large_waits_are_cut_reruns_are_nobodys_news_and_what_was_sent_is_
 
 
 def test_what_can_never_be_sent_or_signed_is_refused_at_once() -> None:
-    for url in ("ftp://example.com", "https://", "https://user:pass@example.com", "https://example.com:x"):
+    urls = ["ftp://example.com", "https://", "https://user:pass@example.com", "https://example.com:x"]
+    for url in (*urls, "https://a b.com", "https://a\nb.com", "https://a..b.com", "https://a.com/\ud800"):
         with pytest.raises(InvalidAgent):
             Webhook(url=url, secret_env="SECRET")
     for secrets in ("", "whsec_", "whsec_c2hvcnQ=", SECRET.removeprefix("whsec_"), f"{SECRET} whsec_*"):

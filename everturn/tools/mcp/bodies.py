@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 
@@ -21,11 +22,11 @@ class TooMuchSent(httpx2.ReadError):
     """The body is more than we take."""
 
 
-def bound_body(response: httpx2.Response, overflow: Overflow) -> httpx2.Response:
+def bound_body(response: httpx2.Response, overflow: Overflow, *, request_id: Any = None) -> httpx2.Response:
     """The same answer, with a body that raises TooMuchSent, and ReadError if it can't be decompressed. A stream's event
-    that is too long ends the connection by `overflow`."""
+    that is too long ends the connection by `overflow`. `request_id`: of the request that it answers."""
     headers = httpx2.Headers([header for header in response.headers.raw if header[0].lower() not in _OF_THE_ENCODING])
-    body = _Body(response, overflow)
+    body = _Body(response, overflow, request_id)
     return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
 
@@ -33,9 +34,10 @@ _OF_THE_ENCODING = (b"content-encoding", b"content-length")
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, response: httpx2.Response, overflow: Overflow) -> None:
+    def __init__(self, response: httpx2.Response, overflow: Overflow, request_id: Any) -> None:
         self._response = response
         self._overflow = overflow
+        self._request_id = request_id
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -77,7 +79,7 @@ class _Body(httpx2.AsyncByteStream):
                 self._overflow.report(error)
                 raise
             if end:
-                yield events_told_apart(bytes(held[:end]))
+                yield events_told_apart(bytes(held[:end]), request_id=self._request_id)
                 del held[:end]
         yield bytes(held)
 

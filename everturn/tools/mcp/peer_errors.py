@@ -49,17 +49,26 @@ def told_apart(error: types.ErrorData) -> types.ErrorData:
     return error.model_copy(update={"code": SERVERS_OWN, "data": {"code": error.code, "data": error.data}})
 
 
-def text_told_apart(text: bytes) -> bytes:
-    """The same in a message as it came, if it is an error."""
+def text_told_apart(text: bytes, *, request_id: Any = None) -> bytes:
+    """The same in a message as it came, if it is an error. `request_id`: of the request that an error without an id
+    answers."""
     if b'"error"' not in text:
         return text
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    if not isinstance(message, dict) or (changed := message_told_apart(message)) is message:
+    if not isinstance(message, dict):
         return text
-    return json.dumps(changed).encode()
+    changed = message_told_apart(message)
+    if request_id is not None and is_error_without_id(message):
+        changed = {**changed, "id": request_id}
+    return text if changed is message else json.dumps(changed).encode()
+
+
+def is_error_without_id(answer: dict[str, Any]) -> bool:
+    """By JSON-RPC, the server could not read the request, and so has run nothing."""
+    return isinstance(answer.get("error"), dict) and answer.get("id") is None and "method" not in answer
 
 
 def message_told_apart(message: dict[str, Any]) -> dict[str, Any]:
@@ -74,11 +83,11 @@ def message_told_apart(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "error": {**error, **own}}
 
 
-def events_told_apart(events: bytes) -> bytes:
+def events_told_apart(events: bytes, *, request_id: Any = None) -> bytes:
     """The same in whole events of a stream (text/event-stream)."""
     if b'"error"' not in events:
         return events
-    return b"".join(_event_told_apart(event) for event in _split_events(events))
+    return b"".join(_event_told_apart(event, request_id) for event in _split_events(events))
 
 
 def _split_events(events: bytes) -> list[bytes]:
@@ -93,10 +102,10 @@ def _split_events(events: bytes) -> list[bytes]:
     return [*whole, event]
 
 
-def _event_told_apart(event: bytes) -> bytes:
+def _event_told_apart(event: bytes, request_id: Any) -> bytes:
     lines = event.splitlines()
     data = b"\n".join(_line_value(line) for line in lines if line == b"data" or line.startswith(b"data:"))
-    if (changed := text_told_apart(data)) == data:
+    if (changed := text_told_apart(data, request_id=request_id)) == data:
         return event
     others = [line for line in lines if line and line != b"data" and not line.startswith(b"data:")]
     return b"\n".join([*others, b"data: " + changed, b"", b""])

@@ -6,6 +6,7 @@ The SDK's own reads lines of any length, and copies each once for every 64 KB of
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
@@ -16,10 +17,11 @@ from everturn.logs import get_logger
 from everturn.tools.mcp import limits
 from everturn.tools.mcp.config import McpServer
 from everturn.tools.mcp.limits import Overflow, TooMuch
-from everturn.tools.mcp.peer_errors import TOO_MUCH, told_apart
+from everturn.tools.mcp.peer_errors import TOO_MUCH, UNREADABLE, is_error_without_id, told_apart
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp import types
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
@@ -53,8 +55,9 @@ async def run_program(server: McpServer, errors: TextIO, overflow: Overflow) -> 
     )
     into, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, out_of = anyio.create_memory_object_stream[SessionMessage](0)
-    reading = asyncio.create_task(_read_messages(process, into, overflow))
-    writing = asyncio.create_task(_write_messages(process, out_of, into))
+    unanswered = Unanswered()
+    reading = asyncio.create_task(_read_messages(process, into, overflow, unanswered))
+    writing = asyncio.create_task(_write_messages(process, out_of, into, unanswered))
     try:
         yield messages, answers
     finally:
@@ -71,11 +74,45 @@ async def run_program(server: McpServer, errors: TextIO, overflow: Overflow) -> 
                 cast("Any", process)._transport.close()  # a child that still has the pipe would hold it open
 
 
+class Unanswered:
+    """The requests that a program has been sent and has not answered."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, types.RequestId] = {}
+        self._notified = False
+        """Whether what comes next may be about a notification: some programs answer these with an error."""
+
+    def note_sent(self, message: types.JSONRPCMessage) -> None:
+        method = getattr(message, "method", None)
+        if method is None:
+            return  # an answer of ours
+        request_id = getattr(message, "id", None)
+        if request_id is None:
+            self._notified = True
+        else:
+            self._ids[str(request_id)] = request_id
+
+    def note_answered(self, request_id: types.RequestId | None) -> None:
+        self._notified = False
+        self._ids.pop(str(request_id), None)
+
+    def find_request(self, request_id: object) -> types.RequestId | None:
+        """The request that an answer with this id is about. One without an id is about the only request that there is;
+        None if it can't be said."""
+        if request_id is not None:
+            return self._ids.get(str(request_id))
+        if self._notified or len(self._ids) != 1:
+            return None
+        return next(iter(self._ids.values()))
+
+
 async def _read_messages(
-    process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], overflow: Overflow
+    process: Process,
+    into: MemoryObjectSendStream[SessionMessage | Exception],
+    overflow: Overflow,
+    unanswered: Unanswered,
 ) -> None:
     import anyio
-    from mcp import types
     from mcp.shared.message import SessionMessage
 
     assert process.stdout is not None
@@ -85,14 +122,12 @@ async def _read_messages(
             async for line in lines:
                 try:
                     limits.check_values(line)
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    message = _read_message(line, unanswered)
                 except TooMuch as error:
                     raise _Refused(error, line[:_HEAD_BYTES]) from None
-                except ValueError:
+                if message is None:
                     _log.debug("mcp.no_message", text=line[:_HEAD_BYTES].decode(errors="replace"))
                     continue
-                if isinstance(message, types.JSONRPCError):
-                    message = message.model_copy(update={"error": told_apart(message.error)})
                 await into.send(SessionMessage(message))
         except _Refused as error:
             overflow.report(error.reason)
@@ -108,6 +143,47 @@ async def _read_messages(
     with suppress(ConnectionError):
         while await process.stdout.read(limits.PIECE_BYTES):
             pass  # so that it can write its last words, and end
+
+
+def _read_message(line: bytes, unanswered: Unanswered) -> types.JSONRPCMessage | None:
+    """None for a line that is no message, such as one of a log."""
+    from mcp import types
+
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return _as_unreadable(line, unanswered)
+    if isinstance(message, types.JSONRPCError):
+        error = told_apart(message.error)
+        request_id = unanswered.find_request(message.id) if message.id is None else message.id
+        message = types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+    if isinstance(message, types.JSONRPCError | types.JSONRPCResponse):
+        unanswered.note_answered(message.id)
+    return message
+
+
+def _as_unreadable(line: bytes, unanswered: Unanswered) -> types.JSONRPCError | None:
+    """The error for the request that the line was to answer: the SDK would go on waiting for it. None if it was to
+    answer none."""
+    from mcp import types
+
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, dict) or "method" in answer or not answer.keys() & {"result", "error"}:
+        return None
+    given = answer.get("id")
+    if isinstance(given, float) and given.is_integer():
+        given = int(given)
+    if (request_id := unanswered.find_request(given)) is None:
+        return None
+    unanswered.note_answered(request_id)
+    error = types.ErrorData(code=UNREADABLE, message="its answer is no message of JSON-RPC 2.0")
+    if is_error_without_id(answer):
+        with suppress(ValueError):
+            error = told_apart(types.ErrorData.model_validate(answer["error"]))
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 class _Refused(Exception):
@@ -155,11 +231,13 @@ async def _write_messages(
     process: Process,
     out_of: MemoryObjectReceiveStream[SessionMessage],
     into: MemoryObjectSendStream[SessionMessage | Exception],
+    unanswered: Unanswered,
 ) -> None:
     assert process.stdin is not None
     try:
         with out_of:
             async for message in out_of:
+                unanswered.note_sent(message.message)
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(text.encode("utf-8", "replace") + b"\n")
                 await process.stdin.drain()

@@ -27,6 +27,7 @@ from everturn.tools.mcp.peer_errors import (
     SESSION_GONE,
     TOO_MUCH,
     UNREADABLE,
+    is_error_without_id,
     message_told_apart,
     text_told_apart,
 )
@@ -126,7 +127,8 @@ class _Telling(httpx2.AsyncHTTPTransport):
         if request.method != "POST":
             return bodies.bound_body(await super().handle_async_request(request), self._overflow)
         try:
-            response = bodies.bound_body(await super().handle_async_request(request), self._overflow)
+            answer = await super().handle_async_request(request)
+            response = bodies.bound_body(answer, self._overflow, request_id=_request_id(request))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _error_response(request, NOT_SENT, str(error) or type(error).__name__, status=503)
         except httpx2.TransportError as error:
@@ -174,9 +176,8 @@ def _answer_response(request: httpx2.Request, response: httpx2.Response, body: b
 
 
 def _misplaced(answer: dict[str, Any], request_id: Any) -> str:
-    """Why this is no answer to the request, which the SDK would go on waiting for; empty if it is one. An error without
-    an id is one: by JSON-RPC, the server could not read the request, and so has run nothing."""
-    if "error" in answer and answer.get("id") is None:
+    """Why this is no answer to the request, which the SDK would go on waiting for; empty if it is one."""
+    if is_error_without_id(answer):
         return ""
     if "result" not in answer and "error" not in answer:
         return "it holds neither a result nor an error"
