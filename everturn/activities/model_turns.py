@@ -45,7 +45,6 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefix_cache import PrefixCache, chain_digest, digest_of, follow_prefix
 from everturn.activities.prompt_cache_watch import PromptCacheWatch
-from everturn.activities.provider_limits import within_limit
 from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
@@ -77,6 +76,7 @@ from everturn.plans import PlannedCall
 from everturn.prices import asked_tier, cost_of_reply, cost_usd
 from everturn.prompts import Prompt, PromptTool, RecordedPrompt
 from everturn.providers import Request, ToolSpec, ask, specs_of
+from everturn.providers.rate_limits.turn_waits import within_limit
 from everturn.records import Message, Reply, ToolResult, Usage
 from everturn.sizes import MAX_BESIDE_REPLY_BYTES, MAX_CAUSE_BYTES, MAX_DEPTH, shortened, size_of, too_deep
 from everturn.storage.artifacts import Artifacts

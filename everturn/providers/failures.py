@@ -23,7 +23,7 @@ from everturn.errors import (
 from everturn.providers import output_limits
 from everturn.providers.catalog import ModelEndpoint
 from everturn.providers.json_values import a_dict, a_list, a_str, parse_json, write_json
-from everturn.providers.rate_headers import limit_reset, read_header, retry_after
+from everturn.providers.rate_limits.rate_headers import limit_reset, read_header, retry_after
 from everturn.sizes import clipped
 from everturn.text.utf8 import mend
 

@@ -48,7 +48,7 @@ async def generate(
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
     from everturn.providers.model_call import ask
-    from everturn.providers.rate_limit_queue import asked_within
+    from everturn.providers.rate_limits.limit_queue import asked_within
 
     agent = Agent(
         "generate",

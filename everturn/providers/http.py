@@ -23,13 +23,13 @@ from everturn.providers import (
     openai_responses,
     output_limits,
     provider_clock,
-    rate_limit_queue,
 )
 from everturn.providers.base import OnDelta, Request
 from everturn.providers.catalog import ModelEndpoint, protocol_of, resolve_endpoint
 from everturn.providers.connections import aclose, lend_client, open_answer
 from everturn.providers.encoded_messages import body_in_json
 from everturn.providers.json_values import TooManyValues, a_dict, parse_json
+from everturn.providers.rate_limits import limit_queue
 from everturn.providers.wire_protocol import Assembler, ProtocolName, WireProtocol
 from everturn.records import Reply, Usage
 
@@ -159,7 +159,7 @@ def _extra_headers(given: object) -> dict[str, str]:
 async def check_answer(answer: httpx.Response, endpoint: ModelEndpoint) -> None:
     """Raises a ProviderError if the answer is a refusal or a failure."""
     provider_clock.note_time(endpoint, answer.headers)
-    rate_limit_queue.record_answer(endpoint, answer.headers, success=answer.is_success)
+    limit_queue.record_answer(endpoint, answer.headers, success=answer.is_success)
     if not answer.is_success:
         body = await read_body(answer, endpoint, limit=MAX_HTTP_ERROR_BYTES, cut=True)
         raise failures.of_response(endpoint, status=answer.status_code, headers=answer.headers, body=body)

@@ -24,7 +24,7 @@ from everturn.activities.patience import spend
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent
 from everturn.logs import get_logger
-from everturn.providers.rate_headers import retry_after
+from everturn.providers.rate_limits.rate_headers import retry_after
 from everturn.temporal.ids import webhook_workflow_id
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.webhooks.records import WebhookMessage

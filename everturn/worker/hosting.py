@@ -48,6 +48,7 @@ from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
 from everturn.prices import unpriced
 from everturn.providers import model_call
+from everturn.providers.rate_limits.limit_watch import LimitMetrics, watch_limits
 from everturn.system import extras
 from everturn.temporal.heartbeat_profiles import QUICK, profile_for
 from everturn.temporal.namespace import Namespace
@@ -59,7 +60,6 @@ from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
 from everturn.worker.heartbeat_timeouts import lost_after
 from everturn.worker.known_messages import KnownMessages
-from everturn.worker.limit_watch import LimitMetrics, watch_limits
 from everturn.worker.live_addresses import announce_lane
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.options import Hosted

@@ -18,7 +18,7 @@ from everturn.evaluations.evaluators import OnlineEvaluator, checked_evaluators
 from everturn.hooks import Hooks
 from everturn.hooks import check_hooks as checked_hooks
 from everturn.limits import Budget, RateLimit
-from everturn.providers.rate_limit_queue import checked_limits, read_limits
+from everturn.providers.rate_limits.limit_queue import checked_limits, read_limits
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
 from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName

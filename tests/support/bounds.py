@@ -36,14 +36,15 @@ from everturn.evaluations import judging
 from everturn.evaluations import worker as evaluation_worker
 from everturn.history import fork_start, revival
 from everturn.live import text_server
-from everturn.providers import background, http, json_values, rate_limiter
+from everturn.providers import background, http, json_values
+from everturn.providers.rate_limits import limit_watch, rate_limiter
 from everturn.storage import directory, encryption, unreadable
 from everturn.temporal import temporal_errors
 from everturn.tools import results, user_code
 from everturn.tools.mcp import calls, limits
 from everturn.ui import http as ui_http
 from everturn.web import app, codec_server, connections, listing
-from everturn.worker import drain_deadline, limit_watch, workflow_steps
+from everturn.worker import drain_deadline, workflow_steps
 from everturn.workflows import (
     awaited_worker,
     continue_as_new,

@@ -27,6 +27,7 @@ HOUSES: dict[str, dict[str, str]] = {
     "evaluations": {"client": "client", "reports": "worker", "worker": "worker"}
     | dict.fromkeys(("collector", "workflow"), "workflows")
     | dict.fromkeys(("answer_search", "judging"), "activities"),
+    "providers": {"rate_limits.limit_watch": "worker", "rate_limits.turn_waits": "activities"},
     "webhooks": {"delivery": "workflows", "sending": "activities", "workflow": "workflows"},
 }
 """The folders of features that reach through all layers, and which of their modules are part of which layer."""

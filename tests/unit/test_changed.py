@@ -11,7 +11,7 @@ from tests.changed import ALWAYS, MOST_OF_A_MODULE, OF_WORKFLOWS, ROOT, files_fo
     ("changed", "test"),
     [
         ("everturn/settings.py", "tests/unit/test_settings.py"),
-        ("everturn/providers/rate_limiter.py", "tests/unit/test_rate_limiter.py"),
+        ("everturn/providers/rate_limits/rate_limiter.py", "tests/unit/test_rate_limiter.py"),
         ("everturn/providers/openai_chat/reply.py", "tests/providers/test_openai_chat.py"),
         ("tests/unit/test_changed.py", "tests/unit/test_changed.py"),
         ("everturn/workflows/conversation.py", "tests/replay/test_histories.py"),

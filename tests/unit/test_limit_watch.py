@@ -11,10 +11,9 @@ import pytest
 
 from everturn.limits import RateLimit
 from everturn.models import Model
-from everturn.providers import rate_limit_queue
-from everturn.providers.rate_limit_queue import limit_of
-from everturn.worker import limit_watch
-from everturn.worker.limit_watch import FIRST_SHARE, watch_limits
+from everturn.providers.rate_limits import limit_queue, limit_watch
+from everturn.providers.rate_limits.limit_queue import limit_of
+from everturn.providers.rate_limits.limit_watch import FIRST_SHARE, watch_limits
 from tests.support.bounds import Bounds
 from tests.support.waiting import eventually
 
@@ -44,7 +43,7 @@ async def workers(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     watch.cancel()
     with suppress(asyncio.CancelledError):
         await watch
-    rate_limit_queue._of_loop.clear()
+    limit_queue._of_loop.clear()
 
 
 async def test_a_worker_begins_with_a_part_of_a_known_limit_until_it_has_counted_twice(workers: Workers) -> None:

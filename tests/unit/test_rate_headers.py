@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from everturn.providers.rate_headers import read_allowances
-from everturn.providers.rate_permits import Allowance
+from everturn.providers.rate_limits.permits import Allowance
+from everturn.providers.rate_limits.rate_headers import read_allowances
 
 OPENAI = {
     "x-ratelimit-limit-requests": "15000",

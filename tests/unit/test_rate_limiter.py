@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from everturn.providers.rate_limiter import RateLimiter
-from everturn.providers.rate_permits import Allowance, Permit
+from everturn.providers.rate_limits.permits import Allowance, Permit
+from everturn.providers.rate_limits.rate_limiter import RateLimiter
 from everturn.records import Usage
 
 RATE, BUCKET, RETRY_AFTER = 5.0, 5.0, 20.0

@@ -10,15 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from everturn.activities import provider_limits
 from everturn.errors import InvalidSetting
 from everturn.limits import RateLimit
 from everturn.models import Model
-from everturn.providers import rate_limit_queue
 from everturn.providers.base import Request
-from everturn.providers.rate_limit_queue import Limit, limit_of, read_limits, set_known_limits
-from everturn.providers.rate_limiter import LONGEST_TOLD_SECONDS, RateLimiter
-from everturn.providers.rate_permits import Allowance, Permit
+from everturn.providers.rate_limits import limit_queue, turn_waits
+from everturn.providers.rate_limits.limit_queue import Limit, limit_of, read_limits, set_known_limits
+from everturn.providers.rate_limits.permits import Allowance, Permit
+from everturn.providers.rate_limits.rate_limiter import LONGEST_TOLD_SECONDS, RateLimiter
 from everturn.records import Message, Usage
 
 
@@ -154,7 +153,7 @@ def test_a_call_that_is_refused_while_others_are_accepted_does_not_slow_them_dow
 
 
 def test_who_is_refused_alone_is_known_and_given_up_after_patience() -> None:
-    refusals = provider_limits._OwnRefusals()
+    refusals = turn_waits._OwnRefusals()
     for number in range(3):
         assert not refusals.is_alone(accepted=100.0)
         refusals.add_refusal(50.0 + number)
@@ -237,11 +236,11 @@ async def test_a_turn_that_is_cancelled_as_it_is_let_through_leaves_its_place(
     after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = asyncio.Event()
-    monkeypatch.setattr(provider_limits, "activity", SimpleNamespace(wait_for_worker_shutdown=never.wait))
+    monkeypatch.setattr(turn_waits, "activity", SimpleNamespace(wait_for_worker_shutdown=never.wait))
     limit = Limit("openai", "KEY", limiter(), asyncio.Event())
     first = limit.permit_at_once()
     assert first
-    turn = asyncio.create_task(provider_limits._waited_for(limit, 0.0))
+    turn = asyncio.create_task(turn_waits._waited_for(limit, 0.0))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     limit.record_end(first)
@@ -259,7 +258,7 @@ async def test_a_known_limit_also_holds_for_limiters_that_are_there_already(monk
     before = limit_of(Model("openai:m"))
     set_known_limits({"openai": RateLimit(rpm=60)})
     assert before.limiter.rate == 1.0
-    rate_limit_queue._loop_limits().known.clear()
+    limit_queue._loop_limits().known.clear()
 
 
 def test_a_providers_limits_may_be_named_apart_and_none_twice() -> None:
@@ -273,7 +272,7 @@ def test_a_providers_limits_may_be_named_apart_and_none_twice() -> None:
 
 def test_what_a_large_first_call_will_use_is_estimated() -> None:
     question = Request(Model("openai:m"), [Message.user("word " * 40_000)], instructions="Be brief.")
-    assert 45_000 < provider_limits.tokens_of(question) < 55_000
+    assert 45_000 < turn_waits.tokens_of(question) < 55_000
     one = limiter(tpm=200_000)
     one.tokens.expect_tokens(50_000)
     assert one.rate == pytest.approx(200_000 / 50_000 / 60)

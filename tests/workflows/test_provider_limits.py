@@ -20,9 +20,9 @@ from everturn.client.pollers import find_pollers
 from everturn.errors import InvalidSetting, RateLimited, Stalled
 from everturn.events import TurnLimited
 from everturn.guardrails import Judge
-from everturn.providers import rate_limit_queue
+from everturn.providers.rate_limits import limit_queue
+from everturn.providers.rate_limits.limit_watch import count_sharing
 from everturn.testing import ScriptedModel, fail
-from everturn.worker.limit_watch import count_sharing
 from everturn.worker.plugin import EverturnPlugin
 from tests.support.agents import agent_on, hosting
 from tests.support.bounds import Bounds
@@ -52,9 +52,9 @@ def agent_at(address: str) -> Agent:
 def _kept_to_the_end(bounds: Bounds) -> Iterator[None]:
     """No call is let through in the middle of a hold, and what one test has learned is no other's."""
     bounds(first_look=1.0)
-    rate_limit_queue._of_loop.clear()
+    limit_queue._of_loop.clear()
     yield
-    rate_limit_queue._of_loop.clear()
+    limit_queue._of_loop.clear()
 
 
 async def test_a_429_holds_every_call_which_says_what_it_waits_for_and_can_be_cancelled(
@@ -141,7 +141,7 @@ async def test_a_worker_that_stops_hands_over_what_waits_at_once(client: Client,
     async with hosting(client, agent, drain_timeout=timedelta(minutes=5)):
         conversation = await client.start(agent, "Go")
         await eventually(lambda: _limited(conversation))
-    rate_limit_queue._of_loop.clear()  # another process has learned nothing
+    limit_queue._of_loop.clear()  # another process has learned nothing
     async with hosting(client, agent):
         assert (await conversation.outcome()).text == "There."
 
@@ -199,7 +199,7 @@ async def test_generate_waits_for_the_limit_that_a_429_has_shown_and_can_be_canc
     with pytest.raises(RateLimited):
         await generate(model, "Hi")
     waits = asyncio.create_task(generate(model, "Hi"))
-    (limit,) = rate_limit_queue.met_limits()
+    (limit,) = limit_queue.met_limits()
     await eventually(lambda: limit.waiting_calls == 1)
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -216,9 +216,9 @@ async def test_a_judge_and_the_turns_of_its_key_wait_for_one_limit(client: Clien
     async with hosting(client, agent):
         conversation = await client.start(agent, "Go")
         await eventually(
-            lambda: len(server.requests) == 1 and any(limit.waiting_calls for limit in rate_limit_queue.met_limits())
+            lambda: len(server.requests) == 1 and any(limit.waiting_calls for limit in limit_queue.met_limits())
         )
-        (limit,) = rate_limit_queue.met_limits()
+        (limit,) = limit_queue.met_limits()
         limit.limiter.hold = 0.0  # its hundred seconds are over
         limit.limiter._next = 0.0
         limit.wake_calls()

@@ -22,9 +22,9 @@ from everturn.limits import RateLimit
 from everturn.models import Model
 from everturn.providers.catalog import ModelEndpoint, resolve_endpoint
 from everturn.providers.event_loops import of_this_loop
-from everturn.providers.rate_headers import read_allowances
-from everturn.providers.rate_limiter import RateLimiter
-from everturn.providers.rate_permits import Permit
+from everturn.providers.rate_limits.permits import Permit
+from everturn.providers.rate_limits.rate_headers import read_allowances
+from everturn.providers.rate_limits.rate_limiter import RateLimiter
 from everturn.records import Reply, Usage
 from everturn.validation.spelling import nearest_name
 from everturn.vendor_models.plugins import known_names

@@ -26,10 +26,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
-from everturn.providers import worker_share
-from everturn.providers.rate_permits import Allowance, Permit, Unit
-from everturn.providers.refusal_noise import RefusalNoise
-from everturn.providers.worker_share import WorkerShare
+from everturn.providers.rate_limits import worker_share
+from everturn.providers.rate_limits.permits import Allowance, Permit, Unit
+from everturn.providers.rate_limits.refusal_noise import RefusalNoise
+from everturn.providers.rate_limits.worker_share import WorkerShare
 from everturn.records import Usage
 
 Phase = Literal["open", "feeling", "closing_in", "steady"]

@@ -16,9 +16,9 @@ from everturn.heartbeat_details import AtLimit
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.providers.base import Request
-from everturn.providers.rate_limit_queue import Limit, limit_of, send_with_permit
-from everturn.providers.rate_limiter import OWN_HOLD_SECONDS
-from everturn.providers.rate_permits import Permit
+from everturn.providers.rate_limits.limit_queue import Limit, limit_of, send_with_permit
+from everturn.providers.rate_limits.permits import Permit
+from everturn.providers.rate_limits.rate_limiter import OWN_HOLD_SECONDS
 from everturn.records import Reply
 from everturn.sizes import size_of
 

@@ -13,8 +13,8 @@ from temporalio.common import MetricMeter
 from everturn.client.pollers import find_pollers, sorted_out
 from everturn.errors import Unreachable
 from everturn.logs import get_logger
-from everturn.providers import rate_limit_queue
-from everturn.providers.rate_limit_queue import Limit
+from everturn.providers.rate_limits import limit_queue
+from everturn.providers.rate_limits.limit_queue import Limit
 
 LOOK_SECONDS: Final = 2.0
 COUNT_SECONDS: Final = 20.0
@@ -43,7 +43,7 @@ class LimitMetrics:
         self._counted = WeakKeyDictionary[Limit, int]()
 
     def record_limits(self) -> None:
-        for limit in rate_limit_queue.met_limits():
+        for limit in limit_queue.met_limits():
             labels = {"provider": limit.provider, "key": limit.key_env}
             self._waiting.set(limit.waiting_calls, labels)
             if (rate := limit.limiter.rate) is not None:
@@ -57,20 +57,20 @@ class LimitMetrics:
 async def watch_limits(
     client: Client,
     task_queue: str,
-    known: rate_limit_queue.Known,
+    known: limit_queue.Known,
     metrics: LimitMetrics | None,
     *,
     activities: bool = False,
 ) -> None:
     """Runs until it is cancelled. While none does, it sends the server no request. `activities`: the queue is of
     activities alone, and has no pollers for conversations."""
-    rate_limit_queue.set_known_limits(known)
-    felt = rate_limit_queue.felt_event()
+    limit_queue.set_known_limits(known)
+    felt = limit_queue.felt_event()
     now = asyncio.get_running_loop().time
     count = _SharedCount(client, task_queue, activities=activities)
     if known:
         felt.set()
-        rate_limit_queue.shared_by(FIRST_SHARE)
+        limit_queue.shared_by(FIRST_SHARE)
         await count.take_count(least=FIRST_SHARE)
         await asyncio.sleep(LOOK_SECONDS)
     while True:
@@ -81,7 +81,7 @@ async def watch_limits(
             if metrics:
                 metrics.record_limits()
             settled = not known or now() - count.changed_at >= OFTEN_SECONDS
-            if settled and not any(limit.is_active for limit in rate_limit_queue.met_limits()):
+            if settled and not any(limit.is_active for limit in limit_queue.met_limits()):
                 break
             await asyncio.sleep(LOOK_SECONDS)
             if now() - count.taken_at >= COUNT_SECONDS or now() - count.changed_at < OFTEN_SECONDS:
@@ -105,7 +105,7 @@ class _SharedCount:
             if workers != self._workers:
                 self._workers = workers
                 self.changed_at = self.taken_at
-            rate_limit_queue.shared_by(max(workers, least))
+            limit_queue.shared_by(max(workers, least))
             _log.debug("limit.shared", workers=workers, task_queue=self._task_queue)
 
 

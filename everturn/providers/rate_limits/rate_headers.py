@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Final
 
-from everturn.providers.rate_permits import Allowance, Unit
+from everturn.providers.rate_limits.permits import Allowance, Unit
 
 _UNITS: Final[Mapping[str, Unit]] = {
     "requests": "requests",
