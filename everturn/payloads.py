@@ -390,6 +390,8 @@ class ModelRequest(Labelled):
     itself (Streamed.live_at) overrides this."""
     limits_mark: str = ""
     """`mark_of` the agent's limits that the conversation knows. A worker whose agent has others sends them."""
+    ruled: bool = False
+    """Rules of the conversation may ask for an approval of its calls: their plans say what people are to be shown."""
     batch: BatchNotice | None = None
     """What became of its line in a batch; None if it has not joined one."""
 

@@ -61,6 +61,9 @@ class GatedPlan(Record):
     call_id: str
     approval: str | None = None
     """Why a human has to approve it first; None if nobody has to. A rule of the conversation may still ask for it."""
+    defaults: str = ""
+    """What the tool will use for what the call leaves out, in words, to be put behind a rule's reason. `approval` has
+    these words in it."""
     expiry: Expiry | None = None
     policy: bool = False
     """The agent has `approvers`: they say whether the person may decide."""

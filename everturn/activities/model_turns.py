@@ -245,6 +245,7 @@ class ModelTurns:
                 hooks=hooks,
                 before=SaidBefore(turn.messages, request),
                 times=self._times,
+                ruled=request.ruled,
             )
             return hooks.with_changes(reply), plan, *await _read_output(turn.agent, reply, lambda: hooks.context)
         except Stops as stop:

@@ -44,12 +44,11 @@ from everturn.sizes import (
     size_of,
 )
 from everturn.system.json_numbers import place_of_odd_number
-from everturn.text.json_text import json_text
-from everturn.text.utf8 import mend
 from everturn.tools.agent_option_checks import ASK
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.ask_user import question_of
 from everturn.tools.context import ToolContext
+from everturn.tools.left_out import defaults_in_words
 from everturn.tools.tool import Tool
 from everturn.truncation import Notice, bound_content
 
@@ -84,13 +83,14 @@ async def plan_calls(
     hooks: HookRuns | None = None,
     before: SaidBefore = NOTHING_SAID,
     times: ToolTimes = NOT_TIMED,
+    ruled: bool = False,
 ) -> tuple[PlannedCall, ...]:
     """Raises what hooks raise to stop the answer or to stall the conversation.
 
     `given_up`: tools that are not run again. `careful`: no user code runs, since workers were lost with this reply. A
     person decides in place of a predicate, and arguments are checked when the tool runs. `context`: what a call's
     predicates, validators and hooks are given. `before`: what was said before the reply, for the filters of handoffs.
-    `times`: how long tools took so far."""
+    `times`: how long tools took so far. `ruled`: as in ModelRequest."""
     if conclude:
         return _fit_plan(_refuse_all(calls, f"No more tool calls: the conversation has reached {conclude}."))
     if calls_left is None:
@@ -112,7 +112,7 @@ async def plan_calls(
             if call.name in given_up:
                 text = f"{call.name} is not run again because workers were lost while it ran. Continue without it."
                 return RefuseCall(call_id=call.call_id, text=text)
-            more: dict[str, Any] = {"careful": careful, "hooks": hooks, "times": times}
+            more: dict[str, Any] = {"careful": careful, "hooks": hooks, "times": times, "ruled": ruled}
             return await _plan_call(agent, call, context(call), before, reviews, **more)
 
     plans = one_at_the_most(await _plan_together(plan_one, calls[:most]))
@@ -172,6 +172,8 @@ def _shorten_plan(plan: PlannedCall, texts: int, arguments: int) -> PlannedCall:
     match plan:
         case GatedPlan(approval=str(reason)):
             changes["approval"] = shortened(reason, max_bytes=texts)
+        case GatedPlan(defaults=words) if words:
+            changes["defaults"] = shortened(words, max_bytes=texts)
     match plan:
         case (
             RunAgent(input=TypedInput(arguments=dict(given))) | RunHandoff(input=TypedInput(arguments=dict(given)))
@@ -198,11 +200,12 @@ async def _plan_call(
     careful: bool,
     hooks: HookRuns | None,
     times: ToolTimes,
+    ruled: bool,
 ) -> PlannedCall:
     hidden = hooks.hidden if hooks else frozenset[str]()
     tool = None if call.name in hidden else agent.tool(call.name)
     if agent.loop == "manual":
-        return await _plan_manual(agent, tool, call, context, hooks, careful=careful)
+        return await _plan_manual(agent, tool, call, context, hooks, careful=careful, ruled=ruled)
     if tool is None:
         known = ", ".join(name for name in agent.callable_tools if name not in hidden) or "none"
         return RefuseCall(call_id=call.call_id, text=f"There is no tool {call.name!r}. The tools are: {known}.")
@@ -224,7 +227,7 @@ async def _plan_call(
         return RefuseCall(call_id=call.call_id, text=verdict.denied)
     if verdict.result is not None:
         return await _plan_result(agent, verdict, verdict.result, context)
-    return await _plan_run(agent, tool, verdict, context, before, reviews, careful=careful, times=times)
+    return await _plan_run(agent, tool, verdict, context, before, reviews, careful=careful, times=times, ruled=ruled)
 
 
 async def _ask_hooks(
@@ -260,7 +263,14 @@ def _guards_of(agent: Agent, verdict: CallVerdict) -> dict[str, Any]:
 
 
 async def _gate_of(
-    agent: Agent, tool: Tool, verdict: CallVerdict, context: ToolContext, reviews: Reviews, *, careful: bool
+    agent: Agent,
+    tool: Tool,
+    verdict: CallVerdict,
+    context: ToolContext,
+    reviews: Reviews,
+    *,
+    careful: bool,
+    ruled: bool,
 ) -> dict[str, Any]:
     """What stands before the call, whatever runs it: the fields of a GatedPlan."""
     call = verdict.call
@@ -278,14 +288,32 @@ async def _gate_of(
     cause = verdict.asks or doubts or (f"{tool.name} needs approval" if needs_person else None)
     return guards | {
         "review": review,
-        "approval": cause and cause + _defaults_in_words(tool, call),
+        **_asked_with(cause, tool, call, ruled=ruled),
         "expiry": _expiry_of(agent),
         "only_person": guards["only_person"] or careful,
     }
 
 
+def _asked_with(cause: str | None, tool: Tool | None, call: ToolCall, *, ruled: bool) -> dict[str, Any]:
+    """The fields of a GatedPlan for what a person is asked, with the defaults that the tool will use. `ruled`: rules
+    of the conversation may ask."""
+    if tool is None or not (cause or ruled):
+        return {"approval": cause}
+    words = defaults_in_words(tool.defaults_for(call.arguments))
+    if cause:
+        return {"approval": cause + words}
+    return {"defaults": words}
+
+
 async def _plan_manual(
-    agent: Agent, tool: Tool | None, call: ToolCall, context: ToolContext, hooks: HookRuns | None, *, careful: bool
+    agent: Agent,
+    tool: Tool | None,
+    call: ToolCall,
+    context: ToolContext,
+    hooks: HookRuns | None,
+    *,
+    careful: bool,
+    ruled: bool,
 ) -> PlannedCall:
     """With a manual loop, whoever answers decides on approvals, and gets every call as it is. Hooks see those that they
     can see; for others, a person is asked in their place."""
@@ -308,8 +336,8 @@ async def _plan_manual(
     return AwaitAnswer(
         **_guards_of(agent, verdict),
         why=f"the loop is manual: send {call.name}'s result as the answer",
+        **_asked_with(verdict.asks, tool, verdict.call, ruled=ruled),
         expiry=_answer_expiry(agent, tool),
-        approval=verdict.asks,
         approval_expiry=_expiry_of(agent),
     )
 
@@ -324,9 +352,10 @@ async def _plan_run(
     *,
     careful: bool,
     times: ToolTimes,
+    ruled: bool,
 ) -> PlannedCall:
     call = verdict.call
-    gate = await _gate_of(agent, tool, verdict, context, reviews, careful=careful)
+    gate = await _gate_of(agent, tool, verdict, context, reviews, careful=careful, ruled=ruled)
     if tool.runs_on == "client":
         question = question_of(tool, call.arguments)
         outside = gate | {"approval_expiry": gate["expiry"], "expiry": _answer_expiry(agent, tool)}
@@ -434,14 +463,6 @@ async def _plan_elsewhere(
         heartbeat_timeout=runs.heartbeat_timeout and runs.heartbeat_timeout.total_seconds(),
         retry=runs.retry,
     )
-
-
-def _defaults_in_words(tool: Tool, call: ToolCall) -> str:
-    """What will run beside what the call says, for the person who approves it."""
-    if not (defaults := tool.defaults_for(call.arguments)):
-        return ""
-    written = ", ".join(f"{name}={json_text(value)}" for name, value in defaults.items())
-    return mend(f" (by default: {written})")
 
 
 async def _needs_decision(tool: Tool, call: ToolCall, context: ToolContext) -> bool:

@@ -44,6 +44,7 @@ from everturn.sizes import (
     INLINE_BYTES,
     MAX_CAUSE_BYTES,
     MAX_LEFT_BYTES,
+    MAX_REASON_BYTES,
     MAX_REPLY_BYTES,
     MAX_RESULT_BYTES,
     shortened,
@@ -54,6 +55,7 @@ from everturn.tools import raised
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.context_ask import AsksPerson, Questions, set_answer
+from everturn.tools.left_out import defaults_in_words
 from everturn.tools.other_libraries import RanTooLong
 from everturn.tools.read_result import READ_RESULT
 from everturn.tools.results import parts_of_error, safe_error_text, safe_text
@@ -387,6 +389,7 @@ async def _show_to_hooks(hooks: HookRuns, tool: Tool, request: ToolRequest, cont
                 f"{', '.join(verdict.changed_by)} would change them. To run the call as it is shown now, approve it"
             )
             proposed = verdict.call.arguments
+            problem += _defaults_in_words(tool, proposed)
     except Stops as stop:
         problem = stop.text
     except ApplicationError as stall:
@@ -436,13 +439,18 @@ async def _needs_approval(tool: Tool, request: ToolRequest, error: NeedsApproval
     message = ""
     if error.message is not None:
         message = await safe_text(error.message)
+    message = message or f"{tool.name} needs approval"
     return ApplicationError(
-        shortened(message, max_bytes=MAX_CAUSE_BYTES) or f"{tool.name} needs approval",
+        shortened(message, max_bytes=MAX_CAUSE_BYTES) + _defaults_in_words(tool, request.arguments),
         _call_details(tool, request),
         type=names.NEEDS_APPROVAL,
         non_retryable=True,
         category=ApplicationErrorCategory.BENIGN,
     )
+
+
+def _defaults_in_words(tool: Tool, arguments: dict[str, JsonValue]) -> str:
+    return shortened(defaults_in_words(tool.defaults_for(arguments)), max_bytes=MAX_REASON_BYTES)
 
 
 def _call_details(tool: Tool, request: ToolRequest) -> dict[str, Any]:

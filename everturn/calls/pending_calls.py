@@ -161,13 +161,15 @@ class PendingCall:
         """A call that runs outside, if a rule wants its approval now. Whoever has begun it may still send its
         result. None if no rule does."""
         approval = self.asked.decision
-        if not self.is_outside or (approval is not None and not approval.by_policy):  # a person's approval stands
+        if approval is not None and not approval.by_policy:  # a person's approval stands
+            return None
+        if not self.is_outside or not isinstance(self.plan, GatedPlan):
             return None
         rule = rule_for(policy, self.call.name, self.call.arguments, agent=agent)
         if rule is None or rule.then != "ask":
             return None
         return self._with_question(
-            reason="needs_approval", why=_asks_for_approval(rule, self.call), by_rule=True, handed_out=True
+            reason="needs_approval", why=_asks_for_approval(rule, self.call, self.plan), by_rule=True, handed_out=True
         )
 
     def refuses(self, verdict: str) -> bool:
@@ -248,7 +250,7 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str)
         question = QuestionToPerson(
             call_id=plan.call_id,
             reason="needs_approval",
-            why=plan.approval or _asks_for_approval(rule, call),
+            why=plan.approval or _asks_for_approval(rule, call, plan),
             only_person=plan.only_person,
             by_rule=not plan.approval,
             review=None if plan.only_person else plan.review,
@@ -259,8 +261,9 @@ def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str)
     return for_answer(call, plan)
 
 
-def _asks_for_approval(rule: Rule | None, call: ToolCall) -> str:
-    return (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
+def _asks_for_approval(rule: Rule | None, call: ToolCall, plan: GatedPlan) -> str:
+    reason = (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
+    return reason + plan.defaults
 
 
 def decision_of(rule: Rule, *, decided_at: str) -> Decision:

@@ -25,6 +25,7 @@ from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments, ModelArguments, SchemaArguments
 from everturn.tools.context import ToolContext
 from everturn.tools.given_schema import given_signature
+from everturn.tools.left_out import find_defaults
 from everturn.tools.options import ToolOptions
 from everturn.tools.other_libraries import CONTEXT, adopt_tool
 from everturn.tools.results import safe_error_text, to_parts
@@ -150,13 +151,9 @@ class Tool(Generic[P, R]):
         return self.arguments.schema
 
     def defaults_for(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """What the schema says that the tool gets for the arguments that a call leaves out; without nulls."""
-        defaults = {
-            name: schema.get("default")
-            for name, schema in self.parameters.get("properties", {}).items()
-            if name not in arguments and isinstance(schema, dict)
-        }
-        return {name: value for name, value in defaults.items() if value is not None}
+        """What the schema says that the tool gets for the arguments that a call leaves out, also within objects and
+        lists, by their places: `order.currency`, `items[0].count`. Without nulls."""
+        return find_defaults(self.parameters, arguments)
 
     @property
     def is_function(self) -> bool:

@@ -41,6 +41,7 @@ def next_request(state: State, *, summarise: bool) -> ModelRequest:
         view=state.view,
         summarise=summarise,
         calls_left=state.limits.calls_left(state.totals.tool_calls),
+        ruled=any(rule.then != "approve" for rule in state.rules),
         budget=state.totals.budget,
         limits_mark=mark_of(state.facts.limits) if state.facts else "",
         **state.start.labels,

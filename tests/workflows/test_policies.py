@@ -36,7 +36,7 @@ def refund(order_id: str, cents: int) -> str:
 
 
 @tool
-def note(text: str) -> str:
+def note(text: str, tag: str = "plain") -> str:
     """Notes."""
     return f"noted {text}"
 
@@ -115,7 +115,7 @@ async def test_a_policy_denies_and_asks_from_the_first_turn_on(client: Client, s
         await conversation.send("Note")
         assert await waiting(conversation) == ("b",)
         [asked] = (await conversation.status()).waiting
-        assert (asked.reason, asked.why) == ("needs_approval", "is it b?")
+        assert (asked.reason, asked.why) == ("needs_approval", 'is it b? (by default: tag="plain")')
         await conversation.approve("b")
         assert await conversation.reply() == "Done."
         await conversation.close()
@@ -196,7 +196,7 @@ async def test_a_decision_is_not_taken_after_its_time(client: Client, scripted: 
 
 
 @tool(effect="once")
-def pay(cents: int, context: ToolContext) -> str:
+def pay(cents: int, context: ToolContext, currency: str = "EUR") -> str:
     """Pays."""
     if cents > 100 and not context.approved:
         raise NeedsApproval(f"{cents} is more than 100")
@@ -213,7 +213,7 @@ async def test_a_tool_may_find_that_a_person_has_to_approve(
         conversation = await client.start(agent, "Pay")
         await waiting(conversation, calls=2)
         shown = {one.call_id: (one.reason, one.why) for one in (await conversation.status()).waiting}
-        assert shown["p500"] == ("needs_approval", "500 is more than 100")
+        assert shown["p500"] == ("needs_approval", '500 is more than 100 (by default: currency="EUR")')
         await conversation.deny("p700", "no")
         await conversation.approve("p500")
         await conversation.outcome()
