@@ -126,11 +126,13 @@ def _handed_back(lack: str, agents: Iterable[str], seconds: float | None) -> App
     return handed_back(cause, CURE, seconds, lacks=lack, hosts=sorted(agents))
 
 
-def handed_back(cause: str, cure: str, seconds: float | None, **facts: Any) -> ApplicationError:
+def handed_back(
+    cause: str, cure: str, seconds: float | None, *, longest_delay: float = LONGEST_DELAY_SECONDS, **facts: Any
+) -> ApplicationError:
     """The error that hands the activity back; not retryable once it was handed back for `seconds` (None: QUIETLY).
     `facts`: for the log."""
     info = activity.info()
-    delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), LONGEST_DELAY_SECONDS)
+    delay = min(FIRST_DELAY_SECONDS * 2 ** min(info.attempt - 1, 16), longest_delay)
     longest = QUIETLY if seconds is None else timedelta(seconds=seconds)
     # A local activity never leaves its worker: the conversation has to send it to the queue.
     again = not info.is_local and patience.spend(timedelta(seconds=delay), longest)

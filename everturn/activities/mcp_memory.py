@@ -9,6 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from everturn.activities.poison_calls import details_left, leave_for_certain
+from everturn.batching.records import CREATING
 
 TASK = "everturn_task"
 SENT = "everturn_sent"
@@ -29,8 +30,8 @@ def take_left(before: Mapping[str, Any]) -> None:
 
 
 def left_so_far() -> dict[str, Any]:
-    """For the next activity of the call, if this one is handed back."""
-    return {name: value for name, value in details_left().items() if name in (TASK, SENT)}
+    """For the next activity of the call or the batch, if this one is handed back."""
+    return {name: value for name, value in details_left().items() if name in (TASK, SENT, CREATING)}
 
 
 class ThisTry:

@@ -10,10 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, TemporalError
+from temporalio.exceptions import (
+    ActivityError,
+    TemporalError,
+    TimeoutType,
+)
+from temporalio.exceptions import (
+    TimeoutError as ActivityTimeout,
+)
 
 from everturn import names
 from everturn.batching.gathering import Gathering
@@ -26,12 +34,18 @@ from everturn.batching.records import (
     LeaveBatch,
     SentBatch,
 )
-from everturn.calls.causes import cause_of
+from everturn.calls.causes import FailureCause, cause_of
+from everturn.calls.pending_calls import iso_time
 from everturn.workflows import continue_as_new, message_dispatch
 from everturn.workflows.timeouts import LONGEST_QUEUE, batch_options
 
 IDLE_SECONDS: Final = 3600.0
 """A collector with nothing to do ends after so long. The next turn starts another."""
+
+TAKEN_WITHIN: Final = timedelta(minutes=5)
+"""If no worker goes on following a batch for so long, who waits is told."""
+NOT_TAKEN: Final = "No worker has taken it up for {seconds:g} seconds."
+NOT_TAKEN_CURE: Final = "Start a worker that hosts the agent, with its key. Then it goes on by itself."
 
 
 class _Sent:
@@ -71,6 +85,8 @@ class BatchCollectorWorkflow:
         self._batches_before = start.batches
         self._sent: dict[str, _Sent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_cancelled = False
+        """It ends once nothing is in hand: conversations wait for what is paid."""
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -83,20 +99,33 @@ class BatchCollectorWorkflow:
                 self._begin(_batch_of(lines))
             if self._may_move:
                 self._go_on()
-            if not await self._something_to_do():
-                return
+            try:
+                if not await self._something_to_do():
+                    return
+            except asyncio.CancelledError:
+                self._is_cancelled = True
+            if self._is_cancelled and self._is_idle:
+                raise asyncio.CancelledError
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._sent and not len(self._gathering)
 
     async def _something_to_do(self) -> bool:
         """Waits for the next batch to be due; False if nothing came for long."""
         due = self._gathering.next_due
         seconds = IDLE_SECONDS if due is None else max(0.001, due - workflow.time())
-        changed = lambda: self._gathering.has_full or self._gathering.next_due != due or self._may_move  # noqa: E731
+
+        def changed() -> bool:
+            is_over = self._is_cancelled and self._is_idle
+            return is_over or self._gathering.has_full or self._gathering.next_due != due or self._may_move
+
         with suppress(TimeoutError):
             await workflow.wait_condition(
                 changed, timeout=seconds, timeout_summary="until the next batch is sent" if due else "idle"
             )
             return True
-        return due is not None or bool(self._sent) or len(self._gathering) > 0
+        return due is not None or not self._is_idle
 
     @property
     def _may_move(self) -> bool:
@@ -138,12 +167,11 @@ class BatchCollectorWorkflow:
             del self._sent[sent.batch.name]
 
     async def _send(self, sent: _Sent) -> None:
-        answer: SentBatch = await workflow.execute_activity(
+        answer: SentBatch = await self._run_when_hosted(
+            sent,
             names.SEND_BATCH,
-            sent.batch,
             result_type=SentBatch,
             summary=f"{len(sent.batch.lines)} turns of {sent.batch.agent}",
-            **batch_options(),
         )
         lines = {line.id: line for line in sent.batch.lines}
         for line_id in answer.put_back:
@@ -159,8 +187,8 @@ class BatchCollectorWorkflow:
 
     async def _follow(self, sent: _Sent) -> None:
         """Until it is over; or cancels it, if nobody waits for any of its lines."""
-        following = workflow.start_activity(
-            names.FOLLOW_BATCH, sent.wanted, summary=sent.batch.batch_id, **batch_options()
+        following = asyncio.create_task(
+            self._run_when_hosted(sent, names.FOLLOW_BATCH, taken_within=TAKEN_WITHIN, summary=sent.batch.batch_id)
         )
         await workflow.wait_condition(lambda: following.done() or sent.is_unwanted)
         if following.done():
@@ -168,6 +196,32 @@ class BatchCollectorWorkflow:
             return
         following.cancel()
         await workflow.execute_activity(names.CANCEL_BATCH, sent.wanted, summary=sent.batch.batch_id, **batch_options())
+
+    async def _run_when_hosted(
+        self, sent: _Sent, activity: str, *, taken_within: timedelta | None = None, **options: Any
+    ) -> Any:
+        """What the activity brings, once a worker can do it. If none can for some seconds, who waits is told so.
+
+        `taken_within`: the same if no worker takes it. Not for sending: what its tries have left would be lost.
+        """
+        try:
+            return await workflow.execute_activity(activity, sent.wanted, **options, **batch_options(taken_within))
+        except ActivityError as error:
+            failure = _awaited_cause(error)
+            if failure is None:
+                raise
+        facts = {"hand_back_for": LONGEST_QUEUE.total_seconds(), "left": failure.left}
+        batch = sent.wanted.model_copy(update=facts)
+        await self._tell(
+            sent,
+            [line.id for line in batch.lines],
+            state="awaited",
+            batch_id=batch.batch_id,
+            sent_at=iso_time(datetime.fromtimestamp(batch.sent_at, UTC)),
+            cause=failure.cause,
+            cure=failure.cure,
+        )
+        return await workflow.execute_activity(activity, batch, **options, **batch_options())
 
     async def _tell(self, sent: _Sent, line_ids: Collection[str], **facts: Any) -> None:
         waiting = (line for line in sent.batch.lines if line.id in line_ids and line.id not in sent.left)
@@ -209,5 +263,12 @@ def _batch_of(lines: tuple[BatchLine, ...]) -> Batch:
         agent=turn.agent,
         model=turn.model,
         lines=lines,
-        hand_back_for=LONGEST_QUEUE.total_seconds(),
     )
+
+
+def _awaited_cause(error: ActivityError) -> FailureCause | None:
+    """Why no worker does it, if that is so."""
+    if isinstance(error.cause, ActivityTimeout) and error.cause.type is TimeoutType.SCHEDULE_TO_START:
+        return FailureCause(NOT_TAKEN.format(seconds=TAKEN_WITHIN.total_seconds()), cure=NOT_TAKEN_CURE)
+    failure = cause_of(error)
+    return failure if failure.not_hosted else None

@@ -17,6 +17,8 @@ from everturn.sizes import MAX_CAUSE_BYTES, MAX_ID_BYTES, MAX_NAME_CHARS
 MAX_LINE_ID_CHARS: Final = 64
 """Of a line's id. Anthropic takes letters, digits, `_` and `-`, and so many of them."""
 MAX_BATCH_ID_CHARS: Final = 500
+CREATING: Final = "everturn_creating"
+"""The key of what a try to send a batch leaves to the next: that it may have been created, when, and of which lines."""
 MOST_ROUNDS: Final = 3
 """So often a turn joins a batch: a line that expires again and again is for a person to look at."""
 
@@ -72,9 +74,9 @@ class BatchNotice(Record):
     """`batch`, a signal to a conversation: what became of its line."""
 
     line: str = Field(max_length=MAX_LINE_ID_CHARS)
-    state: Literal["sent", "ended", "again", "failed"] = "sent"
+    state: Literal["sent", "ended", "again", "failed", "awaited"] = "sent"
     """It is in the batch; the batch is over, and the line's result can be read; it has to join once more; the batch
-    could not be sent, for this `cause`."""
+    could not be sent, for this `cause`; no worker can send or follow the batch now, for this `cause`."""
     batch_id: str = Field(default="", max_length=MAX_BATCH_ID_CHARS)
     """As the provider calls it."""
     number: int = 0
@@ -93,7 +95,7 @@ class BatchNotice(Record):
     @property
     def is_over(self) -> bool:
         """Whether the turn can be taken up."""
-        return self.state != "sent"
+        return self.state not in ("sent", "awaited")
 
 
 class Batch(Record):
@@ -110,6 +112,8 @@ class Batch(Record):
     """Seconds since 1970."""
     hand_back_for: float | None = None
     """How long workers that do not host the agent hand it on, in seconds."""
+    left: dict[str, Any] | None = None
+    """What tries of an activity before this one have left, if workers have handed that back: CREATING."""
 
 
 class SentBatch(Record):

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.activities import activity_errors
+from everturn.activities import activity_errors, agent_lookup
 from everturn.activities.agent_lookup import agent_of
 from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.journal import RPC_TIMEOUT
@@ -24,11 +24,12 @@ from everturn.activities.patience import retry_delay, spend
 from everturn.activities.poison_calls import details_left, leave_details, leave_for_certain
 from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
-from everturn.batching.records import Batch, BatchLine, BatchNotice, SentBatch
+from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
 from everturn.calls.pending_calls import iso_time
-from everturn.errors import FAULTS, EverturnError, ProviderError
+from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
+from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found
 
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
     from everturn.providers.batching.api import BatchApi
     from everturn.providers.http import Prepared
 
-CREATING: Final = "everturn_creating"
 TOLD: Final = "everturn_told"
-"""The keys of what a try leaves to the next. CREATING: that a batch may have been created, when, and of which lines.
-TOLD: what conversations have been told."""
+"""The key of what a try leaves to the next: what conversations have been told."""
 
 SETTLE_SECONDS: Final = 30.0
 """A batch whose creation was not answered is looked for until so long after it was sent: a provider may still be at
@@ -55,6 +54,10 @@ FIRST_POLL_SECONDS: Final = 1.0
 LONGEST_POLL_SECONDS: Final = 600.0
 POLL_PART: Final = 0.1
 """A batch is polled again after a tenth of its age."""
+
+KEY_DELAY_SECONDS: Final = 60.0
+"""The longest from one try to follow a batch to the next, while no worker has its key."""
+KEY_CURE: Final = "Start a worker that has it. Then it goes on by itself. To ask the model anew: cancel the turn."
 
 AT_ONCE: Final = 8
 """Histories that are read, or conversations that are told, at the same time."""
@@ -88,7 +91,10 @@ class BatchSending:
         agent = await agent_of(self._agents, batch, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
             try:
+                _api_of(agent, batch)
                 return await self._find(agent, batch) or await self._create(agent, batch)
+            except KeyMissing as error:
+                raise _without_key(batch, error) from None
             except ProviderError as error:
                 raise _of_provider(error) from None
             except EverturnError as error:
@@ -98,7 +104,7 @@ class BatchSending:
         """The batch that a try before this one has perhaps created; None if none has."""
         from everturn.providers.batching.api import Undecided
 
-        tried = details_left().get(CREATING)
+        tried = details_left().get(CREATING, (batch.left or {}).get(CREATING))
         if not isinstance(tried, dict):
             return None
         lines = [str(line) for line in tried["lines"]]
@@ -112,7 +118,7 @@ class BatchSending:
             return _sent(batch_id, since, lines, possible={line.id for line in batch.lines})
         if 0 <= time.time() - since < SETTLE_SECONDS:
             raise _look_again("A batch whose creation was not answered is looked for.")
-        details_left().pop(CREATING, None)
+        details_left()[CREATING] = None
         return None
 
     async def _create(self, agent: Agent, batch: Batch) -> SentBatch:
@@ -173,10 +179,12 @@ class BatchSending:
         await self._heartbeats.check_ours()
         agent = await agent_of(self._agents, batch, heartbeats=self._heartbeats)
         with self._heartbeats.beating():
-            await self._tell_all(batch, "sent")
             try:
                 is_over = await _api_of(agent, batch).is_over(batch.batch_id)
             except ProviderError as error:
+                if _is_of_another_key(error):
+                    raise _without_key(batch, error) from None
+                await self._tell_all(batch, "sent")
                 if not error.retry and time.time() - batch.sent_at > 2 * PATIENCE.total_seconds():
                     raise activity_errors.final_error(error) from None
                 _log.warning("batch.not_polled", batch=batch.batch_id, error=str(error))
@@ -184,6 +192,7 @@ class BatchSending:
             except EverturnError as error:
                 raise activity_errors.final_error(error) from None
             if not is_over:
+                await self._tell_all(batch, "sent")
                 raise _runs_on(batch, f"The batch {batch.batch_id} is not over yet.")
             await self._tell_all(batch, "ended")
             _log.info("batch.ended", batch=batch.batch_id, turns=len(batch.lines))
@@ -219,6 +228,8 @@ class BatchSending:
             try:
                 await _api_of(agent, batch).cancel(batch.batch_id)
                 _log.info("batch.cancelled", batch=batch.batch_id)
+            except KeyMissing as error:
+                raise _without_key(batch, error) from None
             except ProviderError as error:
                 if error.retry:
                     raise _of_provider(error) from None
@@ -229,6 +240,22 @@ def _api_of(agent: Agent, batch: Batch) -> BatchApi:
     from everturn.providers.batching.turns import batches_of
 
     return batches_of(model_named(agent, batch.model))
+
+
+def _is_of_another_key(error: ProviderError) -> bool:
+    """The batch was sent with a key that this worker has not: providers don't find it then, or refuse."""
+    return isinstance(error, KeyMissing) or error.status in (401, 403, 404)
+
+
+def _without_key(batch: Batch, error: ProviderError) -> ApplicationError:
+    """The error that hands the activity back: another worker may have the key."""
+    cause = f"No worker has the key for it; the one that was asked last says: {error.message}"
+    if not isinstance(error, KeyMissing):
+        cause = f"No worker has the key that batch {batch.batch_id} was sent with: {error.message}"
+    cause = shortened(cause, max_bytes=MAX_ERROR_BYTES)
+    return agent_lookup.handed_back(
+        cause, KEY_CURE, batch.hand_back_for, longest_delay=KEY_DELAY_SECONDS, lacks="key", batch=batch.batch_id
+    )
 
 
 def _fitting(ready: Sequence[_RequestLine]) -> list[_RequestLine]:

@@ -53,12 +53,16 @@ class BatchWaits:
             return None
         provider = self._line.turn.provider
         if self._notice and self._notice.batch_id:
-            return f"The turn waits for batch {self._notice.batch_id} of {provider}, since {self._notice.sent_at}."
-        return f"The turn waits for the next batch of {provider}, since {self._since}."
+            waits = f"The turn waits for batch {self._notice.batch_id} of {provider}, since {self._notice.sent_at}."
+        else:
+            waits = f"The turn waits for the next batch of {provider}, since {self._since}."
+        return waits if self._awaited is None else f"{waits} {self._awaited.cause}"
 
     @property
     def cure(self) -> str | None:
-        return CURE if self._line else None
+        if self._line is None:
+            return None
+        return CURE if self._awaited is None else self._awaited.cure
 
     def take_notice(self, *inputs: Any) -> None:
         """The signal `batch`. One that is about another line, or comes again, changes nothing."""
@@ -99,9 +103,7 @@ class BatchWaits:
         try:
             await send_signal(collector.signal(names.JOIN_BATCH, line))
             self._missed = 0
-            await workflow.wait_condition(
-                self._is_over, timeout=LONGEST_WAIT, timeout_summary="until its batch is over"
-            )
+            await self._wait_until_over()
             return self._notice
         except asyncio.CancelledError:
             self._leave(collector, line)
@@ -118,6 +120,19 @@ class BatchWaits:
             self._line = None
             self._on_change()
 
+    async def _wait_until_over(self) -> None:
+        """Raises TimeoutError if nothing was heard for too long, not even that a worker is waited for."""
+        while True:
+            try:
+                await workflow.wait_condition(
+                    self._is_over, timeout=LONGEST_WAIT, timeout_summary="until its batch is over"
+                )
+            except TimeoutError:
+                if self._awaited is None:
+                    raise
+            else:
+                return
+
     def _next_line(self, turn: BatchTurn, activity_id: str) -> BatchLine:
         info = workflow.info()
         return BatchLine(
@@ -128,6 +143,11 @@ class BatchWaits:
             activity_id=activity_id,
             turn=turn,
         )
+
+    @property
+    def _awaited(self) -> BatchNotice | None:
+        """What says that no worker can send or follow the batch, if that is so."""
+        return self._notice if self._notice and self._notice.state == "awaited" else None
 
     def _is_over(self) -> bool:
         return self._notice is not None and self._notice.is_over

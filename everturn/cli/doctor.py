@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from everturn.cli.doctor_batches import batch_findings
 from everturn.cli.doctor_finding import Finding, wrong_finding
 from everturn.cli.doctor_queues import queue_findings
 from everturn.cli.doctor_temporal import TIMEOUT_SECONDS, temporal_findings
@@ -85,6 +86,7 @@ async def _collect_findings(
     findings.append(_encryption_finding(settings))
     findings += [finding async for finding in temporal_findings(fix=fix)]
     findings += await queue_findings()
+    findings += await batch_findings()
     findings += [finding async for finding in _live_findings(settings)]
     findings += [finding async for finding in _fairness_findings(tries=fairness)]
     agents, agent_findings = _agents_and_findings(settings)

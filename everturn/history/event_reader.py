@@ -124,6 +124,9 @@ class EventReader:
             case steps.BatchTold(notice=BatchNotice(state="sent", batch_id=batch_id, sent_at=sent_at)):
                 batched = TurnBatched(turn=self.by_history.state.turn, batch_id=batch_id, sent_at=sent_at, at=time)
                 return [*untold, *followed, batched]
+            case steps.BatchTold(notice=BatchNotice(state="awaited", cause=cause, cure=cure)):
+                awaited = WorkerAwaited(turn=self.by_history.state.turn, cause=cause, cure=cure, at=time)
+                return [*untold, *followed, awaited]
             case steps.WorkflowTaskCompleted():
                 return [*followed, *untold, *self._new_questions(time)]
             case (

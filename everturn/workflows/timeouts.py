@@ -62,9 +62,11 @@ def webhook_options() -> dict[str, Any]:
     }
 
 
-def batch_options() -> dict[str, Any]:
-    """Of a collector's activities: each try takes minutes at most, and there may be a day of tries."""
+def batch_options(taken_within: timedelta | None = None) -> dict[str, Any]:
+    """Of a collector's activities: each try takes minutes at most, and there may be a day of tries. `taken_within`: the
+    activity fails if no worker begins a try for so long."""
     return {
+        "schedule_to_start_timeout": taken_within,
         "start_to_close_timeout": timedelta(hours=1),
         "heartbeat_timeout": HEARTBEAT_TIMEOUT,
         "retry_policy": _RETRY,

@@ -94,10 +94,15 @@ def _plan() -> Plan:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description="The crash test.")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or random.randrange(1_000_000)))
     parser.add_argument("--kills", type=int, default=int(os.environ.get("KILLS") or default.kills))
-    for name in ("conversations", "restarts", "workers"):
+    parser.add_argument("--conversations", type=int, help="by default as many as the kills are for")
+    for name in ("restarts", "workers"):
         parser.add_argument(f"--{name}", type=int, default=getattr(default, name))
     parser.add_argument("--pace", type=float, default=default.pace, help="seconds from kill to kill, on average")
-    return replace(default, **vars(parser.parse_args()))
+    given = parser.parse_args()
+    if given.conversations is None:  # else, few kills are over long before all conversations have begun
+        share = given.kills / default.kills
+        given.conversations = min(default.conversations, max(default.at_once, round(default.conversations * share)))
+    return replace(default, **vars(given))
 
 
 if __name__ == "__main__":

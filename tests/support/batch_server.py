@@ -75,6 +75,8 @@ class BatchServer(LoopbackServer):
         self.after: dict[str, Callable[[], None]] = {}
         """What is done as a `creation` or the `results` are asked for, before that takes effect and after it. A
         creation that it came before is not answered."""
+        self.key = ""
+        """The one that it takes, if any: with another, no batch is found."""
         self.bodies: dict[str, bytes] = {}
         """As they came, by the id of their line."""
 
@@ -128,6 +130,9 @@ class BatchServer(LoopbackServer):
 
         class Handler(QuietHandler):
             def answer(self, body: bytes) -> None:
+                if outer.key and not (self.headers.get("Authorization") or "").endswith(outer.key):
+                    self.send_whole(json.dumps(_not_found()[1]).encode(), "application/json", 404)
+                    return
                 split = urlsplit(self.path)
                 path = split.path.removeprefix("/v1") if "/messages" not in split.path else split.path
                 path = split.path if split.path.startswith("/v1beta") else path

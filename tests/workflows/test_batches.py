@@ -14,15 +14,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import CancelledError
 
 from everturn import Agent, Budget, Client, Conversation, Encryption, Model, ModelSettings, tool
 from everturn.batching.turns import collector_id
+from everturn.cli.doctor_batches import batch_findings
 from everturn.devserver import DevServer
 from everturn.history import event_types
 from tests.support.agents import hosting
 from tests.support.batch_server import EXPIRED, MODELS, VENDORS, BatchServer, Refused, Vendor
 from tests.support.bounds import Bounds
-from tests.support.operators import reset_to_the_last_workflow_task
+from tests.support.operators import reset_to, reset_to_the_last_workflow_task
 from tests.support.tenant_budgets import spent
 from tests.support.waiting import eventually, reaches
 
@@ -61,8 +64,10 @@ def weather(city: str) -> str:
     return f"Rain in {city}."
 
 
-def batched(base_url: str, vendor: Vendor = "openai", **options: Any) -> Agent:
-    model = Model(f"{vendor}:{MODELS[vendor]}", base_url=base_url)
+def batched(model: str | Model, vendor: Vendor = "openai", **options: Any) -> Agent:
+    """`model`: or the base URL of the vendor's."""
+    if isinstance(model, str):
+        model = Model(f"{vendor}:{MODELS[vendor]}", base_url=model)
     return Agent("clerk", model=model, tools=[weather], settings=ModelSettings(batch=True), **options)
 
 
@@ -306,6 +311,99 @@ async def test_a_conversation_that_is_reset_while_it_waits_has_the_reply_that_is
             await reset_to_the_last_workflow_task(client, conversation)
             provider.ends_at_once = True
             provider.finish()
+            assert (await conversation.outcome()).text == "Done."
+    assert provider.paid == 1
+
+
+@pytest.mark.parametrize("lacks", ["key", "other key", "agent"])
+@pytest.mark.long_if(lambda lacks: lacks == "other key")
+async def test_turns_whose_worker_is_gone_wait_with_cause_and_cure_until_one_with_the_key_comes(
+    client: Client, lacks: str, monkeypatch: pytest.MonkeyPatch, bounds: Bounds
+) -> None:
+    bounds(quietly=timedelta(seconds=0.5))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", client.temporal.service_client.config.target_host)
+    monkeypatch.setenv("EVERTURN_TASK_QUEUE", client.task_queue)
+    monkeypatch.setenv("BATCH_KEY", "sk-1")
+    with BatchServer() as provider:
+        provider.key = "sk-1"
+        agent = batched(Model("openai:gpt-5.5", base_url=provider.base_url, key_env="BATCH_KEY"))
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            await eventually(lambda: provider.batches)
+            await eventually(waits_in(conversation, "batch_1"))
+        if lacks == "key":
+            monkeypatch.delenv("BATCH_KEY")
+        if lacks == "other key":
+            monkeypatch.setenv("BATCH_KEY", "sk-2")
+        who = Agent("another", model=agent.model) if lacks == "agent" else agent
+        words = {"key": "BATCH_KEY", "other key": "key", "agent": "'clerk'"}[lacks]
+        async with hosting(client, who):
+            await eventually(lambda: says(conversation, words))
+            assert "batch_1" in ((await conversation.status()).cause or "")
+            assert "worker" in ((await conversation.status()).cure or "")
+            [finding] = await batch_findings()
+            assert (finding.state, words in finding.detail) == ("wrong", True)
+            provider.finish()
+        monkeypatch.setenv("BATCH_KEY", "sk-1")
+        async with hosting(client, agent):
+            assert (await conversation.outcome()).text == "Done."
+            assert await batch_findings() == []
+            events = [event.kind async for event in conversation.events()]
+    assert events.count("worker_awaited") == 1
+    assert provider.paid == 1
+
+
+async def test_a_collector_that_is_cancelled_hands_over_first_what_it_has(client: Client) -> None:
+    with BatchServer() as provider:
+        agent = batched(provider.base_url)
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            await eventually(lambda: provider.batches)
+            collector = client.temporal.get_workflow_handle(collector_id(agent.model, client.task_queue))
+            await collector.cancel()
+            await eventually(waits_in(conversation, "batch_1"))
+            provider.finish()
+            assert (await conversation.outcome()).text == "Done."
+            with pytest.raises(WorkflowFailureError) as ended:
+                await collector.result()
+    assert isinstance(ended.value.cause, CancelledError)
+    assert provider.paid == 1
+
+
+async def test_a_batch_that_a_killed_worker_had_created_is_found_although_others_have_handed_it_back(
+    client: Client, bounds: Bounds
+) -> None:
+    bounds(quietly=timedelta(seconds=0.5))
+    with BatchServer() as provider:
+        async with worker_process(client, provider, "openai") as doomed:
+            provider.after["creation"] = doomed.kill
+            agent = batched(provider.base_url)
+            conversation = await client.start(agent, "Hi")
+            await asyncio.to_thread(doomed.wait, 120)
+        async with hosting(client, Agent("another", model=agent.model)):
+            await eventually(lambda: says(conversation, "'clerk'"))
+        provider.ends_at_once = True
+        provider.finish()
+        async with hosting(client, agent):
+            assert (await conversation.outcome()).text == "Done."
+    assert provider.paid == 1
+
+
+async def says(conversation: Conversation, words: str) -> bool:
+    return words in ((await conversation.status()).cause or "")
+
+
+async def test_a_line_that_a_reset_orphans_is_not_sent_with_the_batch_that_was_gathered(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather(monkeypatch, 2)
+    with BatchServer() as provider:
+        provider.ends_at_once = True
+        agent = batched(Model("openai:gpt-5.5", base_url=provider.base_url))
+        async with hosting(client, agent):
+            conversation = await client.start(agent, "Hi")
+            await eventually(lambda: joined(client, agent))
+            await reset_to(client, conversation, task=0)
             assert (await conversation.outcome()).text == "Done."
     assert provider.paid == 1
 

@@ -241,6 +241,7 @@ class Checks:
             was_reset=self.was_reset,
             quiet=not self.loses_workers,
             read=read,
+            is_batched=_listed(holder) == BATCHED_STATUS,
         )
         for rule in TASK_RULES:
             for what in rule(moment):
