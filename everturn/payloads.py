@@ -16,7 +16,7 @@ from everturn import names
 from everturn.batching.records import BatchNotice
 from everturn.budgets.records import BudgetNote
 from everturn.carryover import Beginning, CarryOver, View, WorkerFacts
-from everturn.heartbeat_details import LiveAt, SeenReply
+from everturn.heartbeats.details import LiveAt, SeenReply
 from everturn.limits import Limits
 from everturn.plans import PlannedCall, WaitReason
 from everturn.policy import MAX_RULES, Rule

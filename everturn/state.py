@@ -14,7 +14,7 @@ from everturn.agent_in_charge import InCharge
 from everturn.calls.causes import Stall
 from everturn.calls.pending_calls import PendingCall
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun, TakenIds, WorkerFacts
-from everturn.heartbeat_details import SeenReply, longer_reply
+from everturn.heartbeats.details import SeenReply, longer_reply
 from everturn.limits import Limits
 from everturn.payloads import Control, MessageIn, ModelReply, Start, StateName
 from everturn.policy import Policy

@@ -39,6 +39,7 @@ from everturn.client.seen_calls import seen_options
 from everturn.client.trace_context import current_context
 from everturn.client.typed_outcomes import TypedOutcome, typed_outcome
 from everturn.errors import EverturnError, InvalidSetting
+from everturn.heartbeats.profiles import QUICK
 from everturn.limits import Limits
 from everturn.models import Model, check_spelling
 from everturn.payloads import JoinRequest, Notify, Start, WaitingCall, WaitNotice
@@ -52,8 +53,6 @@ from everturn.validation.durations import problem_of
 
 JOIN_TIMEOUT: Final = timedelta(minutes=1)
 """Of a try: it waits for 20 s."""
-
-HEARTBEAT_TIMEOUT: Final = timedelta(seconds=5)
 
 __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 
@@ -294,7 +293,7 @@ class _Joining:
             request,
             task_queue=self.task_queue,
             start_to_close_timeout=JOIN_TIMEOUT,
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            heartbeat_timeout=QUICK.timeout,
             summary=first_line(f"{what} {self.conversation_id}"),
         )
         return {"begun": False, "outcome": {}, **joined}

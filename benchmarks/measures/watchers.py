@@ -27,7 +27,7 @@ from benchmarks.contestants import everturn_client
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.measures.events import EXPECTED_WORDS, HTTP, REDIS, hear, redis_server, ticker
 from benchmarks.rig import Rig
-from everturn.heartbeat_details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, Streamed
 from everturn.history.reader import Reading
 from everturn.history.steps import TurnScheduled
 from everturn.http.sse import EventDecoder

@@ -15,15 +15,16 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
-from everturn.activities import patience, poison_calls
+from everturn.activities import patience
 from everturn.activities.agent_store import AgentStore, StoreFailed
-from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
 from everturn.activities.mcp_memory import left_so_far
 from everturn.activities.user_activities import is_users_own
 from everturn.agent import Agent
 from everturn.errors import ConfigError
+from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.logs import get_logger
+from everturn.lost_workers import poison_calls
 from everturn.payloads import ToolRequest
 from everturn.tools.tool import Tool
 

@@ -9,9 +9,9 @@ from temporalio import activity
 
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.tool_contexts import Contexts
 from everturn.agent import Agent
+from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.logs import get_logger
 from everturn.payloads import DecisionCheck
 from everturn.text.utf8 import mend

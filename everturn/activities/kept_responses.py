@@ -11,8 +11,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from everturn.activities.journal import RPC_TIMEOUT
-from everturn.activities.poison_calls import details_left, leave_for_certain
+from everturn.lost_workers.journal import RPC_TIMEOUT
+from everturn.lost_workers.poison_calls import details_left, leave_for_certain
 from everturn.models import Model
 from everturn.temporal.any_status import is_over
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from temporalio import activity
 
-from everturn.heartbeat_details import LiveAt, Piece, Streamed, chars_of
+from everturn.heartbeats.details import LiveAt, Piece, Streamed, chars_of
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.logs import get_logger
 from everturn.payloads import ModelRequest

@@ -8,8 +8,8 @@ from typing import Any
 
 from temporalio import activity
 
-from everturn.activities.poison_calls import details_left, leave_for_certain
 from everturn.batching.records import CREATING
+from everturn.lost_workers.poison_calls import details_left, leave_for_certain
 
 TASK = "everturn_task"
 SENT = "everturn_sent"

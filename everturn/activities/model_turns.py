@@ -32,11 +32,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from everturn import names
-from everturn.activities import activity_errors, compaction, fallbacks, hook_runs, poison_calls
+from everturn.activities import activity_errors, compaction, fallbacks, hook_runs
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.free_sticky_queue import take_over
 from everturn.activities.handoff_planning import SaidBefore, sign_reply, takes_over
-from everturn.activities.heartbeat import Heartbeat, Heartbeats, is_unwanted
 from everturn.activities.hook_runs import HookRuns, Stops
 from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.large_replies import fit_reply, without_large_details
@@ -64,12 +62,15 @@ from everturn.errors import (
     InvalidSetting,
     ProviderError,
 )
-from everturn.heartbeat_details import SeenReply, beaten_out
+from everturn.heartbeats.details import SeenReply, beaten_out
+from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats, is_unwanted
 from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled_delta, read_transcript
 from everturn.logs import get_logger
+from everturn.lost_workers import poison_calls
+from everturn.lost_workers.free_sticky_queue import take_over
 from everturn.models import Model
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.plans import PlannedCall

@@ -13,7 +13,7 @@ from datetime import timedelta
 from temporalio import activity
 
 from everturn.activities.attempts import this_try
-from everturn.activities.poison_calls import details_left, leave_details
+from everturn.lost_workers.poison_calls import details_left, leave_details
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_OWN_DELAY_SECONDS = 30.0

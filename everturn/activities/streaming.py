@@ -15,9 +15,9 @@ from typing import Self
 
 from temporalio import activity
 
-from everturn.activities.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.activities.live_text import LiveText, live_text
-from everturn.heartbeat_details import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
+from everturn.heartbeats.details import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
+from everturn.heartbeats.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.live.lane import Lane
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta

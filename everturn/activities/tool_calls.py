@@ -17,10 +17,8 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 from everturn import names
-from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience, poison_calls
+from everturn.activities import activity_errors, attempts, before_reset, nexus_endpoints, patience
 from everturn.activities.agent_lookup import NoLongerAvailable, agent_of, not_registered, request_of, tool_of
-from everturn.activities.free_sticky_queue import take_over
-from everturn.activities.heartbeat import Heartbeat, Heartbeats
 from everturn.activities.hook_runs import HookRuns, Stops, after_hooks, seconds_at
 from everturn.activities.mcp_memory import set_planned, take_left
 from everturn.activities.mcp_tools import NeverListed, for_call
@@ -34,7 +32,10 @@ from everturn.activities.turn_agent import with_its_tools
 from everturn.activities.user_activities import user_activities
 from everturn.agent import Agent
 from everturn.errors import NeedsApproval, OutcomeUnknown, Retry
+from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
 from everturn.logs import get_logger
+from everturn.lost_workers import poison_calls
+from everturn.lost_workers.free_sticky_queue import take_over
 from everturn.payloads import ToolRequest
 from everturn.plans import CheckedCall
 from everturn.policy import same_json

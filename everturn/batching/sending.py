@@ -17,18 +17,18 @@ from temporalio.service import RPCError
 from everturn import names
 from everturn.activities import activity_errors, agent_lookup
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.heartbeat import Heartbeats
-from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.model_turns import ModelTurns, model_named
 from everturn.activities.patience import retry_delay, spend
-from everturn.activities.poison_calls import details_left, leave_details, leave_for_certain
 from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
 from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
 from everturn.calls.pending_calls import iso_time
 from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
+from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.history.waiting_turn import waiting_request
 from everturn.logs import get_logger
+from everturn.lost_workers.journal import RPC_TIMEOUT
+from everturn.lost_workers.poison_calls import details_left, leave_details, leave_for_certain
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found

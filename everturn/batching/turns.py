@@ -14,11 +14,11 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from everturn import names
 from everturn.activities import activity_errors
-from everturn.activities.journal import RPC_TIMEOUT
 from everturn.batching.records import MOST_ROUNDS, BatchNotice, BatchTurn, CollectorStart
 from everturn.errors import ContextTooLong, InvalidSetting, ProviderError
 from everturn.limits import Patience
 from everturn.logs import get_logger
+from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.models import Model
 from everturn.payloads import ModelRequest
 from everturn.providers import Request

@@ -17,11 +17,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.heartbeat import is_unwanted
 from everturn.budgets import moves
 from everturn.budgets.calls import BudgetCalls
 from everturn.budgets.records import BudgetNote, Terms
 from everturn.budgets.spending import TenantSpending
+from everturn.heartbeats.heartbeat import is_unwanted
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.tenants.priorities import budget_id
 

@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError, FailureError, TimeoutError  
 
 from everturn import names
 from everturn.batching.records import BatchTurn
-from everturn.heartbeat_details import SeenReply, beaten_out
+from everturn.heartbeats.details import SeenReply, beaten_out
 
 LOST_OR_UNREACHED: Final = "its worker was lost, took too long, or could not reach Temporal"
 """Of a time-out: the server has heard nothing in time. If it was away itself, it can't tell a dead worker from one that

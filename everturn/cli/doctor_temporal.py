@@ -62,8 +62,8 @@ async def server_finding(client: Client) -> Finding:
 
 async def heartbeats_finding(client: Client) -> Finding:
     """The heartbeat profile of a worker with these settings."""
+    from everturn.heartbeats.profile_choice import is_cloud, profile_for
     from everturn.settings import Settings
-    from everturn.temporal.heartbeat_profiles import is_cloud, profile_for
 
     settings = Settings.load()
     connection = client.temporal.service_client.config

@@ -45,8 +45,8 @@ async def _erase_conversation(
     conversation_id: str, *, dry_run: bool, force: bool, keep_forks: bool, yes: bool, quiet: bool
 ) -> tuple[Erased, tuple[int, int]] | None:
     """What was erased; None if the person said no."""
-    from everturn.activities.journal import forget_conversations
     from everturn.cli.connect import remote_client
+    from everturn.lost_workers.journal import forget_conversations
 
     async with remote_client() as client:
         if dry_run or not yes:

@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.heartbeat_details import SeenReply, Streamed, beaten_out, last_bytes, longer_reply, whole_reply
+from everturn.heartbeats.details import SeenReply, Streamed, beaten_out, last_bytes, longer_reply, whole_reply
 from everturn.live.lane import Lane, LaneDown, TurnKey
 from everturn.sizes import MAX_STREAMED_BYTES
 from everturn.temporal.any_status import RUNNING

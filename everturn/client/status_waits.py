@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from everturn import names
 from everturn.calls.causes import read_cause
 from everturn.client.unpolled_queue import awaited_queue, nobody_at
-from everturn.heartbeat_details import AtLimit
+from everturn.heartbeats.details import AtLimit
 from everturn.payloads import Status
 
 CURE = "It goes on by itself. A higher limit, more keys or fewer conversations at the same time shorten the wait."

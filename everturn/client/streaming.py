@@ -25,7 +25,7 @@ from everturn.client.followed_agents import FollowedAgents
 from everturn.client.missing_worker import Silence
 from everturn.client.unpolled_queue import Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
-from everturn.heartbeat_details import AtLimit, LiveAt, Streamed
+from everturn.heartbeats.details import AtLimit, LiveAt, Streamed
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
 from everturn.records import Message, Thinking

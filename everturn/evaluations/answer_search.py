@@ -22,7 +22,6 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.activities.steady_beats import keep_beating
 from everturn.errors import ConversationError, InvalidSetting
 from everturn.evaluations.evaluators import OnlineEvaluator
 from everturn.evaluations.records import EvaluationRequest, Look, Looked
@@ -33,6 +32,7 @@ from everturn.evaluations.sampling import (
     may_be_sampled,
     sample_number,
 )
+from everturn.heartbeats.steady_beats import keep_beating
 from everturn.history.answers import FoundAnswer, find_answers
 from everturn.logs import get_logger
 from everturn.temporal.any_status import OPEN_QUERY, is_over

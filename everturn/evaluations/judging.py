@@ -15,12 +15,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.activities.steady_beats import keep_beating
 from everturn.errors import ConversationError, ProviderError
 from everturn.evaluations.answers import JudgedAnswer
 from everturn.evaluations.evaluators import InvalidResult, OnlineEvaluator, read_evaluated, results_of
 from everturn.evaluations.records import EvaluationRequest, Judgement, SpentBefore
 from everturn.evaluations.spending import EvaluatorSpending, counted_spending
+from everturn.heartbeats.steady_beats import keep_beating
 from everturn.history.answers import read_answer
 from everturn.logs import get_logger
 from everturn.records import Usage

@@ -29,9 +29,9 @@ from everturn.evaluations.records import LookingStart
 from everturn.evaluations.reports import EvaluationReports
 from everturn.evaluations.sampling import collector_id, evaluations_queue
 from everturn.evaluations.workflow import EvaluationWorkflow
+from everturn.heartbeats.profiles import QUICK, HeartbeatProfile
 from everturn.logs import get_logger
 from everturn.storage.unreadable import for_worker
-from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.worker.options import Hosted

@@ -13,9 +13,9 @@ from typing import Final
 
 from temporalio.api.history.v1 import HistoryEvent
 
+from everturn.heartbeats.profiles import QUICK, THRIFTY
 from everturn.history import event_types
 from everturn.history.resets import RESET
-from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY
 
 ACTIONS: Final = {
     event_types.WORKFLOW_EXECUTION_STARTED: "starts",

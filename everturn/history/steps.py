@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn.batching.records import BatchNotice, BatchTurn
 from everturn.carryover import Packed
-from everturn.heartbeat_details import SeenReply
+from everturn.heartbeats.details import SeenReply
 from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Outcome, ToolResult
 

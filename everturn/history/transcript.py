@@ -12,7 +12,7 @@ from everturn.calls.result_checks import check_of_event
 from everturn.carryover import CarryOver, Earlier, OpenReply, StoredInRun
 from everturn.compressed_messages import unpack
 from everturn.errors import ConversationError, NotFound
-from everturn.heartbeat_details import SeenReply, longer_reply
+from everturn.heartbeats.details import SeenReply, longer_reply
 from everturn.history.reader import read_steps
 from everturn.history.steps import (
     ActivityEnded,

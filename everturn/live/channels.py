@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from everturn.heartbeat_details import LiveAt, Streamed, chars_of
+from everturn.heartbeats.details import LiveAt, Streamed, chars_of
 from everturn.live.lane import TurnKey
 
 

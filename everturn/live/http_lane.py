@@ -17,7 +17,7 @@ from typing import Final
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidReply, InvalidSetting
-from everturn.heartbeat_details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, Streamed
 from everturn.http.sse import EventDecoder
 from everturn.live.channels import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text

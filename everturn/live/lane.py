@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter
 
-from everturn.heartbeat_details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, Streamed
 
 
 class LaneDown(Exception):

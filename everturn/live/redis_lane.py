@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from temporalio.converter import DataConverter
 
 from everturn.errors import InvalidSetting
-from everturn.heartbeat_details import LiveAt, Streamed
+from everturn.heartbeats.details import LiveAt, Streamed
 from everturn.live.channels import Channel, Channels
 from everturn.live.lane import Lane, LaneDown, TurnKey, decode_text, encode_text
 from everturn.logs import get_logger

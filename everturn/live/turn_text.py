@@ -13,7 +13,7 @@ from typing import Final
 
 from temporalio.converter import DataConverter
 
-from everturn.heartbeat_details import Piece, Streamed, chars_of, last_chars
+from everturn.heartbeats.details import Piece, Streamed, chars_of, last_chars
 from everturn.live.lane import encode_text
 
 MOST_RECENT_PIECES: Final = 512

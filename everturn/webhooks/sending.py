@@ -18,12 +18,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Wo
 
 from everturn import names
 from everturn.activities.agent_lookup import agent_of
-from everturn.activities.heartbeat import Heartbeats
-from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.patience import spend
 from everturn.agent import Agent
 from everturn.errors import InvalidAgent
+from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.logs import get_logger
+from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.providers.rate_limits.rate_headers import retry_after
 from everturn.temporal.ids import webhook_workflow_id
 from everturn.temporal.task_timeout import TASK_TIMEOUT

@@ -23,13 +23,10 @@ from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
 from everturn.activities.export_spans import export_spans
-from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.join_conversation import JoinConversation
-from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.poison_calls import LostTries
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.result_checks import ResultChecks
 from everturn.activities.streaming import Streaming
@@ -44,21 +41,25 @@ from everturn.budgets.interceptor import TenantBudgets
 from everturn.client import interpreter_exit
 from everturn.client.pollers import find_pollers
 from everturn.evaluations.worker import EvaluationHosting
+from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.heartbeats.profile_choice import profile_for
+from everturn.heartbeats.profiles import QUICK
+from everturn.heartbeats.throttle import ThrottledHeartbeats
+from everturn.heartbeats.timeouts import lost_after
 from everturn.live.lanes import lane_of
 from everturn.logs import get_logger, is_news
+from everturn.lost_workers.journal import Journal
+from everturn.lost_workers.poison_calls import LostTries
 from everturn.prices import unpriced
 from everturn.providers import model_call
 from everturn.providers.rate_limits.limit_watch import LimitMetrics, watch_limits
 from everturn.system import extras
-from everturn.temporal.heartbeat_profiles import QUICK, profile_for
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, in_words
 from everturn.tools.user_code import MOST_THREADS
 from everturn.webhooks.sending import WebhookSending
 from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
-from everturn.worker.heartbeat_throttle import ThrottledHeartbeats
-from everturn.worker.heartbeat_timeouts import lost_after
 from everturn.worker.known_messages import KnownMessages
 from everturn.worker.live_addresses import announce_lane
 from everturn.worker.metrics import Metrics, meter_of

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, TypeVar
 
 from everturn.activities.hosted_agents import HostedAgents
-from everturn.activities.journal import default_folder
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.tool_contexts import MakeDeps
 from everturn.budgets.records import Terms, declared_budgets
 from everturn.errors import InvalidSetting
 from everturn.evaluations.evaluators import OnlineEvaluator, checked_evaluators
+from everturn.heartbeats.profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.hooks import Hooks
 from everturn.hooks import check_hooks as checked_hooks
 from everturn.limits import Budget, RateLimit
+from everturn.lost_workers.journal import default_folder
 from everturn.providers.rate_limits.limit_queue import checked_limits, read_limits
 from everturn.settings import Settings
 from everturn.storage.artifacts import Artifacts
-from everturn.temporal.heartbeat_profiles import PROFILES, HeartbeatProfile, ProfileName
 from everturn.temporal.namespace import Namespace
 from everturn.temporal.worker_roles import ALL, Role, checked_roles
 from everturn.validation import durations

@@ -1,4 +1,4 @@
-"""Time-outs and retries of the activities. What decides how fast a lost worker is noticed is here."""
+"""Time-outs and retries of the activities. How fast a lost worker is noticed, `heartbeats/profiles.py` says."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+from everturn.heartbeats.profiles import QUICK
 from everturn.plans import RetryPlan, RunActivity, RunNexus, RunTool
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.validation.durations import countable
 
-HEARTBEAT_TIMEOUT = timedelta(seconds=5)
-"""A worker that is silent for so long is lost. Workers send heartbeats every 1.5 s, even while user code blocks the
-event loop."""
+HEARTBEAT_TIMEOUT = QUICK.timeout
+"""A worker that is silent for so long is lost, unless it sets a timeout of its own: `heartbeats/timeouts.py`."""
 
 LONGEST_TURN = timedelta(hours=6)
 """A backstop. The activity keeps its agent's own, shorter Patience.turn_timeout."""

@@ -11,7 +11,7 @@ from math import isclose
 from typing import TYPE_CHECKING
 
 from everturn import Model
-from everturn.activities.poison_calls import MOST_OF_A_TOOL
+from everturn.lost_workers.poison_calls import MOST_OF_A_TOOL
 from everturn.prices import cost_usd
 from everturn.records import ToolCall, ToolResult, Usage
 from tests.crash.cast import BATCHED_MODEL, teller

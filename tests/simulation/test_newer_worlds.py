@@ -15,7 +15,6 @@ from temporalio import workflow
 from everturn import Agent
 from everturn.activities import planning, turn_agent, turn_request
 from everturn.activities.hook_runs import CallVerdict, HookRuns
-from everturn.activities.journal import Journal
 from everturn.activities.kept_responses import KeptResponse
 from everturn.activities.tool_contexts import Contexts
 from everturn.batching import sending
@@ -25,6 +24,7 @@ from everturn.client import earlier_transcript, listing
 from everturn.formats.any_format import read_any
 from everturn.history import decisions_by_history
 from everturn.history.event_reader import EventReader
+from everturn.lost_workers.journal import Journal
 from everturn.payloads import Start
 from everturn.state import State
 from everturn.storage.encryption import Encryption

@@ -17,11 +17,9 @@ import pytest
 from everturn import carryover, compressed_messages, devserver
 from everturn.activities import (
     agent_lookup,
-    heartbeat,
     live_text,
     mcp_tools,
     model_turns,
-    poison_calls,
     prompt_cache_watch,
     tool_contexts,
     tool_times,
@@ -34,8 +32,10 @@ from everturn.client import client_base, erasure, messages, missing_worker
 from everturn.evaluations import collector as evaluation_collector
 from everturn.evaluations import judging
 from everturn.evaluations import worker as evaluation_worker
+from everturn.heartbeats import heartbeat
 from everturn.history import fork_start, revival
 from everturn.live import text_server
+from everturn.lost_workers import poison_calls
 from everturn.providers import background, http, json_values
 from everturn.providers.rate_limits import limit_watch, rate_limiter
 from everturn.storage import directory, encryption, unreadable

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from everturn.activities import journal
-from everturn.activities.journal import Task
+from everturn.lost_workers import journal
+from everturn.lost_workers.journal import Task
 
 SCOPE = {"server": "s", "namespace": "n", "task_queue": "q"}
 NAME = "everturn-1-0123456789abcdef.jsonl"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from everturn import events
-from everturn.temporal.heartbeat_profiles import HeartbeatProfile
+from everturn.heartbeats.profiles import HeartbeatProfile
 
 UNHEARD = HeartbeatProfile(name="thrifty", interval_seconds=600, timeout=timedelta(seconds=900))
 """In the place of `thrifty`, whose first heartbeat comes after 10 s, with the text: on a full machine, that is soon."""

@@ -27,6 +27,9 @@ HOUSES: dict[str, dict[str, str]] = {
     "evaluations": {"client": "client", "reports": "worker", "worker": "worker"}
     | dict.fromkeys(("collector", "workflow"), "workflows")
     | dict.fromkeys(("answer_search", "judging"), "activities"),
+    "heartbeats": {"throttle": "worker", "timeouts": "worker"}
+    | dict.fromkeys(("core_heartbeats", "heartbeat", "steady_beats", "task_intake"), "activities"),
+    "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),
     "providers": {"rate_limits.limit_watch": "worker", "rate_limits.turn_waits": "activities"},
     "webhooks": {"delivery": "workflows", "sending": "activities", "workflow": "workflows"},
 }

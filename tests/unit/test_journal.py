@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from everturn.activities import journal
-from everturn.activities.journal import Journal, default_folder
+from everturn.lost_workers import journal
+from everturn.lost_workers.journal import Journal, default_folder
 from everturn.system import private_files
 from everturn.system.private_files import NotPrivate, PrivateFolder
 from tests.support.journals import DAMAGED, NAME, SCOPE, left, task
@@ -45,7 +45,7 @@ def test_a_killed_workers_open_tasks_are_found_once_by_a_successor_of_the_same_q
     program = f"""
 import os, signal
 from pathlib import Path
-from everturn.activities.journal import Journal
+from everturn.lost_workers.journal import Journal
 with Journal(Path({str(folder)!r}), scope={SCOPE!r}) as mine:
     with mine.holding_task({task("ended")!r}):
         pass

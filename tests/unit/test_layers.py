@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[2]
 BOTTOM_UP = """
     errors system names sizes vendor_calls text http validation
     logs settings temporal
-    records user_parts size_estimates compressed_messages heartbeat_details vendors
+    records user_parts size_estimates compressed_messages heartbeats vendors
     agent_settings models vendor_models limits plans prices tracing policy tenants budgets batching webhooks
     carryover prompts payloads truncation agent_in_charge calls
     events evaluations storage state live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver
-    workflow workflows testing activities worker exporting web ui mcp_server evals cli
+    workflow workflows testing lost_workers activities worker exporting web ui mcp_server evals cli
 """
 ORDER = BOTTOM_UP.split()
 """The modules and folders of `everturn/`: each imports only what comes before it. What HOUSES says is part of another

@@ -14,7 +14,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from everturn.client.missing_worker import Silence
 from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleave_events
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
-from everturn.heartbeat_details import Streamed
+from everturn.heartbeats.details import Streamed
 from everturn.history import steps
 from everturn.payloads import ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult

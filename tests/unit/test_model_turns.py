@@ -14,11 +14,11 @@ from temporalio.testing import ActivityEnvironment
 
 from everturn import prices
 from everturn.activities import model_turns
-from everturn.activities.heartbeat import Heartbeats
-from everturn.activities.journal import Journal
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache, digest_of
 from everturn.activities.streaming import Streaming
+from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.lost_workers.journal import Journal
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message, Text
 from everturn.temporal.namespace import Namespace

@@ -14,13 +14,14 @@ from pydantic import ValidationError
 from temporalio.exceptions import ApplicationError
 
 from everturn import Agent, McpServer, tool
-from everturn.activities import approvers, heartbeat, planning
+from everturn.activities import approvers, planning
 from everturn.calls.activity_outputs import failure_of
 from everturn.calls.decisions import Deny
 from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import QuestionToPerson
 from everturn.client import client_base
 from everturn.errors import NotAnswered, ToolFailed
+from everturn.heartbeats import heartbeat
 from everturn.mcp_server import turns
 from everturn.payloads import PersonsAnswer, Start, WaitingCall
 from everturn.plans import AwaitAnswer, RefuseCall, RunTool

@@ -31,7 +31,7 @@ from everturn.carryover import (
     View,
     WorkerFacts,
 )
-from everturn.heartbeat_details import LiveAt, SeenReply
+from everturn.heartbeats.details import LiveAt, SeenReply
 from everturn.history.revival import next_life
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import MessageSent, RunStarted

@@ -12,11 +12,11 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from everturn import names
-from everturn.activities import poison_calls
 from everturn.activities.agent_lookup import handed_back
 from everturn.activities.patience import SPENT
-from everturn.activities.poison_calls import ALONE, AT, LOST, RAN, LostTries
 from everturn.calls.causes import cause_of
+from everturn.lost_workers import poison_calls
+from everturn.lost_workers.poison_calls import ALONE, AT, LOST, RAN, LostTries
 from everturn.records import ToolCall
 from everturn.workflows.tool_results import could_not_run, of_local
 

@@ -14,8 +14,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from everturn import names
 from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.patience import retry_delay
+from everturn.heartbeats.profiles import PROFILES
 from everturn.plans import RunTool
-from everturn.temporal.heartbeat_profiles import PROFILES
 from everturn.workflows.timeouts import check_options, model_options, tool_activity_options
 
 PROMISED = {"quick": timedelta(seconds=10), "thrifty": timedelta(seconds=15)}

@@ -37,7 +37,7 @@ ELSEWHERE = {
     # What is held in memory or on disk.
     "batching/turns.py": "memory",
     "compressed_messages.py": "memory",
-    "activities/journal.py": "files",
+    "lost_workers/journal.py": "files",
     "activities/prompt_cache_watch.py": "memory",
     "activities/prefix_cache.py": "memory",
     "workflows/recent_messages.py": "memory",
@@ -49,6 +49,7 @@ ELSEWHERE = {
     "evaluations/judging.py": "an error's line in a judgement",
     "evaluations": "20 results, of 2,000 characters each, and so an eighth of a payload at most",
     "calls/pending_calls.py": "the length of a digest",
+    "carryover.py": "the length of a digest",
     "text/markdown.py": "lines",
     "validation/explaining.py": "lines",
     "mcp_server": "lines",

@@ -16,7 +16,7 @@ from everturn.calls.decisions import Deny
 from everturn.calls.pending_calls import PendingCall, rules_of
 from everturn.carryover import CarryOver, Packed, QuestionToPerson, StoredInRun, WorkerFacts
 from everturn.errors import Retry
-from everturn.heartbeat_details import SeenReply
+from everturn.heartbeats.details import SeenReply
 from everturn.history.revival import next_life
 from everturn.limits import Limits
 from everturn.payloads import Start, WaitingCall

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.heartbeat_details import Streamed
+from everturn.heartbeats.details import Streamed
 from everturn.live import text_server, turn_text
 from everturn.live.lane import decode_text
 from everturn.live.text_server import TextServer

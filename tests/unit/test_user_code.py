@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from everturn import tool
-from everturn.activities.heartbeat import Heartbeat
+from everturn.heartbeats.heartbeat import Heartbeat
 from everturn.tools import user_code
 from everturn.tools.arguments import InvalidArguments
 from everturn.tools.context import ToolContext

@@ -23,7 +23,7 @@ from everturn.client.seen_reply import seen_reply
 from everturn.devserver import DevServer
 from everturn.errors import Ended
 from everturn.exporting import read_conversation, to_jsonl, to_markdown
-from everturn.heartbeat_details import SeenReply
+from everturn.heartbeats.details import SeenReply
 from everturn.records import Thinking
 from everturn.testing import ScriptedModel, call, say, slow
 from tests.support.agents import agent_on, hosting

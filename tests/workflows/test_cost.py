@@ -17,8 +17,8 @@ from everturn import Client, tool
 from everturn.cli import run_command
 from everturn.client.costs import BYTES_PER_GB, ConversationCost, costs_of
 from everturn.devserver import DevServer
+from everturn.heartbeats.profiles import QUICK, THRIFTY, HeartbeatProfile
 from everturn.history.billed_actions import ordinary_heartbeats
-from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY, HeartbeatProfile
 from everturn.temporal.temporal_prices import TemporalPrices
 from everturn.testing import ScriptedModel, call, say
 from tests.support.agents import agent_on, hosting

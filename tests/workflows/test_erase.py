@@ -18,12 +18,12 @@ from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import Agent, Budget, Client, Conversation, Limits, tool
-from everturn.activities import journal
 from everturn.client import erasure
 from everturn.client.belongings import Belongings, find_belongings
 from everturn.client.erasure import Erased, archives_of
 from everturn.devserver import DevServer
 from everturn.errors import Refused
+from everturn.lost_workers import journal
 from everturn.tenants.priorities import budget_id
 from everturn.testing import ScriptedModel, call
 from tests.support.agents import agent_on, hosting

@@ -21,14 +21,15 @@ from temporalio.service import ConnectConfig, TLSConfig
 from temporalio.testing import ActivityEnvironment
 
 from everturn import Client, ToolContext, Worker, names, tool
-from everturn.activities.heartbeat import Heartbeat, Heartbeats
-from everturn.activities.journal import Journal
 from everturn.activities.streaming import ReplyStream
 from everturn.cli.doctor_temporal import heartbeats_finding
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
+from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
+from everturn.heartbeats.profile_choice import profile_for
+from everturn.heartbeats.profiles import QUICK, THRIFTY
+from everturn.lost_workers.journal import Journal
 from everturn.providers import Delta
-from everturn.temporal.heartbeat_profiles import QUICK, THRIFTY, profile_for
 from everturn.testing import ScriptedModel, call, slow
 from everturn.tools.tool import Tool
 from everturn.worker.hosting import Hosting
@@ -45,7 +46,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from everturn import Agent, Client, Model, Worker
-from everturn.temporal.heartbeat_profiles import THRIFTY
+from everturn.heartbeats.profiles import THRIFTY
 
 address, task_queue, model, journals, timeout = sys.argv[1:]
 

@@ -23,7 +23,7 @@ from starlette.routing import Mount
 
 from everturn import Agent, Client, Conversation, ui
 from everturn.devserver import DevServer
-from everturn.temporal.heartbeat_profiles import PROFILES
+from everturn.heartbeats.profiles import PROFILES
 from everturn.testing import ScriptedModel, slow
 from everturn.web.app import Inbox
 from tests.support.agents import agent_on, hosting

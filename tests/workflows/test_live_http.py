@@ -18,7 +18,7 @@ from everturn import Client, Encryption
 from everturn.cli.doctor import _live_findings
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.heartbeat_details import LiveAt
+from everturn.heartbeats.details import LiveAt
 from everturn.history.reader import Reading
 from everturn.history.steps import TurnScheduled
 from everturn.live.lane import TurnKey

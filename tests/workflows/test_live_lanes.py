@@ -16,8 +16,8 @@ from redis import Redis
 
 from everturn import Client, events
 from everturn.devserver import DevServer
-from everturn.heartbeat_details import Streamed, whole_reply
-from everturn.temporal.heartbeat_profiles import PROFILES
+from everturn.heartbeats.details import Streamed, whole_reply
+from everturn.heartbeats.profiles import PROFILES
 from everturn.testing import ScriptedModel, cut, slow
 from tests.support.agents import agent_on, hosting
 from tests.support.live_text import STORY, UNHEARD, text_until

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everturn import Client, tool
-from everturn.activities.journal import Journal, _make_header
+from everturn.lost_workers.journal import Journal, _make_header
 from everturn.testing import ScriptedModel, call
 from everturn.worker.hosting import journal_scope
 from tests.support.agents import agent_on, hosting

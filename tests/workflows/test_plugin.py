@@ -27,6 +27,7 @@ from everturn import Agent, Client, EverturnPlugin, tool
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting, Unreachable
 from everturn.events import ToolFinished, ToolStarted
+from everturn.heartbeats import throttle
 from everturn.records import Outcome
 from everturn.storage.composed_converter import shared_converter
 from everturn.storage.data_converter import data_converter, with_storage
@@ -148,15 +149,14 @@ async def test_an_applications_activity_beats_no_more_often_than_without_the_plu
     client: Client, clerk: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
-    from everturn.worker import heartbeat_throttle
 
-    flush = heartbeat_throttle._Throttle.flush
+    flush = throttle._Throttle.flush
 
     def counted(self: Any) -> None:
         sent.append(self._kept)
         flush(self)
 
-    monkeypatch.setattr(heartbeat_throttle._Throttle, "flush", counted)
+    monkeypatch.setattr(throttle._Throttle, "flush", counted)
     queue = client.task_queue
     async with Worker(
         client.temporal, task_queue=queue, workflows=[Checkout], activities=[charge], plugins=[plugin_for(clerk)]

@@ -25,11 +25,11 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
-from everturn.activities import poison_calls
-from everturn.activities.core_heartbeats import through_core
 from everturn.activities.user_activities import ActivityThreads
 from everturn.devserver import DevServer
 from everturn.errors import Stalled
+from everturn.heartbeats.core_heartbeats import through_core
+from everturn.lost_workers import poison_calls
 from everturn.state import MAX_REPAIRS
 from everturn.testing import ScriptedModel, call, fail, slow
 from everturn.tools.tool import Tool
@@ -470,7 +470,7 @@ AGENTS = """
 import os, signal, threading, time
 from datetime import timedelta
 from everturn import Agent, tool
-from everturn.activities.core_heartbeats import through_core
+from everturn.heartbeats.core_heartbeats import through_core
 
 """
 MOST = 'int(os.environ["MOST"])'

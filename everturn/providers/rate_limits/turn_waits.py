@@ -10,9 +10,9 @@ from typing import Any
 from temporalio import activity
 
 from everturn.activities import activity_errors, attempts
-from everturn.activities.heartbeat import INTERVAL_SECONDS, this_heartbeat
 from everturn.errors import RateLimited
-from everturn.heartbeat_details import AtLimit
+from everturn.heartbeats.details import AtLimit
+from everturn.heartbeats.heartbeat import INTERVAL_SECONDS, this_heartbeat
 from everturn.limits import Patience
 from everturn.logs import get_logger
 from everturn.providers.base import Request

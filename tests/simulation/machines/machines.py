@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from everturn.activities.journal import LOOK_SECONDS, Journal, Task
+from everturn.lost_workers.journal import LOOK_SECONDS, Journal, Task
 
 if TYPE_CHECKING:
     from tests.simulation.machines.workers import SimulatedWorker

@@ -26,13 +26,10 @@ from everturn.activities.activity_errors import UnexpectedErrors
 from everturn.activities.agent_store import AgentStore, FindAgent
 from everturn.activities.approvers import Approvers
 from everturn.activities.attempts import Attempts
-from everturn.activities.heartbeat import Heartbeats
 from everturn.activities.hosted_agents import HostedAgents
-from everturn.activities.journal import Journal
 from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
-from everturn.activities.poison_calls import LostTries
 from everturn.activities.prefix_cache import PrefixCache
 from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
@@ -40,6 +37,9 @@ from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.batching.sending import BatchSending
 from everturn.batching.turns import BatchedTurns
+from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.lost_workers.journal import Journal
+from everturn.lost_workers.poison_calls import LostTries
 from everturn.settings import Settings
 from everturn.storage.unreadable import for_worker
 from everturn.tools import user_code

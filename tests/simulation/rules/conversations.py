@@ -19,7 +19,7 @@ from everturn.activities.compaction import ASK, messages_shown
 from everturn.activities.prefix_cache import chain_digest
 from everturn.activities.turn_request import with_notes
 from everturn.events import Event
-from everturn.heartbeat_details import SeenReply, longer_reply
+from everturn.heartbeats.details import SeenReply, longer_reply
 from everturn.history import steps
 from everturn.history.transcript import filled_delta
 from everturn.limits import Limits

@@ -21,8 +21,8 @@ from typing import Any
 
 import temporalio.worker
 
-from everturn.activities.journal import Journal, task_of
 from everturn.activities.user_activities import is_ours
+from everturn.lost_workers.journal import Journal, task_of
 
 
 @dataclass

@@ -6,8 +6,8 @@ from temporalio import activity
 from temporalio.api.enums.v1 import TimeoutType
 from temporalio.service import RPCError
 
-from everturn.activities.journal import RPC_TIMEOUT, release_conversation
 from everturn.logs import get_logger
+from everturn.lost_workers.journal import RPC_TIMEOUT, release_conversation
 
 _log = get_logger("everturn.worker")
 

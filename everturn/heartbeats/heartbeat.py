@@ -24,14 +24,14 @@ from temporalio.client import AsyncActivityCancelledError, Client
 from temporalio.service import RPCError
 
 from everturn.activities.attempts import Lags
-from everturn.activities.core_heartbeats import BeatThroughCore, through_core
-from everturn.activities.journal import RPC_TIMEOUT, Journal, task_of, token_of
-from everturn.activities.poison_calls import details_left, first_details, too_late
-from everturn.activities.task_intake import TaskIntake, taking_tasks
-from everturn.heartbeat_details import Streamed
+from everturn.heartbeats.core_heartbeats import BeatThroughCore, through_core
+from everturn.heartbeats.details import Streamed
+from everturn.heartbeats.profiles import QUICK, HeartbeatProfile
+from everturn.heartbeats.task_intake import TaskIntake, taking_tasks
 from everturn.logs import get_logger
+from everturn.lost_workers.journal import RPC_TIMEOUT, Journal, task_of, token_of
+from everturn.lost_workers.poison_calls import details_left, first_details, too_late
 from everturn.sizes import MAX_PROGRESS_BYTES, MAX_PROGRESS_TEXT_BYTES, shortened
-from everturn.temporal.heartbeat_profiles import QUICK, HeartbeatProfile
 from everturn.temporal.temporal_errors import not_found
 from everturn.text.utf8 import mend
 from everturn.tools.results import iterator_in

@@ -26,8 +26,8 @@ from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from everturn import names
-from everturn.activities.journal import RPC_TIMEOUT
 from everturn.activities.user_activities import is_users_own
+from everturn.lost_workers.journal import RPC_TIMEOUT
 from everturn.providers.transcript_facts import facts_of
 from everturn.records import Message
 from everturn.temporal.temporal_errors import not_found

@@ -1,0 +1,1 @@
+"""What running activities say, how often, and from when on a silent worker is lost."""

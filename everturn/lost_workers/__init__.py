@@ -1,0 +1,1 @@
+"""What is done about the calls of a worker that is lost."""
