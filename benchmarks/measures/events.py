@@ -27,7 +27,7 @@ from benchmarks import peers, work
 from benchmarks.contestants import EVERTURN, OPENAI_AGENTS, PYDANTIC_AI, Contestant, everturn_client
 from benchmarks.measures import Column, Measured, Plan
 from benchmarks.rig import RESULTS, Rig, spawn, stop
-from everturn.live.lanes import lane_of
+from everturn.live.configured_lane import lane_of
 from everturn.settings import Settings
 
 WARM_UPS = 1

@@ -43,7 +43,6 @@ from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.planning import MAX_PLANNED_CALLS, plan_calls
 from everturn.activities.prefix_cache import PrefixCache, chain_digest, digest_of, follow_prefix
 from everturn.activities.prompt_cache_watch import PromptCacheWatch
-from everturn.activities.streaming import ReplyStream, Streaming
 from everturn.activities.tool_contexts import Contexts, Spent
 from everturn.activities.tool_times import ToolTimes
 from everturn.activities.turn_agent import agent_for_turn
@@ -68,6 +67,7 @@ from everturn.history.last_results import last_results
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
 from everturn.history.transcript import Transcript, filled_delta, read_transcript
+from everturn.live.reply_stream import ReplyStream, Streaming
 from everturn.logs import get_logger
 from everturn.lost_workers import poison_calls
 from everturn.lost_workers.free_sticky_queue import take_over

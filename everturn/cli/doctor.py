@@ -194,8 +194,8 @@ async def _fairness_findings(*, tries: bool) -> AsyncIterator[Finding]:
 
 async def _live_findings(settings: Settings) -> AsyncIterator[Finding]:
     """Checks the live lane. Nothing if text comes by heartbeats: those have their own line."""
+    from everturn.live.configured_lane import lane_of
     from everturn.live.lane import LaneDown
-    from everturn.live.lanes import lane_of
     from everturn.storage.data_converter import configured_converter
 
     cure = "Until then, text comes with heartbeats. Start Redis, or correct EVERTURN_LIVE."

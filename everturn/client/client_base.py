@@ -27,8 +27,8 @@ from everturn.client.read_positions import ReadPositions
 from everturn.client.trace_context import current_context
 from everturn.errors import AlreadyStarted, InvalidAgent, Refused, Unreachable
 from everturn.history.reader import first_step
+from everturn.live.configured_lane import lane_of
 from everturn.live.lane import Lane
-from everturn.live.lanes import lane_of
 from everturn.payloads import Start
 from everturn.settings import Settings
 from everturn.sizes import MAX_ID_BYTES, MAX_KEYWORD_BYTES, clipped

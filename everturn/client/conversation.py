@@ -25,7 +25,6 @@ from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
-from everturn.client.streaming import LiveActivities, interleave_events
 from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
@@ -38,6 +37,7 @@ from everturn.history.reader import read_steps
 from everturn.history.state_by_history import StateByHistory
 from everturn.history.steps import RunClosed
 from everturn.history.transcript import read_transcript
+from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.models import Model
 from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule

@@ -16,13 +16,13 @@ from temporalio.client import WorkflowExecutionDescription
 from everturn.client.followed_agents import FollowedAgents
 from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
-from everturn.client.streaming import LiveActivities, interleave_events
 from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, Replied, ToolFinished
 from everturn.history import steps
 from everturn.history.endings import final_reply
 from everturn.history.event_reader import EventReader
 from everturn.history.open_calls import settled_result
 from everturn.history.transcript import read_transcript
+from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.payloads import WaitingCall, address_of
 from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
 from everturn.temporal.any_status import held_up

@@ -1,1 +1,1 @@
-"""A lane beside Temporal for text that is followed while it is written."""
+"""Text that is followed while it is written: by heartbeats, or by a lane beside Temporal."""

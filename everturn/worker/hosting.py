@@ -29,7 +29,6 @@ from everturn.activities.mcp_toolsets import Toolsets, check_installed
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.quarantine import Quarantine
 from everturn.activities.result_checks import ResultChecks
-from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
@@ -46,7 +45,9 @@ from everturn.heartbeats.profile_choice import profile_for
 from everturn.heartbeats.profiles import QUICK
 from everturn.heartbeats.throttle import ThrottledHeartbeats
 from everturn.heartbeats.timeouts import lost_after
-from everturn.live.lanes import lane_of
+from everturn.live.configured_lane import lane_of
+from everturn.live.live_addresses import announce_lane
+from everturn.live.reply_stream import Streaming
 from everturn.logs import get_logger, is_news
 from everturn.lost_workers.journal import Journal
 from everturn.lost_workers.poison_calls import LostTries
@@ -61,7 +62,6 @@ from everturn.webhooks.sending import WebhookSending
 from everturn.worker.child_tenants import HideTenants
 from everturn.worker.gen_ai_metrics import GenAiMetrics, Sink, TemporalMeter
 from everturn.worker.known_messages import KnownMessages
-from everturn.worker.live_addresses import announce_lane
 from everturn.worker.metrics import Metrics, meter_of
 from everturn.worker.options import Hosted
 from everturn.worker.role_queues import send_to_own_queues

@@ -15,15 +15,7 @@ from typing import Any
 import pytest
 
 from everturn import carryover, compressed_messages, devserver
-from everturn.activities import (
-    agent_lookup,
-    live_text,
-    mcp_tools,
-    model_turns,
-    prompt_cache_watch,
-    tool_contexts,
-    tool_times,
-)
+from everturn.activities import agent_lookup, mcp_tools, model_turns, prompt_cache_watch, tool_contexts, tool_times
 from everturn.batching import sending as batch_sending
 from everturn.budgets import spending as budget_spending
 from everturn.calls import decision_problems
@@ -34,7 +26,7 @@ from everturn.evaluations import judging
 from everturn.evaluations import worker as evaluation_worker
 from everturn.heartbeats import heartbeat
 from everturn.history import fork_start, revival
-from everturn.live import text_server
+from everturn.live import live_text, text_server
 from everturn.lost_workers import poison_calls
 from everturn.providers import background, http, json_values
 from everturn.providers.rate_limits import limit_watch, rate_limiter

@@ -29,6 +29,8 @@ HOUSES: dict[str, dict[str, str]] = {
     | dict.fromkeys(("answer_search", "judging"), "activities"),
     "heartbeats": {"throttle": "worker", "timeouts": "worker"}
     | dict.fromkeys(("core_heartbeats", "heartbeat", "steady_beats", "task_intake"), "activities"),
+    "live": {"live_activities": "client", "live_addresses": "worker"}
+    | dict.fromkeys(("live_text", "reply_stream"), "activities"),
     "lost_workers": dict.fromkeys(("free_sticky_queue", "journal", "poison_calls"), "activities"),
     "providers": {"rate_limits.limit_watch": "worker", "rate_limits.turn_waits": "activities"},
     "webhooks": {"delivery": "workflows", "sending": "activities", "workflow": "workflows"},

@@ -12,10 +12,10 @@ import pytest
 from temporalio.api.workflow.v1 import PendingActivityInfo
 
 from everturn.client.missing_worker import Silence
-from everturn.client.streaming import HeartbeatDetails, LiveActivities, interleave_events
 from everturn.events import Event, TextDelta, ThinkingDelta, TurnRetried
 from everturn.heartbeats.details import Streamed
 from everturn.history import steps
+from everturn.live.live_activities import HeartbeatDetails, LiveActivities, interleave_events
 from everturn.payloads import ModelReply, ModelRequest, Start, ToolRequest
 from everturn.records import Message, Text, Thinking, ToolResult
 

@@ -16,8 +16,8 @@ from everturn import prices
 from everturn.activities import model_turns
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache, digest_of
-from everturn.activities.streaming import Streaming
 from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.live.reply_stream import Streaming
 from everturn.lost_workers.journal import Journal
 from everturn.payloads import ModelReply, ModelRequest
 from everturn.records import Message, Text

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.testing import ActivityEnvironment
 
-from everturn.activities.streaming import ReplyStream
 from everturn.heartbeats import heartbeat
 from everturn.heartbeats.details import SeenReply, Streamed, chars_of, last_bytes
 from everturn.heartbeats.heartbeat import Heartbeat
+from everturn.live.reply_stream import ReplyStream
 from everturn.providers import Delta
 from everturn.sizes import MAX_STREAMED_BYTES, RECENT_BYTES, size_of
 

@@ -28,7 +28,7 @@ ELSEWHERE = {
     "tools/mcp/transports.py": "log lines",
     "tools/mcp/listing.py": "names of tools, as models take them",
     "live": "text over HTTP",
-    "activities/live_text.py": "text over HTTP",
+    "live/live_text.py": "text over HTTP",
     "worker": "OpenTelemetry",
     "web": "HTTP",
     "ui": "HTTP",

@@ -21,13 +21,13 @@ from temporalio.service import ConnectConfig, TLSConfig
 from temporalio.testing import ActivityEnvironment
 
 from everturn import Client, ToolContext, Worker, names, tool
-from everturn.activities.streaming import ReplyStream
 from everturn.cli.doctor_temporal import heartbeats_finding
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.heartbeats.heartbeat import Heartbeat, Heartbeats
 from everturn.heartbeats.profile_choice import profile_for
 from everturn.heartbeats.profiles import QUICK, THRIFTY
+from everturn.live.reply_stream import ReplyStream
 from everturn.lost_workers.journal import Journal
 from everturn.providers import Delta
 from everturn.testing import ScriptedModel, call, slow

@@ -21,8 +21,8 @@ from everturn.errors import InvalidSetting
 from everturn.heartbeats.details import LiveAt
 from everturn.history.reader import Reading
 from everturn.history.steps import TurnScheduled
+from everturn.live.configured_lane import lane_of
 from everturn.live.lane import TurnKey
-from everturn.live.lanes import lane_of
 from everturn.live.text_server import path_of
 from everturn.settings import Settings
 from everturn.storage.data_converter import data_converter

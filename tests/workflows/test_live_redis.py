@@ -14,7 +14,7 @@ from everturn import Client, Encryption
 from everturn.cli.doctor import _live_findings
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
-from everturn.live.lanes import lane_of
+from everturn.live.configured_lane import lane_of
 from everturn.settings import Settings
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, slow

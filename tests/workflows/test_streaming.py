@@ -17,12 +17,12 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.converter import PayloadCodec
 
 from everturn import Client, Conversation, ToolContext, tool
-from everturn.client.streaming import LiveActivities
 from everturn.devserver import DevServer
 from everturn.errors import InvalidSetting
 from everturn.events import Event, Replied, TextDelta, ThinkingDelta, ToolProgress, TurnRetried, TurnStarted
 from everturn.history.reader import read_steps
 from everturn.history.steps import TurnScheduled
+from everturn.live.live_activities import LiveActivities
 from everturn.sizes import RECENT_BYTES
 from everturn.storage.data_converter import data_converter
 from everturn.testing import ScriptedModel, call, cut, fail, say, slow

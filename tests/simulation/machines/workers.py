@@ -31,13 +31,13 @@ from everturn.activities.keep_transcript import KeepTranscript
 from everturn.activities.mcp_toolsets import Toolsets
 from everturn.activities.model_turns import ModelTurns
 from everturn.activities.prefix_cache import PrefixCache
-from everturn.activities.streaming import Streaming
 from everturn.activities.tool_calls import ToolCalls
 from everturn.activities.tool_contexts import Contexts
 from everturn.activities.tool_times import ToolTimes
 from everturn.batching.sending import BatchSending
 from everturn.batching.turns import BatchedTurns
 from everturn.heartbeats.heartbeat import Heartbeats
+from everturn.live.reply_stream import Streaming
 from everturn.lost_workers.journal import Journal
 from everturn.lost_workers.poison_calls import LostTries
 from everturn.settings import Settings

@@ -20,7 +20,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any
 from unittest.mock import patch
 
-from everturn.client.streaming import LiveActivities
+from everturn.live.live_activities import LiveActivities
 
 EPOCH = 1_767_225_600.0
 """The simulated world begins on 1 January 2026."""

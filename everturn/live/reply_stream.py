@@ -15,10 +15,10 @@ from typing import Self
 
 from temporalio import activity
 
-from everturn.activities.live_text import LiveText, live_text
 from everturn.heartbeats.details import MAX_EVERY_SECONDS, LiveAt, Piece, Streamed, last_bytes
 from everturn.heartbeats.heartbeat import INTERVAL_SECONDS, Heartbeat
 from everturn.live.lane import Lane
+from everturn.live.live_text import LiveText, live_text
 from everturn.payloads import ModelRequest
 from everturn.providers import Delta
 from everturn.records import Usage
