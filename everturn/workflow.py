@@ -34,7 +34,8 @@ from temporalio.exceptions import (
 
 from everturn import names
 from everturn.agent import Agent, name_of
-from everturn.client.messages import MessageLike, message_payload, start_payload
+from everturn.calls.decisions import DECISION_RECORDS
+from everturn.client.messages import MessageLike, make_checked, message_payload, start_payload
 from everturn.client.seen_calls import seen_options
 from everturn.client.trace_context import current_context
 from everturn.client.typed_outcomes import TypedOutcome, typed_outcome
@@ -42,8 +43,9 @@ from everturn.errors import EverturnError, InvalidSetting
 from everturn.heartbeats.profiles import QUICK
 from everturn.limits import Limits
 from everturn.models import Model, check_spelling
-from everturn.payloads import JoinRequest, Notify, Start, WaitingCall, WaitNotice
+from everturn.payloads import Control, JoinRequest, Notify, Start, WaitingCall, WaitNotice
 from everturn.records import Outcome
+from everturn.sizes import check_input
 from everturn.temporal.ids import id_problem
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.priorities import priority_of
@@ -58,7 +60,8 @@ __all__ = ["ChildConversation", "TypedOutcome", "WaitNotice", "ask", "start"]
 
 
 class ChildConversation(Generic[OutputT_co]):
-    """A conversation that this workflow has started. Its methods send signals, and signals return nothing."""
+    """A conversation that this workflow has started. Its methods send signals, and signals return nothing. They raise
+    ApplicationError for what can't be sent, such as a number that JSON does not have."""
 
     def __init__(
         self,
@@ -153,7 +156,11 @@ class ChildConversation(Generic[OutputT_co]):
 
     async def _send_signal(self, signal: str, payload: dict[str, Any]) -> None:
         info = workflow.info()
-        await self._handle.signal(signal, {**payload, "by": f"{info.workflow_type} {info.workflow_id}"})
+        fields = {**payload, "by": f"{info.workflow_type} {info.workflow_id}"}
+        with _fail_workflow():  # a conversation ignores what makes no sense: nobody would be told
+            check_input(signal, fields)
+            make_checked(DECISION_RECORDS.get(signal, Control), signal, **fields)
+        await self._handle.signal(signal, fields)
 
 
 async def ask(

@@ -99,11 +99,12 @@ class Says:
 
 @workflow.defn
 class Wrong:
-    """Says nothing, which is refused."""
+    """Says nothing, or approves what is no number, both of which is refused."""
 
     @workflow.run
-    async def run(self) -> None:
-        await everturn.workflow.ask("clerk", "")
+    async def run(self, message: str) -> None:
+        conversation = await everturn.workflow.start("clerk", message)
+        await conversation.approve("c", {"cents": float("nan")})
 
 
 @workflow.defn

@@ -159,13 +159,16 @@ async def test_a_workflow_holds_a_conversation_of_several_messages(client: Clien
     assert memo == {"tenant": "acme"}
 
 
+@pytest.mark.parametrize(
+    ("message", "problem"), [("", "The message has no parts"), ("Hi", "JSON does not have: arguments.cents is NaN")]
+)
 async def test_what_can_not_be_sent_fails_the_workflow_and_is_not_tried_for_ever(
-    client: Client, scripted: Scripted
+    client: Client, scripted: Scripted, message: str, problem: str
 ) -> None:
-    async with working(client, agent_on(scripted([]))):
+    async with working(client, agent_on(scripted(["Hello."]))):
         with pytest.raises(WorkflowFailureError) as error:
-            await ended(client, "Wrong")
-    assert "The message has no parts" in str(error.value.cause)
+            await ended(client, "Wrong", message)
+    assert problem in str(error.value.cause)
 
 
 @pytest.mark.parametrize("by", ["a timeout", "its cancellation", "its end"])
