@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from everturn.errors import InvalidAgent, InvalidReply, ProviderError, RateLimited
 from everturn.hooks import AfterModel, AfterTool, BeforeModel, Hooks, ModelInput, StopWith
-from everturn.models import Model, ModelSettings
+from everturn.models import Model, ModelSettings, check_asks_at_once
 from everturn.prices import cost_of_reply
 from everturn.providers import generate
 from everturn.records import Image, Message, Reply, Text, ToolCall, ToolResult
@@ -220,6 +220,7 @@ class Judge(_Guardrail):
         super().__init__(on=on, refuse=refuse, name=name, tools=None)
         self.model = check_provider(model if isinstance(model, Model) else Model(model))
         self.rule = rule
+        check_asks_at_once(f"The judge {name!r}" if name else "The judge", settings)
         self.settings = settings or ModelSettings(stream=False)
         self.timeout = timeout
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 
 from everturn.agent_settings import Setting
-from everturn.errors import InvalidModel
+from everturn.errors import InvalidModel, InvalidSetting
 from everturn.validation.spelling import nearest_name
 
 PROVIDERS = (
@@ -107,3 +107,12 @@ class ModelSettings(Setting):
     Anthropic and Gemini have batches. A summary of the transcript is asked for at once."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Put into the request's body as it is."""
+
+
+def check_asks_at_once(who: str, settings: ModelSettings | None) -> None:
+    """Raises InvalidSetting for settings that would wait for a batch: only a conversation's turn can."""
+    if settings and settings.batch:
+        raise InvalidSetting(
+            f"{who} asks the model at once, and was given batch=True.",
+            cure="Leave it out; or give it to an Agent, whose conversations can wait for batches.",
+        )

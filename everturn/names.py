@@ -101,8 +101,9 @@ BESIDE_CONVERSATIONS: Final = frozenset({BATCHES, WEBHOOK})
 ON_WORKERS: Final = frozenset({CONVERSATION, TENANT_BUDGET, *BESIDE_CONVERSATIONS})
 """All of ours that those workers run."""
 
-RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, BATCHES_OF, WEBHOOK_OF)
-"""How the ids of our own workflows begin that are no conversations: nobody may start a conversation with such an id."""
+RESERVED_IDS: Final = (BUDGET_OF, EVALUATION_OF, EVALUATIONS_AT, BATCHES_OF, WEBHOOK_OF, RERUN)
+"""How the ids of our own workflows begin that are no conversations, or in no list of them: nobody else may start a
+conversation with such an id."""
 
 BATCHED: Final = "Batched"
 """The error type of a model turn that is to wait for a batch."""

@@ -195,10 +195,11 @@ class ClientBase:
         *,
         again: bool = False,
         priority: Priority | None = None,
+        ours: str = "",
     ) -> None:
         """Raises AlreadyStarted if something with this id runs or, without `again`, is over. `priority`: without it,
-        the tenant is the fairness key."""
-        check_id(conversation_id)
+        the tenant is the fairness key. `ours`: how the id of a conversation of our own making begins."""
+        check_id(conversation_id, ours=ours)
         message = start.as_message().text
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
         if again:
@@ -260,10 +261,10 @@ class ClientBase:
         return first is not None and first.start == start
 
 
-def check_id(conversation_id: str) -> None:
-    """Raises Refused if no conversation may be started with this id."""
+def check_id(conversation_id: str, *, ours: str = "") -> None:
+    """Raises Refused if no conversation may be started with this id. `ours`: as in `id_problem`."""
     check_utf8("id", conversation_id)
-    if problem := id_problem(conversation_id):
+    if problem := id_problem(conversation_id, ours=ours):
         raise Refused(problem, cure=f"Use another one, of 1 to {MAX_ID_BYTES:,} bytes.")
 
 

@@ -17,6 +17,8 @@ from pydantic import ValidationError
 from everturn.errors import InvalidFile, InvalidSetting
 from everturn.evals.cases import RecordedCase
 from everturn.system.extras import install
+from everturn.system.json_numbers import place_of_odd_number
+from everturn.text.utf8 import mend
 from everturn.validation.explaining import explain
 
 SUFFIX: Final = ".yaml"
@@ -59,6 +61,8 @@ def read_case_file(file: Path) -> list[RecordedCase]:
         raise InvalidFile(f"{file} is not YAML: {error}.", cure="Restore it from git, or export it again.") from None
     if not isinstance(content, dict) or not isinstance(content.get("cases"), list):
         raise InvalidFile(f"{file} has no cases.", cure="Leave only files of `everturn cases` in the folder.")
+    if odd := place_of_odd_number(content["cases"]):
+        raise InvalidFile(f"{file} has a number that JSON does not have: {odd}.", cure="Write it as a text.")
     try:
         return [RecordedCase.model_validate(case) for case in content["cases"]]
     except ValidationError as error:
@@ -107,7 +111,10 @@ def as_yaml(name: str, cases: Iterable[RecordedCase]) -> str:
             return True
 
     def write_text(dumper: Any, text: str) -> Any:
+        text = mend(text)
         style = "|" if "\n" in text else None
+        if "\x85" in text:  # which YAML 1.1 takes for the end of a line, and its writer for nothing special
+            style = '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, write_text)

@@ -283,7 +283,7 @@ async def _put_messages(hosted: HostedCandidate, plan: Plan, *, metadata: dict[s
 async def _begin(hosted: HostedCandidate, plan: Plan, start: Start) -> Conversation:
     """The rerun: begun now, or before."""
     with suppress(AlreadyStarted):
-        await hosted.host._start_workflow(start, plan.id, hosted.agent, again=hosted.options.again)
+        await hosted.host._start_workflow(start, plan.id, hosted.agent, again=hosted.options.again, ours=names.RERUN)
     return hosted.host.conversation(plan.id)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidSetting, InvalidTool
 from everturn.evaluations.spending import current_spending
-from everturn.models import Model, ModelSettings
+from everturn.models import Model, ModelSettings, check_asks_at_once
 from everturn.prices import cost_of_reply
 from everturn.providers.base import OnDelta, Request, specs_of
 from everturn.records import Message, Reply, ToolCall, ToolResult
@@ -45,6 +45,7 @@ async def generate(
     kind of ProviderError; sends once, retries nothing. After a 429, later calls of the same event loop wait until the
     provider's limit allows them, with a worker's model turns, if that runs there.
     """
+    check_asks_at_once("generate()", settings)
     # On demand: the module of this function comes with the package, whose Requests need neither.
     from everturn.agent import Agent
     from everturn.providers.model_call import ask

@@ -55,9 +55,11 @@ def webhooks_prefix(conversation_id: str) -> str:
     return f"{names.WEBHOOK_OF}{conversation_id}:"
 
 
-def id_problem(conversation_id: str) -> str:
-    """Why this can't be the id of a conversation that is started; empty if it can."""
-    if reserved := next((prefix for prefix in names.RESERVED_IDS if conversation_id.startswith(prefix)), ""):
+def id_problem(conversation_id: str, *, ours: str = "") -> str:
+    """Why this can't be the id of a conversation that is started; empty if it can. `ours`: a reserved beginning that it
+    may have."""
+    reserved = next((prefix for prefix in names.RESERVED_IDS if conversation_id.startswith(prefix)), "")
+    if reserved != ours:
         return f"The id {conversation_id!r:.200} begins with {reserved!r}: everturn's own workflows have such ids."
     size = len(conversation_id.encode("utf-8", "replace"))
     if not conversation_id:

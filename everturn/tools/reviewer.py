@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from everturn.agent_settings import Setting
 from everturn.errors import ConfigError, InvalidAgent
-from everturn.models import Model, ModelSettings
+from everturn.models import Model, ModelSettings, check_asks_at_once
 from everturn.policy import Condition
 from everturn.tools.tool import Tool
 from everturn.validation import durations
@@ -52,6 +52,12 @@ class Reviewer(Setting):
     @classmethod
     def _as_model(cls, model: object) -> Model:
         return check_provider(model if isinstance(model, Model) else Model(model))  # type: ignore[arg-type]
+
+    @field_validator("settings")
+    @classmethod
+    def _asks_at_once(cls, settings: ModelSettings) -> ModelSettings:
+        check_asks_at_once("It", settings)
+        return settings
 
     @field_validator("tools", mode="before")
     @classmethod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Refused
+from everturn.errors import InvalidFile, Refused
 from everturn.evals import PATTERNS, CaseCall, CaseInputs, CaseStep, RecordedCase, redact_case
 from everturn.evals.case_files import as_yaml, read_cases, write_cases
 from everturn.evals.redaction import make_redactor
@@ -56,7 +56,22 @@ def test_nothing_of_a_case_is_passed_over() -> None:
 
 def test_odd_texts_come_back_from_the_file_as_they_were(tmp_path: Path) -> None:
     odd = ["no", "2026-11-27", " a\n b \n", "tab\there\n", "\u2028 \x85 \x00 ünï 🎉", "a: b # c", "", "'\"\\", "1e3"]
+    odd += ["\x85", "one\x85line\nand another"]
     steps = [CaseStep(user=text) for text in odd]
     case = RecordedCase(name="odd", inputs=CaseInputs(conversation="odd", agent="clerk", transcript=tuple(steps)))
     write_cases(tmp_path, [case])
     assert read_cases(tmp_path) == [case]
+    half = case.model_copy(update={"inputs": CaseInputs(conversation="half", agent="\ud800", transcript=())})
+    write_cases(tmp_path, [half])
+    assert [read.inputs.agent for read in read_cases(tmp_path / "half.yaml")] == ["\ufffd"]
+
+
+@pytest.mark.parametrize("number", [".nan", "-.inf", "1.0e+999"])
+def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path, number: str) -> None:
+    call = CaseCall(tool="pay", arguments={"cents": 5})
+    steps = (CaseStep(user="Pay"), CaseStep(assistant="", calls=(call,)))
+    case = RecordedCase(name="odd", inputs=CaseInputs(conversation="odd", agent="clerk", transcript=steps))
+    [file] = write_cases(tmp_path, [case])
+    file.write_text(file.read_text().replace("cents: 5", f"cents: {number}"))
+    with pytest.raises(InvalidFile, match=r"arguments\.cents is"):
+        read_cases(tmp_path)

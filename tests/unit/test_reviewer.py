@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from everturn import Agent, Model, Reviewer, ToolCall, tool
+from everturn import Agent, Model, ModelSettings, Reviewer, ToolCall, generate, tool
 from everturn.activities.planning import plan_calls
 from everturn.activities.tool_contexts import Spent
-from everturn.errors import InvalidAgent
+from everturn.errors import ConfigError, InvalidAgent
+from everturn.guardrails import Judge
 from everturn.plans import GatedPlan, Review
 from everturn.testing import ScriptedModel, fail, say, slow
 
@@ -95,6 +96,16 @@ async def test_it_is_asked_only_about_what_the_rules_allow(
     judge = scripted([verdict("approve")])
     assert (await reviewed(judge, name, **rules) is not None) is is_asked
     assert ["currency" in str(request) for request in judge.requests] == [True] * is_asked, "the default that will run"
+
+
+async def test_who_decides_at_once_waits_for_no_batch() -> None:
+    waits: dict[str, Any] = {"model": "openai:gpt-5.5", "settings": ModelSettings(batch=True)}
+    with pytest.raises(ConfigError, match="at once, and was given batch=True"):
+        Reviewer(instructions="All.", **waits)
+    with pytest.raises(ConfigError, match="at once, and was given batch=True"):
+        Judge(rule="Nothing rude.", refuse="No.", **waits)
+    with pytest.raises(ConfigError, match="at once, and was given batch=True"):
+        await generate(messages="Hi", **waits)
 
 
 def test_a_rule_about_a_tool_that_is_not_there_is_refused() -> None:

@@ -208,10 +208,11 @@ async def test_what_is_erased_may_begin_anew(client: Client, agent: Agent, charg
     assert charged == [100, 100]
 
 
+@pytest.mark.parametrize("begins", ["everturn-budget:", "rerun:"])  # of reruns, which no list has
 @pytest.mark.parametrize("doing", ["start", "send", "run"])
-async def test_an_id_of_our_own_workflows_is_reserved(client: Client, doing: str) -> None:
-    with pytest.raises(Refused, match=r"'everturn-budget:acme' begins with 'everturn-budget:'.* Use another one"):
-        await getattr(client, doing)("clerk", "Hello", id="everturn-budget:acme")
+async def test_an_id_of_our_own_workflows_is_reserved(client: Client, doing: str, begins: str) -> None:
+    with pytest.raises(Refused, match=f"'{begins}acme' begins with '{begins}'.* Use another one"):
+        await getattr(client, doing)("clerk", "Hello", id=f"{begins}acme")
 
 
 async def test_an_id_that_a_sub_agent_may_get_can_not_be_chosen_by_strangers(client: Client, agent: Agent) -> None:
