@@ -15,12 +15,12 @@ from rich.text import Text
 
 from everturn import events, names
 from everturn.calls.decisions import VERDICTS
-from everturn.client.agents_at_work import shortest_name
 from everturn.history.open_calls import IN_WORDS, OpenCall
 from everturn.payloads import AskedAgent, WaitingCall, address_of
 from everturn.records import CUT_OFF, Decision, Message, Outcome, ToolCall, ToolResult, in_dollars
 from everturn.records import Text as RecordText
 from everturn.sizes import clipped
+from everturn.subagents.at_work import shortest_name
 from everturn.text.printable import printable, printable_line
 
 MARKS = {

@@ -14,9 +14,7 @@ from everturn import names
 from everturn.agent import Agent
 from everturn.calls.decisions import already_decided
 from everturn.client import listing, updates
-from everturn.client.agents_at_work import agents_at_work, ambiguous_id_error, find_calls, may_have_agents, with_agents
 from everturn.client.client_base import ClientBase
-from everturn.client.followed_agents import FollowedAgents
 from everturn.client.forks import Forks
 from everturn.client.held_signals import holds_back
 from everturn.client.messages import MessageLike, check_room, decision_options, message_payload, with_tools
@@ -25,7 +23,6 @@ from everturn.client.seen_calls import SeenCall, seen_options
 from everturn.client.seen_reply import cut_short, seen_reply
 from everturn.client.send_or_revive import send_or_revive
 from everturn.client.status_waits import with_wait
-from everturn.client.subagent_events import with_children
 from everturn.client.tools_run_here import call_tool, run_tools
 from everturn.client.typed_outcomes import OutcomeWithValue, typed_output, with_value
 from everturn.errors import Ended, EverturnError, InvalidSetting, Refused, Unreachable
@@ -43,6 +40,9 @@ from everturn.payloads import Status, WaitingCall
 from everturn.policy import Rule
 from everturn.records import Message, Outcome, ResultPart, ToolCall, ToolResult, tool_pairs
 from everturn.sizes import LONG_MESSAGE_BYTES, check_input, size_of
+from everturn.subagents.at_work import agents_at_work, ambiguous_id_error, find_calls, may_have_agents, with_agents
+from everturn.subagents.events import with_children
+from everturn.subagents.followed import FollowedAgents
 from everturn.temporal import temporal_errors
 from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.ids import known_id

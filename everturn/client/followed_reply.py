@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from temporalio.client import WorkflowExecutionDescription
 
-from everturn.client.followed_agents import FollowedAgents
 from everturn.client.held_signals import holds_back
 from everturn.client.missing_worker import Silence
 from everturn.events import AnswerRequested, ApprovalRequested, Decided, Event, Replied, ToolFinished
@@ -25,6 +24,7 @@ from everturn.history.transcript import read_transcript
 from everturn.live.live_activities import LiveActivities, interleave_events
 from everturn.payloads import WaitingCall, address_of
 from everturn.records import Message, Outcome, Stop, ToolCall, ToolResult, results_in
+from everturn.subagents.followed import FollowedAgents
 from everturn.temporal.any_status import held_up
 from everturn.temporal.ids import known_id
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from everturn.client.agents_at_work import ambiguous_id_error, find_calls
 from everturn.errors import Ended, InvalidTool, Refused, Unreachable
 from everturn.events import AnswerRequested, Event
 from everturn.payloads import Status, WaitingCall
 from everturn.records import ResultPart, Text, ToolCall, ToolResult, on_lines
 from everturn.sizes import MAX_ANSWER_BYTES, MAX_INPUT_PARTS, MAX_RESULT_CHARS
+from everturn.subagents.at_work import ambiguous_id_error, find_calls
 from everturn.tools.context import ToolContext
 from everturn.tools.results import safe_error_text
 from everturn.tools.tool import Tool, tool

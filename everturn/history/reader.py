@@ -25,7 +25,6 @@ from everturn import names
 from everturn.batching.records import BatchNotice
 from everturn.calls import pending_calls
 from everturn.calls.causes import read_cause
-from everturn.calls.subagent_results import result_of
 from everturn.calls.unreadable_inputs import (
     DEPLOY_ITS_CODE,
     SEND_AGAIN,
@@ -67,6 +66,7 @@ from everturn.payloads import DecisionCheck, MessageIn, ModelReply, ModelRequest
 from everturn.records import Decision, Outcome, ToolResult
 from everturn.storage.composed_converter import own_converter
 from everturn.storage.unreadable import strict
+from everturn.subagents.results import result_of
 from everturn.temporal.temporal_errors import RECONNECT_SECONDS, history_moved, will_pass
 
 PATCH: Final = "core_patch"

@@ -21,7 +21,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from everturn import names
-from everturn.client.followed_agents import FollowedAgents
 from everturn.client.missing_worker import Silence
 from everturn.client.unpolled_queue import Unattended
 from everturn.events import Event, TextDelta, ThinkingDelta, ToolProgress, TurnLimited, TurnRetried, WorkerAwaited
@@ -29,6 +28,7 @@ from everturn.heartbeats.details import AtLimit, LiveAt, Streamed
 from everturn.history import steps
 from everturn.live.lane import Lane, TurnKey
 from everturn.records import Message, Thinking
+from everturn.subagents.followed import FollowedAgents
 
 FIRST_LOOK_SECONDS = 0.5
 LOOK_SECONDS = 1.5

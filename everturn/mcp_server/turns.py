@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from everturn.calls.subagent_results import with_notice
-from everturn.client.agents_at_work import in_words
 from everturn.client.client import Client
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, Refused, Unreachable
 from everturn.mcp_server.reach import Reach
 from everturn.payloads import Status, WaitingCall
 from everturn.sizes import MAX_REASON_BYTES, shortened
+from everturn.subagents.at_work import in_words
+from everturn.subagents.results import with_notice
 from everturn.text.utf8 import mend
 
 if TYPE_CHECKING:

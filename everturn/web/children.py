@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.client.agents_at_work import agents_at_work, with_agents
 from everturn.client.client import Client
+from everturn.subagents.at_work import agents_at_work, with_agents
 
 
 async def status_with_children(client: Client, conversation_id: str) -> dict[str, Any]:

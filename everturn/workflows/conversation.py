@@ -25,6 +25,7 @@ from everturn.plans import PlannedCall
 from everturn.records import CUT_OFF, Outcome
 from everturn.sizes import MAX_INBOX_BYTES, MAX_OPEN_INBOX_BYTES, MAX_OUTCOME_BYTES, size_of
 from everturn.state import State
+from everturn.subagents.workflow import SubAgents
 from everturn.truncation import short_status
 from everturn.webhooks.workflow import Webhooks
 from everturn.workflows import continue_as_new, message_dispatch, sent_messages, start_input, tool_results, web_ui
@@ -36,7 +37,6 @@ from everturn.workflows.cancellation import stop_if_cancelled, turn_over
 from everturn.workflows.chain import Chain
 from everturn.workflows.commands import Commands
 from everturn.workflows.recent_messages import HeldMessages, RecentMessages
-from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import model_options, turn_group
 from everturn.workflows.tool_calls import OpenCalls
 from everturn.workflows.tracing import Tracing

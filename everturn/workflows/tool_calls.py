@@ -21,7 +21,6 @@ from temporalio.exceptions import (
 from everturn import agent_in_charge, names
 from everturn.calls.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
 from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld_result
-from everturn.calls.subagent_results import result_of
 from everturn.carryover import OpenReply
 from everturn.payloads import DecisionCheck, PersonsAnswer, ToolRequest
 from everturn.plans import (
@@ -39,6 +38,8 @@ from everturn.plans import (
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.sizes import MAX_OUTCOME_BYTES, MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, size_of
 from everturn.state import State
+from everturn.subagents.results import result_of
+from everturn.subagents.workflow import SubAgents
 from everturn.truncation import with_short_words
 from everturn.workflows import tool_results, web_ui
 from everturn.workflows.activity_results import ActivityResults, Unreadable
@@ -48,7 +49,6 @@ from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.cancellation import run_together, stop_if_cancelled
 from everturn.workflows.history_space import HistorySpace
 from everturn.workflows.nexus_operations import NexusOperations
-from everturn.workflows.subagents import SubAgents
 from everturn.workflows.timeouts import check_options, local_options, result_check_options, tool_activity_options
 from everturn.workflows.tracing import Tracing
 from everturn.workflows.user_activity_calls import UserActivityCalls

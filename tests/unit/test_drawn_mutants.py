@@ -32,6 +32,7 @@ from everturn.plans import RetryPlan, RunActivity, RunTool
 from everturn.records import Message, ToolCall
 from everturn.sizes import LOCAL_BYTES, MAX_INPUT_BYTES, MAX_NAME_CHARS, MOST_LOCAL, TASK_BYTES, size_of
 from everturn.state import State
+from everturn.subagents import workflow as subagents_workflow
 from everturn.tracing import Trace
 from everturn.workflows import (
     awaited_worker,
@@ -42,7 +43,6 @@ from everturn.workflows import (
     early_decisions,
     history_space,
     message_dispatch,
-    subagents,
     timeouts,
     tool_results,
     tracing,
@@ -354,13 +354,13 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
 ) -> None:
     run = SimpleNamespace(length=10)
     monkeypatch.setattr(
-        subagents.workflow, "info", lambda: SimpleNamespace(get_current_history_length=lambda: run.length)
+        subagents_workflow.workflow, "info", lambda: SimpleNamespace(get_current_history_length=lambda: run.length)
     )
 
     async def nothing() -> None:
         pass
 
-    monkeypatch.setattr(subagents, "what_came_together", nothing)
+    monkeypatch.setattr(subagents_workflow, "what_came_together", nothing)
     came = asyncio.get_running_loop().create_future()
     stopped: list[str] = []
 
@@ -371,7 +371,7 @@ async def test_a_sub_agent_is_cancelled_before_it_has_begun_only_in_the_task_tha
             stopped.append("before it began")
             raise
 
-    asking = asyncio.create_task(subagents._wait_for_start(start()))
+    asking = asyncio.create_task(subagents_workflow._wait_for_start(start()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     run.length += later

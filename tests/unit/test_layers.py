@@ -22,7 +22,7 @@ BOTTOM_UP = """
     logs settings temporal
     records user_parts size_estimates compressed_messages heartbeats vendors
     agent_settings models vendor_models limits plans prices tracing policy tenants budgets batching webhooks
-    carryover prompts payloads truncation agent_in_charge calls
+    carryover prompts payloads truncation agent_in_charge calls subagents
     events evaluations storage state live history
     tools hooks agent declared_tools loading
     providers guardrails formats client devserver

@@ -58,7 +58,7 @@ _AIMED = {
     "stalls_and_pauses": "steering wait_reasons decisions_in_time",
     "start_input": "real_starts start_transcript",
     "state": "steering limits conversation one_state",
-    "subagents": "sub_agents ask_from_workflow",
+    "subagents/workflow": "sub_agents ask_from_workflow",
     "budgets/workflow": "tenant_budgets budget_moves used_up",
     "timeouts": "awaited_worker tool_retries heartbeats",
     "tool_calls": "approvals policies told_results tool_retries handoffs hooks context_ask",

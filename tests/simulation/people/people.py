@@ -17,11 +17,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from everturn import names
-from everturn.client.agents_at_work import shortest_name
 from everturn.client.conversation import Conversation
 from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refused, Stalled, Unreachable
 from everturn.limits import Limits
 from everturn.payloads import AskedAgent, Status, WaitingCall
+from everturn.subagents.at_work import shortest_name
 from tests.simulation.people import moves
 from tests.simulation.situations.situation import USUAL, Habits
 from tests.simulation.temporal.dispatch import QUEUE
