@@ -18,7 +18,7 @@ import temporalio.client
 from temporalio.service import RPCError
 
 from everturn import Client
-from everturn.activities import before_reset, model_turns
+from everturn.activities import before_reset, model_turns, reviews
 from everturn.client.conversation import Conversation
 from everturn.errors import EverturnError
 from everturn.providers import background
@@ -29,6 +29,7 @@ from tests.simulation.agents.batches import BATCHED, SimulatedBatches
 from tests.simulation.agents.ledger import Ledger
 from tests.simulation.agents.mcp_servers import McpServers
 from tests.simulation.agents.model import SimulatedModel
+from tests.simulation.agents.reviewed import give_verdict
 from tests.simulation.chance import Chances
 from tests.simulation.machines.machines import Machine
 from tests.simulation.machines.workers import SimulatedWorker
@@ -38,6 +39,7 @@ from tests.simulation.rules.checks import Checks
 from tests.simulation.situations import (
     batches,
     cut_replies,
+    decided_beside,
     features,
     later_moments,
     lifecycle,
@@ -109,6 +111,7 @@ GROUPS = (
     ruled_outside.RULED_OUTSIDE,
     features.BELOW,
     batches.BATCHES,
+    decided_beside.DECIDED_BESIDE,
 )
 """Of situations, each for a million seeds from WILD on."""
 
@@ -399,6 +402,7 @@ class World:
             patch.object(model_turns, "ask", self.model),
             patch.object(background, "cancel_response", self.model.cancel),
             patch.object(transports, "open_streams", self.mcp.streams),
+            patch.object(reviews, "generate", give_verdict),
             self.batches.stands_in(),
         ):
             yield

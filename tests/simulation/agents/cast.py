@@ -16,6 +16,7 @@ from everturn.tools.context import TurnContext
 from tests.simulation.agents import asking_and_hooked, local_tools, run_time
 from tests.simulation.agents import mcp as mcp_agents
 from tests.simulation.agents.ledger import chance_at_hand, leave, take, tried
+from tests.simulation.agents.reviewed import REVIEWED, REVIEWER
 
 
 @tool(effect="read")
@@ -137,6 +138,8 @@ OUTSIDE = {
 }
 
 TOOLS = (look, peek, note, refund, pay, gift, flaky, slow, fails, long, OUTSIDE, wire, ship, peep)
+CHOOSING = "choosing"
+"""The agent whose people name tools with their messages."""
 ONCE = {"refund", "pay", "wire", "ship", "borrow", "inquire", "extra", *mcp_agents.MCP_ONCE}
 LOCAL = {"peek", "peep", "linger", "waver", "glance"}
 APPROVED = {"refund", "ship", "peep", *mcp_agents.MCP_APPROVED}
@@ -150,6 +153,12 @@ def may_decide(_: ToolCall, decision: Decision) -> bool | str:
     if decision.note == "break":
         raise RuntimeError("the policy broke")
     return True
+
+
+def tools_for(text: str) -> tuple[str, ...] | None:
+    """The tools that come with a message; None: it names none."""
+    number = text.removeprefix("message ").partition(" ")[0]
+    return (None, ("look",), ("look", "note", "peek"))[int(number) % 3 if number.isdigit() else 0]
 
 
 def _prepared(_: TurnContext, tools: list[Any]) -> list[Any]:
@@ -220,6 +229,8 @@ AGENTS: dict[str, Agent] = {
         _agent("waiting", tools=(*TOOLS, tardy)),
         _agent("near", tools=(*TOOLS, *local_tools.NEAR_TOOLS)),
         _agent(mcp_agents.PLUGGED, tools=(look, *mcp_agents.SERVERS)),
+        _agent(CHOOSING),
+        _agent(REVIEWED, reviewer=REVIEWER),
         _agent("batched", model="openai:gpt-5.5", settings=ModelSettings(batch=True)),
         _agent("shell", tools=(*TOOLS, *run_time.PROVIDERS_TOOLS), **run_time.NEWER_AGENTS["shell"]),
     )
@@ -237,6 +248,8 @@ WEIGHTS = {"clerk": 8, "guarded": 2, "boss": 1} | dict.fromkeys(
         "near",
         "waiting",
         "batched",
+        CHOOSING,
+        REVIEWED,
         mcp_agents.PLUGGED,
         *HANDING,
         *run_time.NEWER_AGENTS,

@@ -22,6 +22,7 @@ from everturn.errors import AlreadyStarted, Ended, EverturnError, NotFound, Refu
 from everturn.limits import Limits
 from everturn.payloads import AskedAgent, Status, WaitingCall
 from everturn.subagents.at_work import shortest_name
+from tests.simulation.agents.cast import CHOOSING, tools_for
 from tests.simulation.people import moves
 from tests.simulation.situations.situation import USUAL, Habits
 from tests.simulation.temporal.dispatch import QUEUE
@@ -167,6 +168,8 @@ class Person:
 
     async def _send(self, agent: str, text: str, *, first: bool, **options: Any) -> Conversation:
         limits = self.character.limits
+        if agent == CHOOSING:
+            options["tools"] = tools_for(text)
         if self.earlier and first and options["id"] not in self.started:
             self.started.add(options["id"])
             self.of(options["id"]).began_with = True

@@ -90,7 +90,7 @@ def decisions_are_told_as_they_were(one: Evidence) -> Iterator[str]:
         if isinstance(step, steps.CommandSent) and step.name in names.DECISIONS
     ]
     for event in one.events:
-        if isinstance(event, Decided) and not event.by_policy:
+        if isinstance(event, Decided) and not (event.by_policy or event.by_model):
             made = event.verdict, event.call_id, event.by, event.arguments
             if made not in sent and not any(run.base for run, _ in one.runs):
                 yield f"the events tell of a decision {made} that nobody sent: {sent}"

@@ -38,6 +38,7 @@ from tests.simulation.rules.chains import (
 )
 from tests.simulation.rules.conversations import AFTER_RESETS, AFTER_TERMINATION, RULES, Evidence
 from tests.simulation.rules.cut_replies import CUT_RULES, what_was_told_live_is_replied
+from tests.simulation.rules.decided_beside import BESIDE_RULES
 from tests.simulation.rules.events import EVENT_RULES, Returning, commands_are_told_by_name
 from tests.simulation.rules.hooks import HOOK_RULES
 from tests.simulation.rules.local_tools import LOCAL_RULES
@@ -87,6 +88,7 @@ ALL_RULES = (
     *CUT_RULES,
     *SAID_RULES,
     *CARRIED_RULES,
+    *BESIDE_RULES,
 )
 AFTER_A_TERMINATION = (*AFTER_TERMINATION, what_a_terminated_life_had_is_kept, what_activities_brought_is_told)
 AFTER_A_RESET = (*AFTER_RESETS, commands_are_told_by_name, once_is_once, keys_are_new_after_a_reset)

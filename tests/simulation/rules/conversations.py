@@ -26,10 +26,21 @@ from everturn.limits import Limits
 from everturn.payloads import Control, ModelRequest, Start
 from everturn.records import Message, Outcome, Text, ToolCall, ToolResult, Usage, results_in
 from tests.simulation.agents import asking_and_hooked, run_time
-from tests.simulation.agents.cast import AGENTS, APPROVED, HANDING, HELPER, LIMITS_LATER, LOCAL, ONCE, instructions_of
+from tests.simulation.agents.cast import (
+    AGENTS,
+    APPROVED,
+    CHOOSING,
+    HANDING,
+    HELPER,
+    LIMITS_LATER,
+    LOCAL,
+    ONCE,
+    instructions_of,
+)
 from tests.simulation.agents.ledger import Effect, Try
 from tests.simulation.agents.mcp import MCP_ERRORS
 from tests.simulation.agents.model import Asked
+from tests.simulation.agents.reviewed import REVIEWED, approves
 from tests.simulation.temporal.runs import Run
 
 if TYPE_CHECKING:
@@ -142,7 +153,7 @@ def calls_are_answered(one: Evidence) -> Iterator[str]:
         if wanted != told:
             yield f"the calls {wanted} have results for {told}"
         for call, result in zip(message.tool_calls, after.tool_results, strict=False):
-            yield from _result(call, result, deploys=one.deploys)
+            yield from _result(call, result, deploys=one.deploys or one.agent == CHOOSING)
 
 
 _CUT = r"This call was (cut short|denied)|^The outcome of this call is unknown"
@@ -370,9 +381,11 @@ def effects_are_allowed(one: Evidence) -> Iterator[str]:
 
 
 def approval_words(one: Evidence):  # type: ignore[no-untyped-def]
-    """How often a call may have been approved: by people, by the clock, and by rules that people have made. The clock
+    """How often a call may have been approved: by people, a reviewer, the clock, and rules of people. The clock
     has no say about a call that may have run."""
     by_call, every = Counter[str](), 0
+    if one.agent == REVIEWED:
+        by_call.update(call.call_id for message in one.transcript for call in message.tool_calls if approves(call))
     for _, taken in one.runs:
         doubtful: set[str] = set()
         for step in taken:
