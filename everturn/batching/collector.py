@@ -35,7 +35,7 @@ from everturn.batching.records import (
     SentBatch,
 )
 from everturn.calls.causes import FailureCause, cause_of
-from everturn.calls.pending_calls import iso_time
+from everturn.text.iso_times import iso_time
 from everturn.workflows import continue_as_new, message_dispatch
 from everturn.workflows.timeouts import LONGEST_QUEUE, batch_options
 

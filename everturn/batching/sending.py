@@ -22,7 +22,6 @@ from everturn.activities.patience import retry_delay, spend
 from everturn.activities.turn_place import TurnPlace, standing_in_for
 from everturn.agent import Agent
 from everturn.batching.records import CREATING, Batch, BatchLine, BatchNotice, SentBatch
-from everturn.calls.pending_calls import iso_time
 from everturn.errors import FAULTS, EverturnError, KeyMissing, ProviderError
 from everturn.heartbeats.heartbeat import Heartbeats
 from everturn.history.waiting_turn import waiting_request
@@ -32,6 +31,7 @@ from everturn.lost_workers.poison_calls import details_left, leave_details, leav
 from everturn.sizes import MAX_ERROR_BYTES, shortened
 from everturn.system.bounded_concurrency import in_order
 from everturn.temporal.temporal_errors import not_found
+from everturn.text.iso_times import iso_time
 
 if TYPE_CHECKING:
     from everturn.providers.batching.api import BatchApi

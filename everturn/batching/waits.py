@@ -19,8 +19,8 @@ from temporalio.exceptions import ActivityError, TemporalError
 from everturn import names
 from everturn.batching.records import BatchLine, BatchNotice, BatchTurn, LeaveBatch
 from everturn.calls.causes import cause_of
-from everturn.calls.pending_calls import iso_time
 from everturn.payloads import ModelRequest
+from everturn.text.iso_times import iso_time
 from everturn.workflows.cancellation import begin_signal, send_signal
 from everturn.workflows.message_dispatch import read_signal
 

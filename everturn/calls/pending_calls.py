@@ -10,17 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Self
 
-from pydantic import JsonValue
-
 from everturn import names
 from everturn.calls.decisions import Approve, Deny
 from everturn.carryover import QuestionToPerson
 from everturn.names import unversioned
 from everturn.payloads import WaitingCall
-from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, Review, RunHandoff, RunPlan, WaitReason
+from everturn.plans import AwaitAnswer, Expiry, GatedPlan, PlannedCall, Review, RunHandoff
 from everturn.policy import Policy, Rule, rule_for, same_json
 from everturn.records import ApproveOrDeny, Decision, ToolCall
 from everturn.sizes import MAX_NAME_CHARS, MAX_RULE_CHARS, shortened
+from everturn.text.iso_times import iso_time
 
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 """A timer can't be longer than some centuries."""
@@ -168,8 +167,8 @@ class PendingCall:
         rule = rule_for(policy, self.call.name, self.call.arguments, agent=agent)
         if rule is None or rule.then != "ask":
             return None
-        return self._with_question(
-            reason="needs_approval", why=_asks_for_approval(rule, self.call, self.plan), by_rule=True, handed_out=True
+        return self.with_question(
+            reason="needs_approval", why=asks_for_approval(rule, self.call, self.plan), by_rule=True, handed_out=True
         )
 
     def refuses(self, verdict: str) -> bool:
@@ -195,12 +194,12 @@ class PendingCall:
         """People are asked now, unless they were before. `time`: seconds since 1970."""
         if self.asked.since:
             return self
-        return self._with_question(since=time)
+        return self.with_question(since=time)
 
     def after_check(self, *, decided_by: str, refusal: str) -> PendingCall:
         """What is asked once more, since the person who decided may not."""
         reason = self.asked.reason if self.is_doubtful or self.tool_asks else "not_allowed"
-        return self._with_question(reason=reason, refused=f" ({decided_by or 'somebody'} may not decide: {refusal})")
+        return self.with_question(reason=reason, refused=f" ({decided_by or 'somebody'} may not decide: {refusal})")
 
     def is_addressed(self, call_id: str, verdict: str) -> bool:
         """Whether a decision on `call_id`, which may mean every call, is about this one."""
@@ -228,7 +227,7 @@ class PendingCall:
             question=self.question,
         )
 
-    def _with_question(self, **changes: object) -> PendingCall:
+    def with_question(self, **changes: object) -> PendingCall:
         question = self.asked.model_copy(update=changes)
         return replace(self, call=_as_asked(self.call, question), asked=question)
 
@@ -239,29 +238,7 @@ def _as_asked(call: ToolCall, question: QuestionToPerson) -> ToolCall:
     return call.model_copy(update={"arguments": question.arguments})
 
 
-def before_run(call: ToolCall, plan: PlannedCall, policy: Policy, *, agent: str) -> PendingCall | None:
-    """The gate of every call: what is asked before it runs, or in its place; None if nobody is asked. What the policy
-    decides by itself is asked too, and decided at once: see `PendingCall.ruling_of`. `agent`: the one that made the
-    call."""
-    if not isinstance(plan, GatedPlan):
-        return None
-    rule = rule_for(policy, call.name, call.arguments, agent=agent)
-    if plan.approval or (rule and rule.then != "approve"):
-        question = QuestionToPerson(
-            call_id=plan.call_id,
-            reason="needs_approval",
-            why=plan.approval or _asks_for_approval(rule, call, plan),
-            only_person=plan.only_person,
-            by_rule=not plan.approval,
-            review=None if plan.only_person else plan.review,
-        )
-        return PendingCall.from_question(call, plan, question)
-    if not isinstance(plan, AwaitAnswer):
-        return None
-    return for_answer(call, plan)
-
-
-def _asks_for_approval(rule: Rule | None, call: ToolCall, plan: GatedPlan) -> str:
+def asks_for_approval(rule: Rule | None, call: ToolCall, plan: GatedPlan) -> str:
     reason = (rule and rule.reason) or f"the policy asks for an approval of {call.name}"
     return reason + plan.defaults
 
@@ -290,97 +267,3 @@ def rules_of(decision: Approve | Deny, calls: Iterable[PendingCall], *, agent: s
     return tuple(
         Rule(tool=tool, agent=agent_name, then=then, where=where, by=decided_by, reason=reason) for tool in tools
     )
-
-
-def for_answer(
-    call: ToolCall,
-    plan: AwaitAnswer,
-    *,
-    approval: Decision | None = None,
-    arguments: dict[str, JsonValue] | None = None,
-) -> PendingCall:
-    """What is asked of whoever runs it. `approval`: a person's, if one was asked for; `arguments`: those that were
-    approved, if they are not the model's."""
-    question = QuestionToPerson(
-        call_id=plan.call_id, reason=plan.reason, why=plan.why, decision=approval, arguments=arguments
-    )
-    return PendingCall.from_question(call, plan, question)
-
-
-def after_run(
-    call: ToolCall,
-    plan: PlannedCall,
-    before: PendingCall | None,
-    *,
-    kind: str,
-    cause: str,
-    state_left: dict[str, JsonValue] | None = None,
-    proposed: dict[str, JsonValue] | None = None,
-    decision: Decision | None = None,
-) -> PendingCall | None:
-    """What is asked after a run that brought no result, by the type and the words of its error; None if nobody is
-    asked, and the model is told. `before`: what was asked before that run; `state_left`: what it left, if its tool
-    asks; `proposed`: what hooks made of a person's arguments; `decision`: the approval that it had."""
-    ran_with = decision.arguments if decision else None
-    if kind == names.ASKS and state_left is not None:
-        question = QuestionToPerson(
-            call_id=plan.call_id, reason="tool_asks", why=cause, left=state_left, decision=decision, arguments=ran_with
-        )
-        return PendingCall.from_question(call, plan, question)
-    if kind == names.NEEDS_APPROVAL:
-        # What was approved already and asks again is for a person: a rule would let it ask for ever.
-        once_more = decision is not None
-        return PendingCall.from_question(
-            call,
-            plan,
-            QuestionToPerson(
-                call_id=plan.call_id, reason="needs_approval", why=cause, only_person=once_more, arguments=ran_with
-            ),
-        )
-    doubtful = before is not None and before.is_doubtful
-    once = isinstance(plan, RunPlan) and plan.effect == "once"
-    reason: WaitReason
-    if kind == names.INVALID_EDIT:
-        reason = "invalid_edit"
-        words = cause
-    elif kind == names.UNREADABLE_RESULT:
-        reason = "outcome_unknown"
-        words = f"outcome unknown: {cause}"
-    elif once and kind in names.NEVER_BEGUN:
-        reason = "has_not_run"
-        words = f"it has not {'run again' if doubtful else 'run'}: {cause}"
-    elif once:
-        reason = "outcome_unknown"
-        words = f"outcome unknown: {cause}"
-    else:
-        return None
-    if before and doubtful and reason != "outcome_unknown":
-        if proposed:
-            return before._with_question(refused=f" ({words})", arguments=proposed, seen_by_hooks=True)
-        return before._with_question(refused=f" ({words})")
-    since = 0.0
-    if before and reason == "invalid_edit":
-        since = before.asked.since
-    only_person = before is not None and before.asked.only_person
-    arguments = proposed if reason == "invalid_edit" else ran_with
-    had = before.asked if before and before.asked.seen_by_hooks else None
-    question = QuestionToPerson(
-        call_id=plan.call_id,
-        reason=reason,
-        why=words,
-        since=since,
-        only_person=only_person,
-        arguments=arguments,
-        seen_by_hooks=proposed is not None or (had is not None and had.arguments == ran_with),
-    )
-    return PendingCall.from_question(call, plan, question)
-
-
-def not_asked(cause: str) -> str:
-    """The refusal, if the agent's policy could not be asked."""
-    return f"the policy could not be checked: {cause}"
-
-
-def iso_time(time: datetime) -> str:
-    """ISO 8601, UTC, to the second."""
-    return time.isoformat(timespec="seconds")

@@ -10,7 +10,8 @@ from typing import Any
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decisions import DECISION_RECORDS, Answer, Approve, Deny
-from everturn.calls.pending_calls import PendingCall, decision_of, for_answer, iso_time, rules_of
+from everturn.calls.gate import for_answer
+from everturn.calls.pending_calls import PendingCall, decision_of, rules_of
 from everturn.carryover import OpenReply
 from everturn.history import steps
 from everturn.history.transcript import unwritten_result
@@ -18,6 +19,7 @@ from everturn.plans import AwaitAnswer, RunAgent, RunHandoff, UseResult
 from everturn.policy import Policy, Rule, with_rules
 from everturn.records import Decision, ToolCall, ToolResult
 from everturn.state import State
+from everturn.text.iso_times import iso_time
 
 Ruled = tuple[str, Decision]
 """A call that the conversation's policy has decided on, and the rule that decided."""

@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 
 from everturn import names
 from everturn.batching.records import BatchNotice
-from everturn.calls import pending_calls
+from everturn.calls import gate, pending_calls
 from everturn.calls.causes import read_cause
 from everturn.calls.unreadable_inputs import (
     DEPLOY_ITS_CODE,
@@ -311,7 +311,7 @@ class HistoryReader:
         tool = self._tools.pop(scheduled_id, None)
         if check := self._checks.pop(scheduled_id, None):
             if not failure_cause.not_hosted:
-                return DecisionChecked(event_id, time, check, pending_calls.not_asked(failure_cause.cause))
+                return DecisionChecked(event_id, time, check, gate.not_asked(failure_cause.cause))
             call = check.model_dump(include={"agent", "turn", "hand_back_for"}) | {"call_id": check.call.call_id}
             tool = (names.CHECK_DECISION, ToolRequest(**call))
         if tool:

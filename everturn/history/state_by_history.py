@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, Final
 
 from everturn import agent_in_charge, names
-from everturn.calls import pending_calls
+from everturn.calls import gate, unknown_outcomes
 from everturn.calls.decisions import InheritPolicy, policy_after
 from everturn.calls.result_checks import check_of_answer, check_of_event, withheld_result
 from everturn.carryover import OpenReply
@@ -287,7 +287,7 @@ class StateByHistory:
         for call, plan in self.calls.unsettled:
             if call.call_id in begun:
                 continue
-            pending = pending_calls.before_run(call, plan, state.rules, agent=state.agent)
+            pending = gate.before_run(call, plan, state.rules, agent=state.agent)
             if pending and not state.closing:
                 self.decisions.begin_waiting(pending, time=self._clock)
             elif isinstance(plan, RunHandoff) and not pending:
@@ -348,7 +348,7 @@ class StateByHistory:
             return
         self.decisions.edited.pop(call.call_id, None)
         self.decisions.refused_edits += lost.kind == names.INVALID_EDIT
-        again = pending_calls.after_run(
+        again = unknown_outcomes.after_run(
             call,
             plan,
             self.decisions.asked.get(call.call_id),

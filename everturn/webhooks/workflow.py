@@ -16,12 +16,12 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from everturn import names
 from everturn.calls.causes import Stall, cause_of
-from everturn.calls.pending_calls import iso_time
 from everturn.logs import workflow_log
 from everturn.payloads import AskedAgent, WaitingCall, WebhookTarget
 from everturn.records import Outcome
 from everturn.sizes import MAX_WEBHOOK_BYTES, MAX_WEBHOOK_TEXT_BYTES, shortened, size_of
 from everturn.state import State
+from everturn.text.iso_times import iso_time
 from everturn.webhooks.records import WebhookEvent, WebhookFacts, WebhookMessage
 from everturn.workflows.new_waits import NewWaits
 from everturn.workflows.timeouts import BEGIN_WEBHOOK_WITHIN

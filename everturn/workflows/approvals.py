@@ -12,12 +12,13 @@ from temporalio import workflow
 
 from everturn import names
 from everturn.calls.decisions import already_decided
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of, iso_time
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, decision_of
 from everturn.carryover import OpenReply, QuestionToPerson
 from everturn.payloads import AskedAgent, PersonsAnswer
 from everturn.plans import Expiry
 from everturn.records import Decision, ResultPart, Text, on_lines
 from everturn.state import State
+from everturn.text.iso_times import iso_time
 from everturn.truncation import shortened_reason
 from everturn.workflows.call_ledger import CallLedger
 from everturn.workflows.early_decisions import EarlyDecisions

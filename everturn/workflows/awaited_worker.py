@@ -9,10 +9,10 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from everturn.calls.pending_calls import iso_time
 from everturn.limits import MODEL_PATIENCE
 from everturn.payloads import DecisionCheck, ModelRequest, ToolRequest
 from everturn.state import State
+from everturn.text.iso_times import iso_time
 from everturn.workflows import tool_results
 from everturn.workflows.eager_dispatch import by_the_queue
 from everturn.workflows.stalls_and_pauses import StallsAndPauses

@@ -13,13 +13,14 @@ from temporalio import workflow
 from everturn import names
 from everturn.calls.decision_problems import decision_problem
 from everturn.calls.decisions import Answer, Approve, Deny, InheritPolicy, SetPolicy, verdict_of
-from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, iso_time, rules_of
+from everturn.calls.pending_calls import LONGEST_SECONDS, PendingCall, rules_of
 from everturn.payloads import Control, MessageIn
 from everturn.policy import Policy, said_by, with_rules
 from everturn.policy import problem as policy_problem
 from everturn.records import Decision
 from everturn.sizes import size_of
 from everturn.state import State
+from everturn.text.iso_times import iso_time
 from everturn.truncation import shortened_reason
 from everturn.user_parts import kinds_problem
 from everturn.workflows.approvals import AppliedDecision, PendingApprovals

@@ -19,8 +19,10 @@ from temporalio.exceptions import (
 )
 
 from everturn import agent_in_charge, names
-from everturn.calls.pending_calls import PendingCall, after_run, before_run, for_answer, not_asked
+from everturn.calls.gate import before_run, for_answer, not_asked
+from everturn.calls.pending_calls import PendingCall
 from everturn.calls.result_checks import check_of_answer, check_of_event, is_answer, withheld_result
+from everturn.calls.unknown_outcomes import after_run
 from everturn.carryover import OpenReply
 from everturn.payloads import DecisionCheck, PersonsAnswer, ToolRequest
 from everturn.plans import (
