@@ -31,15 +31,15 @@ class BatchTurn(Record):
     provider: str = Field(max_length=MAX_NAME_CHARS)
     agent: str = Field(max_length=MAX_NAME_CHARS)
     model: str = Field(max_length=MAX_NAME_CHARS)
-    size: int = 0
+    size: int = Field(default=0, ge=0)
     """The request's bytes."""
-    most_bytes: int = 0
+    most_bytes: int = Field(default=0, ge=0)
     """Of a batch, by the provider's limit."""
-    gather_seconds: float = 60.0
+    gather_seconds: float = Field(default=60.0, ge=0, le=86_400, allow_inf_nan=False)
     """How long a batch is gathered, by the settings of the worker."""
-    most_turns: int = 500
+    most_turns: int = Field(default=500, ge=1)
     """In a batch, likewise."""
-    round: int = 1
+    round: int = Field(default=1, ge=1)
     """How often the turn has joined a batch, with this time."""
     without_thoughts: bool = False
     """The provider has refused the thoughts in the transcript."""

@@ -18,6 +18,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
 from everturn import Agent, Budget, Client, Conversation, Encryption, Model, ModelSettings, tool
+from everturn.batching.records import BatchTurn
 from everturn.batching.turns import collector_id
 from everturn.cli.doctor_batches import batch_findings
 from everturn.devserver import DevServer
@@ -118,6 +119,13 @@ async def test_turns_of_several_conversations_are_one_batch_whose_replies_reach_
     ] * 3
     assert [len(batch.requests) for batch in provider.batches.values()] == [3, 3]
     assert not provider.live
+
+
+@pytest.mark.parametrize("odd", [{"gather_seconds": float("nan")}, {"gather_seconds": 1e9}, {"most_turns": 0}])
+def test_a_line_that_would_keep_others_waiting_for_ever_is_none(odd: dict[str, Any]) -> None:
+    """A collector is reached by anybody's signal."""
+    with pytest.raises(ValueError, match=next(iter(odd))):
+        BatchTurn(collector="c", provider="openai", agent="clerk", model="openai:gpt-5.5", **odd)
 
 
 STEPS = ("gathering", "creating", "created", "waiting", "reading")
