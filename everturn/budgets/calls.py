@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from everturn.budgets import moves
 from everturn.budgets.records import BudgetStart, SpendingAnswer, SpendingBatch, Terms
 from everturn.errors import EverturnError
 from everturn.temporal import temporal_errors
-from everturn.temporal.any_status import describe, is_over
+from everturn.temporal.any_status import describe, held_up, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.validation.explaining import explain
 
@@ -89,7 +90,7 @@ class BudgetCalls:
             moved = await _or_no_answer(moves.move_here(*where, pollers=self._pollers))
             raise NoAnswer("it moves here" if moved else "no worker took the question in time") from error
         except RPCError as error:
-            raise NoAnswer(error.message) from error
+            raise NoAnswer(await self._words_of(error)) from error
         except ValueError as error:  # codecs raise all kinds, and the answer may be another version's
             raise NoAnswer(explain(error)) from error
 
@@ -119,6 +120,13 @@ class BudgetCalls:
         if self.declared is None:
             return False
         raise NoAnswer(f"a workflow of type {described.workflow_type!r} has its id, {self._id!r}: end that workflow")
+
+    async def _words_of(self, error: RPCError) -> str:
+        """What the server said; or that an operator has paused the budget, and what helps."""
+        with suppress(RPCError):
+            if held := held_up(await describe(self._client, self._id)):
+                return " ".join(held)
+        return error.message
 
     async def _is_running(self) -> bool:
         return not is_over(await describe(self._client, self._id))

@@ -18,7 +18,7 @@ from everturn.errors import InvalidSetting, OtherWorkflow, Unreachable
 from everturn.limits import Budget
 from everturn.sizes import MAX_NAME_CHARS
 from everturn.temporal import temporal_errors
-from everturn.temporal.any_status import is_over
+from everturn.temporal.any_status import held_up, is_over
 from everturn.temporal.task_timeout import TASK_TIMEOUT
 from everturn.tenants.priorities import budget_id
 from everturn.text.utf8 import check_utf8
@@ -65,7 +65,8 @@ class BudgetingClient(ClientBase):
 
     async def budget(self, tenant: str) -> BudgetStatus | None:
         """The tenant's budget, and how much of it is spent today; None if it has none. Read from its history if no
-        worker of its task queue runs. Raises Unreachable, also if a worker runs but does not answer."""
+        worker of its task queue runs, or if an operator has paused it. Raises Unreachable, also if a worker runs but
+        does not answer."""
         name = self._budget_id(tenant)
         handle = self.temporal.get_workflow_handle(name)
         seconds = temporal_errors.WORKER_TIMEOUT_SECONDS
@@ -73,9 +74,10 @@ class BudgetingClient(ClientBase):
             described = await handle.describe()
             if described.workflow_type != names.TENANT_BUDGET:
                 return None
-            if described.close_time is not None or not await find_pollers(self.temporal, described.task_queue):
+            is_closed = described.close_time is not None
+            if is_closed or held_up(described) or not await find_pollers(self.temporal, described.task_queue):
                 kept = await kept_budget(self.temporal, name, run_id=described.run_id)
-                is_over = kept is None or kept.removed or (described.close_time is not None and not kept.moves)
+                is_over = kept is None or kept.removed or (is_closed and not kept.moves)
                 return None if kept is None or is_over else kept.ledger.status(time.time())
             answer = await handle.query(names.BUDGET, rpc_timeout=timedelta(seconds=seconds))
         except RPCError as error:
@@ -92,13 +94,16 @@ class BudgetingClient(ClientBase):
 
     async def _check_own(self, tenant: str, name: str) -> None:
         """Raises OtherWorkflow if something else runs under the budget's id: it would take the signal and set nothing.
-        Nothing of everturn's starts such a workflow; a program of somebody's may have."""
+        Nothing of everturn's starts such a workflow; a program of somebody's may have. Raises Unreachable if an
+        operator has paused the budget, which would set nothing until it goes on."""
         try:
             described = await self.temporal.get_workflow_handle(name).describe()
         except RPCError as error:
             if not temporal_errors.not_found(error):
                 raise
             return
+        if held := held_up(described):
+            raise Unreachable(f"The budget of {tenant!r:.100} can't be set: {held[0]}", cure=held[1])
         if described.workflow_type != names.TENANT_BUDGET and not is_over(described):
             raise OtherWorkflow(
                 f"The budget of {tenant!r:.100} can't be set: a workflow of type {described.workflow_type!r} has its "

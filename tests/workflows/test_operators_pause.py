@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everturn import Client, Conversation, tool
+from everturn import Budget, Client, Conversation, tool
 from everturn.client.followed_reply import FollowedReply
 from everturn.devserver import DevServer, find_binary
 from everturn.errors import Refused, Stalled, Unreachable
@@ -109,6 +109,27 @@ async def test_a_workflow_that_an_operator_paused_is_shown_as_that(client: Clien
         for conversation in (one, two):
             assert await conversation.reply() == "Done."
             await _end(conversation)
+
+
+async def test_a_budget_that_an_operator_paused_is_read_and_says_so(client: Client, scripted: Scripted) -> None:
+    agent = agent_on(scripted(["Hello.", "Hello."]))
+    await client.set_budget("acme", Budget(tokens_per_day=50))
+    async with hosting(client, agent):
+        await operator(client, "pause", "-w", "everturn-budget:acme")
+        kept = await client.budget("acme")
+        assert kept
+        assert kept.budget.tokens_per_day == 50
+        for budget in (Budget(tokens_per_day=5), None):
+            with pytest.raises(Unreachable, match="can't be set: An operator has paused its workflow"):
+                await client.set_budget("acme", budget)
+        conversation = await client.start(agent, "Hi", tenant="acme")
+
+        async def cause() -> str:
+            return (await conversation.status()).cause or ""
+
+        assert "unpause --workflow-id everturn-budget:acme" in await eventually(cause)
+        await operator(client, "unpause", "-w", "everturn-budget:acme")
+        assert (await conversation.outcome()).text == "Hello."
 
 
 async def _first_awaited(conversation: Conversation) -> WorkerAwaited:
