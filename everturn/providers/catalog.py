@@ -312,11 +312,12 @@ _OF_VENDORS = re.compile(r"(?:^|[/.-])(?:gpt-[3-9]|chatgpt|o[134](?:$|-)|claude|
 
 def grammar_over_calls(model: Model) -> bool:
     """Whether the model's server writes the whole reply under an output's schema. With a base URL, a row stands for any
-    server, and the model decides."""
+    server, as OpenRouter and Hugging Face do for models of open weights: the model decides."""
     if row_of(model.provider).grammar == "over_calls":
         return True
     moved = bool(model.base_url) and model.provider in {"openai-chat", "anthropic"}
-    return moved and not _OF_VENDORS.search(model.model)
+    routed = model.provider in {"openrouter", "huggingface"}
+    return (moved or routed) and not _OF_VENDORS.search(model.model)
 
 
 def resolve_endpoint(model: Model, *, environ: Mapping[str, str] = os.environ) -> ModelEndpoint:

@@ -27,6 +27,7 @@ PROTOCOLS: dict[str, Any] = {
     "ollama": openai_chat,
     "openai-chat": openai_chat,
     "openrouter": openai_chat,
+    "huggingface": openai_chat,
     "openresponses": openai_responses,
     "openai": openai_responses,
     "anthropic": anthropic_messages,
@@ -54,6 +55,8 @@ OVER_CALLS = [
     ("openai-chat:qwen3-8b", OWN),
     ("openai-chat:openai/gpt-oss-20b", OWN),
     ("anthropic:qwen3-8b", OWN),
+    ("openrouter:qwen/qwen3.8-27b", None),
+    ("huggingface:zai-org/GLM-5.3", None),
 ]
 
 
