@@ -6,6 +6,7 @@ here grows with a conversation, nor with the day.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -244,7 +245,8 @@ class Ledger:
         if name not in self._waiting and room and len(self._waiting) < MOST_WAITING:
             self._waiting[name] = Waiter(conversation=name, asked=spending.asked, since=now)
         if name not in self._waiting:
-            cure = f"Too many wait already to be resumed by themselves: `everturn resume {name}` once there is room."
+            resume = f"`everturn resume {shlex.quote(name)}`"
+            cure = f"Too many wait already to be resumed by themselves: {resume} once there is room."
         return Refusal(conversation=name, cause=cause, cure=cure)
 
     def _why_over(self) -> tuple[str, str] | None:
@@ -261,7 +263,7 @@ class Ledger:
         }
         return (
             f"Tenant {name!r} has used {limit.in_words}.",
-            f"{opens[limit.span]}: `everturn budget {name} {limit.option} …`.",
+            f"{opens[limit.span]}: `everturn budget {shlex.quote(name)} {limit.option} …`.",
         )
 
     def _why_full(self, spending: Spending) -> tuple[str, str] | None:
@@ -277,7 +279,8 @@ class Ledger:
             return None
         return (
             f"Tenant {name!r} has {len(self._at_work):,} conversations at work, and may have {most:,}.",
-            f"It goes on by itself after one of them, or with more: `everturn budget {name} --conversations …`.",
+            "It goes on by itself after one of them, or with more: "
+            f"`everturn budget {shlex.quote(name)} --conversations …`.",
         )
 
     # ------------------------------------------------------------ who goes on

@@ -9,6 +9,7 @@ however many turns there are.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -224,9 +225,10 @@ class TenantSpending:
         """The error of a budget that does not answer: the turn is tried again while patience lasts."""
         tenant = self._budget.tenant
         delay = retry_delay(None, attempt=activity.info().attempt, longest=PATIENCE)
+        remove = f"`everturn budget {shlex.quote(tenant)} --remove`"
         return ApplicationError(
             f"The budget of tenant {tenant!r} does not answer: {reason}.",
-            {"cure": f"It moves here if its workers are gone; `everturn budget {tenant} --remove` removes it."},
+            {"cure": f"It moves here if its workers are gone; {remove} removes it."},
             type=names.BUDGET_SILENT,
             next_retry_delay=delay,
             non_retryable=not spend(delay, PATIENCE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,7 +80,8 @@ async def _run_budget(tenant: str, changes: dict[str, Any], *, remove: bool, as_
         status = await client.budget(tenant)
     if status is None:
         raise NotFound(
-            f"Tenant {tenant!r} has no budget.", cure=f"`everturn budget {tenant} --usd-per-day 50` sets one."
+            f"Tenant {tenant!r} has no budget.",
+            cure=f"`everturn budget {shlex.quote(tenant)} --usd-per-day 50` sets one.",
         )
     if as_json:
         print_json(status.as_json())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ async def act_on(conversation_id: str, act: Callable[[Conversation], Awaitable[A
         try:
             return await act(client.conversation(conversation_id))
         except Ended as error:
-            cure = f"`everturn send {conversation_id} TEXT` continues it."
+            cure = f"`everturn send {shlex.quote(conversation_id)} TEXT` continues it."
             raise Ended(error.message, cure=cure) from None
 
 

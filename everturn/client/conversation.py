@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
@@ -427,7 +428,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         if refused:
             if decided:
                 refused.append(f"Decided: {', '.join(decided)}.")
-            raise Refused(" ".join(refused), cure=f"`everturn show {self.id}` shows what waits.")
+            raise Refused(" ".join(refused), cure=f"`everturn show {shlex.quote(self.id)}` shows what waits.")
         return decided
 
     async def _decide_here(self, name: str, **payload: Any) -> tuple[str, ...]:
@@ -501,8 +502,8 @@ class Conversation(Forks, Generic[OutputT_co]):
         if finished.outcome is None:
             raise Ended(
                 f"Conversation {self.id!r} ended without an outcome: {finished.why.rstrip('.')}.",
-                cure=f"`everturn show {self.id}` shows its transcript. A message revives it: send(..., revive=True); "
-                "start(..., again=True) starts anew with its id.",
+                cure=f"`everturn show {shlex.quote(self.id)}` shows its transcript. A message revives it: "
+                "send(..., revive=True); start(..., again=True) starts anew with its id.",
             )
         return finished.outcome
 
@@ -512,7 +513,7 @@ class Conversation(Forks, Generic[OutputT_co]):
         if cut_short or any(message.role == "user" and not message.author for message in outcome.tail):
             raise Ended(
                 f"Conversation {self.id!r} ended before it answered every message: {outcome.reason or outcome.status}.",
-                cure=f"`everturn show {self.id}` shows its transcript.",
+                cure=f"`everturn show {shlex.quote(self.id)}` shows its transcript.",
             )
         if self._has_output_type and outcome.status != "completed":
             raise Ended(

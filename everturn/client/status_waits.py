@@ -3,6 +3,7 @@ that its turn waits for its provider's rate limit, which only the turn's heartbe
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 
 from temporalio.api.enums.v1 import PendingActivityState
@@ -32,10 +33,10 @@ def _paused_activity(described: WorkflowExecutionDescription) -> tuple[str, str]
     """Cause and cure, if an operator has paused a model turn or a tool's call with Temporal's own command."""
     for pending in described.raw_description.pending_activities:
         if pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED:
+            place = f"--workflow-id {shlex.quote(described.id)} --activity-id {pending.activity_id}"
             return (
                 f"An operator has paused the activity {pending.activity_type.name} in Temporal.",
-                f"`temporal activity unpause --workflow-id {described.id} --activity-id {pending.activity_id}` sets it "
-                "going again.",
+                f"`temporal activity unpause {place}` sets it going again.",
             )
     return None
 

@@ -8,6 +8,7 @@ signal without a worker, and gives it to the next worker before the waiting upda
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Awaitable
 from datetime import timedelta
@@ -105,7 +106,8 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
     addressed = _addressed_calls(await ask_status(client, conversation_id), name, payload)
     if name in names.DECISIONS and not addressed:
         raise Refused(
-            f"No call {payload['call_id']!r} waits.", cure=f"`everturn show {conversation_id}` shows the waiting calls."
+            f"No call {payload['call_id']!r} waits.",
+            cure=f"`everturn show {shlex.quote(conversation_id)}` shows the waiting calls.",
         )
     await client.get_workflow_handle(conversation_id).signal(name, payload, rpc_timeout=REQUEST_TIMEOUT)
     try:
@@ -114,7 +116,7 @@ async def _by_signal(client: Client, conversation_id: str, name: str, payload: d
         raise Unreachable(
             f"The {name} for conversation {conversation_id!r} was sent as a signal. No worker "
             "answers now: the next one that starts carries it out.",
-            cure=f"Check with `everturn show {conversation_id}`.",
+            cure=f"Check with `everturn show {shlex.quote(conversation_id)}`.",
         ) from error
     still = _addressed_calls(after, name, payload)
     if addressed and all(call in still for call in addressed):
@@ -203,7 +205,7 @@ class _Update:
     def _raise_uncertain(self, cause: Exception) -> NoReturn:
         raise Unreachable(
             f"{_message_of(cause)} The {self._name} may still be carried out later: check with "
-            f"`everturn show {self._conversation_id}`.",
+            f"`everturn show {shlex.quote(self._conversation_id)}`.",
             cure=getattr(cause, "cure", ""),
         ) from None
 

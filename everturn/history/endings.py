@@ -3,6 +3,8 @@ yet."""
 
 from __future__ import annotations
 
+import shlex
+
 from everturn.calls.causes import Stall
 from everturn.errors import Stalled
 from everturn.history import steps
@@ -61,5 +63,5 @@ def stalled_error(conversation_id: str, turn: int, stall: Stall) -> Stalled:
     """The error for somebody who waits for a reply that can't come before a person helps."""
     return Stalled(
         f"Conversation {conversation_id!r} is stalled in turn {turn}: {stall.cause}",
-        cure=f"{stall.cure or ''} Then: `everturn resume {conversation_id}`.".strip(),
+        cure=f"{stall.cure or ''} Then: `everturn resume {shlex.quote(conversation_id)}`.".strip(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -144,10 +145,10 @@ def _held_up_cure(agent: AgentAtWork) -> str:
     conversation_id = agent.asked_agent.conversation_id
     status = agent.status
     if status is None:
-        return f"`everturn show {conversation_id}` shows its state."
+        return f"`everturn show {shlex.quote(conversation_id)}` shows its state."
     if status.state not in ("stalled", "paused"):
         return (status.cure or "").strip()
-    resume = f"`everturn resume {conversation_id}`."
+    resume = f"`everturn resume {shlex.quote(conversation_id)}`."
     if status.cure:
         return f"{status.cure} Then: {resume}".strip()
     return resume

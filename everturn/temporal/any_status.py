@@ -7,6 +7,7 @@ raises ValueError for a whole page of a list.
 
 from __future__ import annotations
 
+import shlex
 from typing import Final, TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
@@ -69,7 +70,7 @@ def words_of_pause(workflow_id: str) -> tuple[str, str]:
     """Cause and cure, of a workflow that an operator has paused."""
     return (
         "An operator has paused its workflow in Temporal.",
-        f"`temporal workflow unpause --workflow-id {workflow_id}` sets it going again.",
+        f"`temporal workflow unpause --workflow-id {shlex.quote(workflow_id)}` sets it going again.",
     )
 
 

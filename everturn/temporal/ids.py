@@ -61,6 +61,8 @@ def id_problem(conversation_id: str, *, ours: str = "") -> str:
     reserved = next((prefix for prefix in names.RESERVED_IDS if conversation_id.startswith(prefix)), "")
     if reserved != ours:
         return f"The id {conversation_id!r:.200} begins with {reserved!r}: everturn's own workflows have such ids."
+    if conversation_id.startswith("-"):
+        return f"The id {conversation_id!r:.200} begins with '-': commands would take it for an option."
     size = len(conversation_id.encode("utf-8", "replace"))
     if not conversation_id:
         return "A conversation's id can't be empty."

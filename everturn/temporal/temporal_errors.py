@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -185,7 +186,7 @@ def stalled_if_held_up(described: WorkflowExecution) -> None:
 def breaks_off(conversation_id: str) -> Ended:
     return Ended(
         f"The history of conversation {conversation_id!r} is incomplete.",
-        cure=f"`everturn show {conversation_id}` shows the rest of it.",
+        cure=f"`everturn show {shlex.quote(conversation_id)}` shows the rest of it.",
     )
 
 

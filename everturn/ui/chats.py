@@ -271,6 +271,9 @@ class Chat:
             return
 
     async def _stop_without_deciding(self) -> None:
+        """The conversation refuses it while a call of its own waits. A sub-agent's call is looked for here. One that
+        begins to wait between this look and the stop is stopped as if it had been a moment earlier: nobody has decided
+        on it, it has not run, and the visitor might have stopped it then."""
         await self._check_nothing_waits()
         try:
             await self.conversation._cancel_turn_without_deciding()

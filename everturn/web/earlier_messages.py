@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -84,5 +85,5 @@ async def _start_of(client: Client, conversation_id: str, run_id: str) -> Start:
             return started.start
     raise NotFound(
         f"The history of conversation {conversation_id!r} has no beginning.",
-        cure=f"`everturn show {conversation_id}` shows the rest of it.",
+        cure=f"`everturn show {shlex.quote(conversation_id)}` shows the rest of it.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -253,7 +254,8 @@ class PendingApprovals:
             if verdict == names.ANSWER:
                 return f"No call waits for an answer. These wait for an approval: {waiting_ids}."
             return f"No call waits for an approval. These wait for an answer: {waiting_ids}."
-        return f"No call waits for a decision now. `everturn show {workflow.info().workflow_id}` shows the state."
+        show = f"`everturn show {shlex.quote(workflow.info().workflow_id)}`"
+        return f"No call waits for a decision now. {show} shows the state."
 
     def _who_waits(self, verdict: str) -> str:
         if waiting := self.undecided:
